@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -20,6 +20,7 @@ from .network import Array, Arrays, Step
 from .operators.work import Work
 from .problem import BANDWIDTH, TICK_US, Problem, between_us, choice_of, problem_of
 from .solve import WORK_LIMIT, Solution, solve
+from .streams import edges_of, stream_ends
 
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Of an FPGA, on which compositions are looked for."""
@@ -32,6 +33,7 @@ class Run:
     Attributes:
         first_column: of the neighbouring columns that it has; on an FPGA, number of its hardware.
         copy: of the hardware of operators that are alike.
+        streams: tensors of its program that are streams from or to other operators, and what the network calls them.
     """
 
     step: Step
@@ -40,19 +42,32 @@ class Run:
     start_us: float
     end_us: float
     copy: int = 0
+    streams: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def design(self) -> str:
         """What the design is called, and a copy of it."""
         return self.point.design.study.name + (f"_{self.copy}" if self.copy else "")
 
+    @property
+    def dram_bytes(self) -> int:
+        """That it reads and writes there."""
+        mapping = self.point.design.design.mapping.fpga if self.streams else None
+        saved = sum(mapping.moved_bytes(mapping.streamed[name]) for name in self.streams) if mapping else 0
+        return self.point.dram_bytes - saved
+
 
 @dataclass(frozen=True)
 class Launch:
-    """One configuration of the device, and what runs in it."""
+    """One configuration of the device, and what runs in it.
+
+    Attributes:
+        saved: of an FPGA's resources, by streams.
+    """
 
     number: int
     runs: tuple[Run, ...]
+    saved: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def start_us(self) -> float:
@@ -74,11 +89,17 @@ class Launch:
     @property
     def resources(self) -> dict[str, int]:
         """Of an FPGA, by name; nothing of an NPU."""
-        found: dict[str, int] = {}
+        found = {name: -count for name, count in self.saved.items()}
         for run in self.designs.values():
             for name, count in run.point.resources.items():
                 found[name] = found.get(name, 0) + count
         return found
+
+    @property
+    def streams(self) -> dict[str, tuple[Run, Run]]:
+        """The tensors that are streams, by their names in the network: who writes and who reads them."""
+        ends = {name: run for run in self.runs for name in run.streams.values() if run.step.output == name}
+        return {name: (ends[name], run) for run in self.runs for name in run.streams.values() if run != ends[name]}
 
     @property
     def at_once(self) -> bool:
@@ -134,6 +155,12 @@ class Composition:
             return f"{self.columns} columns"
         shares = ", ".join(f"{name} {used[name] / device.limit(name):.0%}" for name in RESOURCES if used[name])
         return f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+
+    @property
+    def streamed(self) -> str:
+        """Which operators stream to which, in words; nothing where none does."""
+        ends = [pair for launch in self.launches for pair in launch.streams.values()]
+        return ", ".join(f"{source.step.name} to {target.step.name}" for source, target in ends)
 
     @property
     def gap(self) -> float:
@@ -229,7 +256,22 @@ def compose(
     Raises:
         StudyError: where there is none within the limit, or an operator needs more columns.
     """
-    problem = problem_of(fronts)
+    return _composed(fronts, _problem(fronts), columns=columns, share=share, work_limit=work_limit, stream=stream)
+
+
+def _problem(fronts: Fronts) -> Problem:
+    return replace(problem_of(fronts), edges=edges_of(fronts))
+
+
+def _composed(
+    fronts: Fronts,
+    problem: Problem,
+    *,
+    work_limit: float,
+    columns: int | None = None,
+    share: float = 1.0,
+    stream: bool = False,
+) -> Composition:
     limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
     problem = replace(problem, limits=limits)
     stream = stream and problem.launches == 1
@@ -244,10 +286,11 @@ def compositions(fronts: Fronts, *, work_limit: float = WORK_LIMIT) -> list[Comp
     if isinstance(fronts.device, NpuDevice):
         widths = {p.columns for points in fronts.points.values() for p in points} | {fronts.device.array.columns}
         limits = [{"columns": width} for width in sorted(widths)]
+    problem = _problem(fronts)
     found: list[Composition] = []
     for limit in limits:
         try:
-            one = compose(fronts, **limit, work_limit=work_limit)
+            one = _composed(fronts, problem, **limit, work_limit=work_limit)
         except StudyError:
             if limit == limits[-1]:
                 raise
@@ -264,9 +307,16 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Lau
         members = [o for o in range(len(operators)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
         first = _first_columns(problem, solution, members)
-        found.append(
-            Launch(len(found), tuple(_run(fronts, operators[o], solution, o, first[problem.kinds[o]]) for o in members))
-        )
+        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]]) for o in members]
+        streamed = [problem.edges[edge] for edge in solution.streams]
+        for edge in streamed:
+            ends = members.index(edge.source), members.index(edge.target)
+            tensors = stream_ends(fronts.network, runs[ends[0]].step, runs[ends[1]].step)
+            for at, name in zip(ends, tensors, strict=True):
+                streams = {**runs[at].streams, name: runs[ends[0]].step.output}
+                runs[at] = replace(runs[at], streams=streams)
+        saved = {name: sum(edge.saves[1 + at] for edge in streamed) for at, name in enumerate(RESOURCES)}
+        found.append(Launch(len(found), tuple(runs), saved if streamed else {}))
     return tuple(found)
 
 

@@ -36,6 +36,22 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Edge:
+    """Operators of which one may write what the other reads into a stream, where each has hardware of its own.
+
+    Attributes:
+        source, target: of a launch both. saves: of each resource what a stream takes less than memory ports do.
+        lags: by choice of the source and of the target, ticks from start to start after which the target never waits;
+            None where their designs cannot stream.
+    """
+
+    source: int
+    target: int
+    saves: tuple[int, ...]
+    lags: tuple[tuple[int | None, ...], ...]
+
+
+@dataclass(frozen=True)
 class Problem:
     """Operators do one step each, or several that are fused; of those that do a step, one runs.
 
@@ -45,6 +61,8 @@ class Problem:
             takes between them. limits: of each resource in a launch. between: ticks from one launch to the next.
         release: ticks of what precedes an operator and depends on no other one.
         tail: by operator, ticks of what follows it and no operator. launches: at most; one for each step if not given.
+        edges: that may be streams, of a problem of one launch. All that is streamed is called at once: what else it
+            reads must be there before the first of it starts.
     """
 
     kinds: tuple[int, ...]
@@ -56,6 +74,7 @@ class Problem:
     release: tuple[int, ...]
     tail: tuple[int, ...]
     launches: int | None = None
+    edges: tuple[Edge, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -64,9 +83,17 @@ class Problem:
     @property
     def horizon(self) -> int:
         """Ticks in which any order is done: each operator in a launch of its own, one after another, at its slowest."""
-        slowest = sum(max(c.ticks for c in self.choices[kind]) for kind in self.kinds)
+        slowest = sum(max(c.ticks for c in self.choices[kind]) for kind in self.kinds) + sum(
+            map(self._late, self.edges)
+        )
         waits = sum(sum(waits.values()) for waits in self.after) + sum(self.release) + sum(self.tail)
         return slowest + waits + self.between * self.steps
+
+    def _late(self, edge: Edge) -> int:
+        """Ticks after the end of the source that the target of a stream may have to wait."""
+        choices = self.choices[self.kinds[edge.source]]
+        lags = [(lag, own.ticks) for own, row in zip(choices, edge.lags, strict=True) for lag in row if lag is not None]
+        return max([0, *(lag - took for lag, took in lags)])
 
 
 def ticks(us: float) -> int:

@@ -22,7 +22,7 @@ class Solution:
     """Attributes:
     launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
     length: ticks from the start to the end of everything. bound: no solution is shorter, or, for a stream, does with
-        less time from input to input.
+        less time from input to input. streams: numbers of the problem's edges.
     """
 
     launch: tuple[int, ...]
@@ -30,6 +30,7 @@ class Solution:
     choice: tuple[int, ...]
     length: int
     bound: int
+    streams: tuple[int, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -61,12 +62,18 @@ class _Model:
         self.present = [model.new_bool_var(f"present_{o}") for o in range(count)]
         self.launch = [model.new_int_var(0, len(self.launches) - 1, f"launch_{o}") for o in range(count)]
         self.start = [model.new_int_var(0, problem.horizon, f"start_{o}") for o in range(count)]
+        edges = [(edge.source, edge.target) for edge in problem.edges]
+        self.streams = {edge: model.new_bool_var("streams_{}_{}".format(*edge)) for edge in edges}
+        # What is streamed is called with what it reads, and starts when it need not wait any more.
+        called = [model.new_int_var(0, problem.horizon, f"called_{o}") for o in range(count if problem.edges else 0)]
+        self.called = called or self.start
         self.size = [self._size(o) for o in range(count)]
         self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
         self.length = model.new_int_var(0, problem.horizon, "length")
         self._one_design_each()
         self._resources()
         self._order()
+        self._streamed()
         self._in_their_launches()
         self._side_by_side()
         model.minimize(self.length)
@@ -96,21 +103,56 @@ class _Model:
         for at in self.launches:
             for number, limit in enumerate(self.problem.limits):
                 needs = [(self.problem.choices[k][c].needs[number], k, c) for k, c, own in self.has if own == at]
-                self.model.add(sum(need * self.has[k, c, at] for need, k, c in needs) <= limit)
+                saved = sum(e.saves[number] * self.streams[e.source, e.target] for e in self.problem.edges)
+                self.model.add(sum(need * self.has[k, c, at] for need, k, c in needs) - saved <= limit)
             for k, choices in enumerate(self.problem.choices):
                 self.model.add_at_most_one(self.has[k, c, at] for c in range(len(choices)))
 
     def _order(self) -> None:
         """Operators wait for what they read, and the end for all."""
         for o, waits in enumerate(self.problem.after):
-            self.model.add(self.start[o] >= self.problem.release[o])
+            self.model.add(self.called[o] >= self.problem.release[o])
             end = self.start[o] + self.size[o] + self.problem.tail[o]
             self.model.add(self.length >= end).only_enforce_if(self.present[o])
             self.model.add(self.start[o] == self.problem.release[o]).only_enforce_if(~self.present[o])
             for before, wait in waits.items():
                 both = (self.present[o], self.present[before])
-                self.model.add(self.start[o] >= self.start[before] + self.size[before] + wait).only_enforce_if(*both)
+                through_dram = [~self.streams[before, o]] if (before, o) in self.streams else []
+                self.model.add(self.called[o] >= self.start[before] + self.size[before] + wait).only_enforce_if(
+                    *both, *through_dram
+                )
                 self.model.add(self.launch[o] >= self.launch[before]).only_enforce_if(*both)
+
+    def _streamed(self) -> None:
+        """What streams has hardware of its own, and starts so late that it never waits for what streams to it."""
+        kinds, choices = self.problem.kinds, self.problem.choices
+        for o in range(len(kinds) if self.problem.edges else 0):
+            self.model.add(self.start[o] >= self.called[o])
+        for edge in self.problem.edges:
+            streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
+            for o in range(len(kinds)):
+                if o in ends:
+                    self.model.add_implication(streams, self.present[o])
+                elif kinds[o] in (kinds[edge.source], kinds[edge.target]):
+                    self.model.add_implication(streams, ~self.present[o])
+            self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
+            least = [
+                min([choices[kinds[edge.source]][c].ticks, *(lag for lag in lags if lag is not None)]) * one
+                for c, lags in enumerate(edge.lags)
+                for one in [self.runs[edge.source, c, 0]]
+            ]
+            both = (self.present[edge.source], self.present[edge.target])
+            self.model.add(self.start[edge.target] >= self.start[edge.source] + sum(least)).only_enforce_if(*both)
+            targets = [self.runs[edge.target, c, 0] for c in range(len(choices[kinds[edge.target]]))]
+            for c, lags in enumerate(edge.lags):
+                source = self.runs[edge.source, c, 0]
+                lag = sum((lag or 0) * target for lag, target in zip(lags, targets, strict=True))
+                self.model.add(self.start[edge.target] >= self.start[edge.source] + lag).only_enforce_if(
+                    streams, source
+                )
+                for at, one in enumerate(lags):
+                    if one is None:
+                        self.model.add_bool_or(~streams, ~source, ~targets[at])
 
     def _in_their_launches(self) -> None:
         """An operator runs between the beginning of its launch and that of the next, before the array is configured."""
@@ -210,6 +252,7 @@ def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = Fa
         choice=tuple(chosen.get(o, (-1, -1))[1] for o in count),
         length=solver.value(made.length),
         bound=bound if stream else max(_least(problem), round(solver.best_objective_bound)),
+        streams=tuple(e for e, one in enumerate(made.streams.values()) if solver.value(one)),
     )
     if stream or known is None:
         return found

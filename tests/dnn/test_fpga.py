@@ -17,9 +17,13 @@ from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.network import Arrange
-from allo_dse.dnn.operators import element_type, gemm_work, unary_work
+from allo_dse.dnn.operators import binary_work, element_type, gemm_work, rms_norm_work, unary_work
 from allo_dse.dnn.out.export import export
+from allo_dse.dnn.problem import ticks
+from allo_dse.dnn.streams import edges_of
 
+MOST_TOKENS_US = 3 * 64 / 300
+"""To hear of all tiles of a tensor, at most 64, at 300 MHz."""
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
 
@@ -42,7 +46,9 @@ def _check(found: Composition) -> None:
     assert isinstance(device, FpgaDevice)
     (launch,) = found.launches
     for name in RESOURCES:
-        assert sum(run.point.resources[name] for run in launch.designs.values()) <= device.limit(name)
+        assert launch.resources[name] <= device.limit(name)
+        taken = sum(run.point.resources[name] for run in launch.designs.values())
+        assert launch.resources[name] == taken - launch.saved.get(name, 0)
     assert found.gap == 0
 
 
@@ -89,6 +95,62 @@ def test_the_project_computes_what_the_network_does(fronts: Fronts, tmp_path: Pa
     )
     assert done.returncode == 66
     assert "output both.result is" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
+    """A norm, a product and a sum with what the norm read."""
+    element, rng = element_type("bf16"), np.random.default_rng(0)
+    net = dse.Network("chain")
+    x, up = net.input("x", (32, 64)), net.constant("up", rng.standard_normal((64, 64)).astype(np.float32))
+    weights = net.constant("weights", np.ones(64, np.float32))
+    a = net.add(rms_norm_work(32, 64, 1e-5, element), x, weights, name="norm")
+    a = net.add(gemm_work(32, 64, 64, element), a, up, name="product")
+    net.output(net.add(binary_work("add", 2048, element), a, x, name="sum", shape=(32, 64)))
+    return search_fronts(net, "u280", trials=8, cache=tmp_path_factory.mktemp("cache"))
+
+
+def test_a_stream_starts_late_enough_and_saves_ports(chain: Fronts) -> None:
+    """Between neighbours of which one reads what the other writes; the memory that receives it is no block RAM."""
+    edges = edges_of(chain)
+    ends = {(chain.candidates[e.source].step.name, chain.candidates[e.target].step.name) for e in edges}
+    assert {("norm", "product"), ("product", "sum"), ("norm", "product+sum")} == ends
+    for edge in edges:
+        assert edge.saves[RESOURCES.index("bram18") + 1] > 0 > edge.saves[RESOURCES.index("uram") + 1]
+        points = chain.points[chain.operators[chain.candidates[edge.source].step.name]]
+        for point, lags in zip(points, edge.lags, strict=True):
+            assert all(lag is None or 0 < lag <= ticks(point.latency_us + MOST_TOKENS_US) for lag in lags)
+
+
+@needs_gcc
+def test_operators_with_hardware_of_their_own_stream(chain: Fronts, tmp_path: Path) -> None:
+    """Where block RAM is short; and the project with streams computes what the network does."""
+    shares = (share / 100 for share in range(20, 4, -1))
+    found = next(one for one in (compose(chain, share=share) for share in shares) if one.streamed)
+    assert found.gap == 0
+    (launch,) = found.launches
+    export(found, tmp_path)
+    facts = json.loads((tmp_path / "network.json").read_text())
+    linked = (tmp_path / "network.cfg").read_text().splitlines()
+    for stream, (source, target) in zip(facts["launches"][0]["streams"], launch.streams.values(), strict=True):
+        assert (stream["from"], stream["to"]) == (source.step.name, target.step.name)
+        assert source.start_us < target.start_us
+        sent, received = (
+            next(own for own, name in run.streams.items() if name == stream["tensor"]) for run in (source, target)
+        )
+        assert f"sc={source.design}_1.{sent}:{target.design}_1.{received}" in linked
+        assert not any(line.startswith(f"sp={source.design}_1.{sent}:") for line in linked)
+        assert source.dram_bytes < source.point.dram_bytes
+        assert target.dram_bytes < target.point.dram_bytes
+    assert sum(line.startswith("sc=") for line in linked) == len(launch.streams) > 0
+    assert f"streams: {found.streamed}" in (tmp_path / "network.html").read_text()
+    done = subprocess.run(
+        [sys.executable, "run.py", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["checked"] is True
+    assert 0 < said["differences"]["sum.result"] < 0.05
 
 
 def test_weights_stay_in_dram(fronts: Fronts) -> None:

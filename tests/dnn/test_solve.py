@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, permutations, product
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.dnn.problem import BANDWIDTH, Choice, Problem, fused_waits
+from allo_dse.dnn.problem import BANDWIDTH, Choice, Edge, Problem, fused_waits
 from allo_dse.dnn.solve import Solution, solve
 
 MOST = 5
@@ -49,7 +50,8 @@ def problems(draw: st.DrawFn, most: int = MOST) -> Problem:
 
 @st.composite
 def configurations(draw: st.DrawFn) -> Problem:
-    """Up to three steps in one launch, each on either of two pieces of hardware of its kind, of two resources."""
+    """Up to three steps in one launch, each on either of two pieces of hardware of its kind, of two resources; what one
+    reads of another, and nobody else does, may be a stream."""
     count = draw(st.integers(1, 3))
     kinds = [draw(st.integers(0, 1)) for _ in range(count)]
     waits = [{b: 0 for b in range(o) if draw(st.booleans())} for o in range(count)]
@@ -59,10 +61,16 @@ def configurations(draw: st.DrawFn) -> Problem:
         [Choice((draw(few), draw(few)), draw(ticks), draw(st.sampled_from([0, 600]))) for _ in range(2)]
         for _ in range(2)
     ]
+    lags = st.tuples(*[st.one_of(st.none(), st.integers(1, 20))] * 2)
+    saves, alone = st.tuples(*[st.integers(-1, 2)] * 2), [b for b in range(count) if sum(b in w for w in waits) == 1]
+    edges = [
+        Edge(2 * b + of, 2 * o + to, draw(saves), draw(st.tuples(lags, lags)))
+        for o in range(count) for b in waits[o] if b in alone for of in range(2) for to in range(2)
+    ]  # fmt: skip
     return Problem(
         tuple(2 * kind + copy for kind in kinds for copy in range(2)),
         tuple(tuple(own) for own in designs for _ in range(2)),
-        tuple(does), fused_waits(waits, does), (8, 8), 0, (0,) * 2 * count, (0,) * 2 * count, 1,
+        tuple(does), fused_waits(waits, does), (8, 8), 0, (0,) * 2 * count, (0,) * 2 * count, 1, tuple(edges),
     )  # fmt: skip
 
 
@@ -92,11 +100,24 @@ def _of(problem: Problem, chosen: Sequence[int]) -> Problem:
         tuple(problem.kinds[o] for o in chosen), problem.choices, tuple((at,) for at in place.values()), after,
         problem.limits, problem.between, tuple(problem.release[o] for o in chosen),
         tuple(problem.tail[o] for o in chosen), problem.launches,
+        tuple(replace(e, source=place[e.source], target=place[e.target]) for e in problem.edges
+              if e.source in place and e.target in place),
     )  # fmt: skip
 
 
-def _assignments(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Launches and choices of the operators that fit the array; launches are used from the first on."""
+Streams = tuple[Edge, ...]
+
+
+def _streams(problem: Problem, choice: Sequence[int]) -> Iterator[Streams]:
+    """The edges that may stream together with these designs, each with hardware of its own at both ends."""
+    alone = [e for e in problem.edges if all(problem.kinds.count(problem.kinds[o]) == 1 for o in (e.source, e.target))]
+    may = [e for e in alone if e.lags[choice[e.source]][choice[e.target]] is not None]
+    for size in range(len(may) + 1):
+        yield from combinations(may, size)
+
+
+def _assignments(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], Streams]]:
+    """Launches and choices of the operators that fit the array, and streams; launches are used from the first on."""
     count = len(problem.kinds)
     for launch in product(range(problem.launches or count), repeat=count):
         if set(launch) != set(range(max(launch) + 1)):
@@ -106,21 +127,40 @@ def _assignments(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[int,
         groups = sorted({(problem.kinds[o], launch[o]) for o in range(count)})
         for chosen in product(*(range(len(problem.choices[k])) for k, _ in groups)):
             own = dict(zip(groups, chosen, strict=True))
-            used = [
-                sum(problem.choices[k][c].needs[number] for (k, where), c in own.items() if where == at) <= limit
-                for at in set(launch)
-                for number, limit in enumerate(problem.limits)
-            ]
-            if all(used):
-                yield launch, tuple(own[problem.kinds[o], launch[o]] for o in range(count))
+            choice = tuple(own[problem.kinds[o], launch[o]] for o in range(count))
+            for streams in _streams(problem, choice):
+                used = [
+                    sum(problem.choices[k][c].needs[number] for (k, where), c in own.items() if where == at)
+                    <= limit + sum(e.saves[number] for e in streams)
+                    for at in set(launch)
+                    for number, limit in enumerate(problem.limits)
+                ]
+                if all(used):
+                    yield launch, choice, streams
 
 
-def _length(problem: Problem, order: Sequence[int], launch: Sequence[int], choice: Sequence[int]) -> int:
+def _called_with(streams: Streams, o: int) -> set[int]:
+    """An operator and all that streams to it or from it, over any number of streams."""
+    found = {o}
+    for _ in streams:
+        found |= {end for e in streams for end in (e.source, e.target) if {e.source, e.target} & found}
+    return found
+
+
+def _length(
+    problem: Problem, order: Sequence[int], launch: Sequence[int], choice: Sequence[int], streams: Streams
+) -> int:
     """The end when each operator in turn begins as early as it can: for some order that is the shortest there is."""
     done: dict[int, tuple[int, int, int]] = {}  # start, end, bandwidth
+    streamed = {(e.source, e.target): e.lags[choice[e.source]][choice[e.target]] for e in streams}
     for o in order:
         design = problem.choices[problem.kinds[o]][choice[o]]
-        earliest = max([problem.release[o], *(done[b][1] + wait for b, wait in problem.after[o].items())])
+        together = _called_with(streams, o)
+        reads = [(b, wait) for m in together for b, wait in problem.after[m].items() if (b, m) not in streamed]
+        if any(b not in done for b, _ in reads):
+            return problem.horizon  # not in this order
+        lags = [done[b][0] + (lag or 0) for (b, to), lag in streamed.items() if to == o]
+        earliest = max([*lags, *(problem.release[m] for m in together), *(done[b][1] + wait for b, wait in reads)])
         earlier = [done[b][1] + problem.between for b in done if launch[b] < launch[o]]
         earliest = max([earliest, *earlier])
         times = sorted({earliest, *(end for _, end, _ in done.values() if end > earliest)})
@@ -150,12 +190,12 @@ def shortest(problem: Problem) -> int:
 def _shortest_of(problem: Problem) -> int:
     best = problem.horizon
     orders = list(_orders(problem))
-    for launch, choice in _assignments(problem):
+    for launch, choice, streams in _assignments(problem):
         ticks = [problem.choices[problem.kinds[o]][c].ticks for o, c in enumerate(choice)]
         least = sum(max(t for t, where in zip(ticks, launch, strict=True) if where == at) for at in set(launch))
         if least + problem.between * max(launch) < best:
             ordered = (order for order in orders if all(launch[a] <= launch[b] for a, b in pairwise(order)))
-            best = min(best, *(_length(problem, order, launch, choice) for order in ordered))
+            best = min(best, *(_length(problem, order, launch, choice, streams) for order in ordered))
     return best
 
 
@@ -170,9 +210,19 @@ def _check(problem: Problem, found: Solution) -> None:
     runs = [o for o, at in enumerate(found.launch) if at >= 0]
     assert sorted(step for o in runs for step in problem.does[o]) == list(range(problem.steps))
     ends = {o: found.start[o] + problem.choices[problem.kinds[o]][found.choice[o]].ticks for o in runs}
+    streams = tuple(problem.edges[number] for number in found.streams)
+    streamed = {(e.source, e.target) for e in streams}
+    for e in streams:
+        lag = e.lags[found.choice[e.source]][found.choice[e.target]]
+        assert lag is not None
+        assert found.start[e.target] >= found.start[e.source] + lag
+        kinds = [problem.kinds[o] for o in runs]
+        assert all(kinds.count(problem.kinds[o]) == 1 for o in (e.source, e.target))
     for o in runs:
+        first = min(found.start[m] for m in _called_with(streams, o))
         assert found.start[o] >= problem.release[o]
-        assert all(found.start[o] >= ends[b] + wait for b, wait in problem.after[o].items() if b in ends)
+        waits = {b: wait for b, wait in problem.after[o].items() if b in ends and (b, o) not in streamed}
+        assert all(first >= ends[b] + wait for b, wait in waits.items())
         for b in runs[: runs.index(o)]:
             first, second = sorted((o, b), key=lambda one: found.launch[one])
             if found.launch[first] != found.launch[second]:
@@ -207,7 +257,7 @@ def test_without_enough_work_the_gap_is_right(problem: Problem, work_limit: floa
 def test_no_other_hardware_in_one_configuration_is_faster(problem: Problem) -> None:
     """For one input by its latency, for a stream by the time from input to input; or none fits."""
     every = [(_of(problem, chosen), chosen) for chosen in _covers(problem)]
-    periods = [_period(one, choice) for one, _ in every for _, choice in _assignments(one)]
+    periods = [_period(one, choice) for one, _ in every for _, choice, _ in _assignments(one)]
     if not periods:
         with pytest.raises(dse.StudyError, match=r"fit the device|within .* of the device"):
             solve(problem)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from .csim import CSimulation, csim
 from .dataflow.folding import Folding
+from .dataflow.kernel_streams import Arrival, KernelStreams
 from .project import HlsProject, emit_project
 
-__all__ = ["CSimulation", "Folding", "HlsProject", "csim", "emit_project"]
+__all__ = ["Arrival", "CSimulation", "Folding", "HlsProject", "KernelStreams", "csim", "emit_project"]

@@ -18,6 +18,7 @@ from .cpp.names import Names, identifier
 from .cpp.streams import carriers
 from .dataflow.folding import Folding, emit_nodes
 from .dataflow.functions import TaskFunction, task_function
+from .dataflow.kernel_streams import KernelStreams
 from .dataflow.tensor_plan import ClassPlan, class_plans, tensor_options, tensors_of
 from .dataflow.top import (
     Argument,
@@ -63,6 +64,7 @@ def emit_kernel(
     schedule: Sequence[Directive] = (),
     depths: Mapping[str, int] | None = None,
     folding: Folding | None = None,
+    streams: KernelStreams | None = None,
 ) -> Kernel:
     """Translate a program to HLS C++.
 
@@ -70,6 +72,7 @@ def emit_kernel(
         schedule: directives beside those of the program.
         depths: of streams by name, where they differ from the declared ones.
         folding: which tasks share a process; each has one of its own by default.
+        streams: tensors that pass from kernel to kernel, of a folded program.
 
     Raises:
         AlloDseError: for a stream that the program does not have, or an operation without translation.
@@ -82,11 +85,16 @@ def emit_kernel(
             )
     known |= depths or {}
     with text_context():
-        return _emit(program, of_region(program, directives_of(program, schedule)), known, folding)
+        directives = of_region(program, directives_of(program, schedule))
+        return _emit(program, directives, known, folding, streams or KernelStreams())
 
 
 def _emit(
-    program: CompiledProgram, directives: tuple[Directive, ...], depths: dict[str, int], folding: Folding | None
+    program: CompiledProgram,
+    directives: tuple[Directive, ...],
+    depths: dict[str, int],
+    folding: Folding | None,
+    streams: KernelStreams,
 ) -> Kernel:
     name = identifier(program.name)
     names = Names({name})
@@ -106,7 +114,8 @@ def _emit(
         if not plan.is_empty and len(plan.members):
             own = tables.of(plan)
             functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions)
-    top = Top(program, functions, built, names, partial(LoopPragmas, directives=directives, regions=regions))
+    pragmas = partial(LoopPragmas, directives=directives, regions=regions)
+    top = Top(program, functions, built, names, pragmas, streams)
     used = [plan for plan in plans if plan.symbol in functions]
     nodes = _unfolded(top, used) if folding is None else emit_nodes(top, used, folding)
     arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))

@@ -19,6 +19,7 @@ from allo_dse.program.directive import ADDERS, Directive
 
 from .cpp.names import Names
 from .dataflow.folding import Folding
+from .dataflow.kernel_streams import Arrival, KernelStreams
 from .dataflow.tensor_plan import tensors_of
 from .emit import Kernel, emit_kernel
 from .task.pragmas import LoopSource
@@ -63,7 +64,9 @@ class Buffer:
         kind: what bits mean: "i" signed, "u" unsigned, "f" floating point, "b" bfloat16.
         tolerance: that results may differ by, relative to the largest golden value.
         is_scratch: it is no argument of the program, and what it should hold is not checked.
-        positions: of the kernel's arguments that mean it.
+        positions: of the kernel's arguments that mean it. argument: name of the first of these.
+        stream: how it comes or goes where it is no buffer on a card but a stream between kernels. Its file has its
+            elements in the order in which they do.
     """
 
     name: str
@@ -79,6 +82,8 @@ class Buffer:
     is_value: bool
     writes: bool
     positions: tuple[int, ...]
+    argument: str
+    stream: Arrival | None = None
 
     @property
     def count(self) -> int:
@@ -168,6 +173,7 @@ def emit_project(
     depths: Mapping[str, int] | None = None,
     device: FpgaDevice | None = None,
     folding: Folding | None = None,
+    streams: KernelStreams | None = None,
 ) -> HlsProject:
     """The HLS project of a program.
 
@@ -176,11 +182,12 @@ def emit_project(
         depths: of streams by name, where they differ from the declared ones.
         device: an FPGA; its part and clock go into the scripts (a U280 at 3.33 ns by default).
         folding: which tasks share a process; each has one of its own by default.
+        streams: tensors that pass from kernel to kernel, of a folded program.
 
     Raises:
         AlloDseError: for a stream that the program does not have, or an operation without translation.
     """
-    kernel = emit_kernel(program, schedule=schedule, depths=depths, folding=folding)
+    kernel = emit_kernel(program, schedule=schedule, depths=depths, folding=folding, streams=streams)
     buffers = _buffers(program, kernel)
     values = {
         "kernel": kernel,
@@ -223,6 +230,8 @@ def _buffers(program: CompiledProgram, kernel: Kernel) -> tuple[Buffer, ...]:
                 is_value=own[0][1].is_value,
                 writes=any(a.writes for _, a in own),
                 positions=tuple(i for i, _ in own),
+                argument=own[0][1].name,
+                stream=own[0][1].stream,
             )
         )
     return tuple(found)
@@ -244,7 +253,7 @@ def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Ite
     number = 0
     for buffer in buffers:
         arguments = [kernel.arguments[position] for position in buffer.positions]
-        if buffer.is_value or any(argument.extents for argument in arguments):
+        if buffer.is_value or buffer.stream or any(argument.extents for argument in arguments):
             continue
         for argument in arguments:
             yield argument.name, device.external.bank_of(number)

@@ -91,7 +91,8 @@ def _show(composition: Composition) -> None:
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
-        "stream": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
+        **({"streams": composition.streamed} if composition.streamed else {}),
+        "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         "proved": composition.certificate,
     }
     print_facts(facts, to)

@@ -14,7 +14,9 @@ computes. Inputs of your own: replace `inputs.npz`, and remove `expected.npz`.
 
 Allo's host program runs one region, and configures the array for each of its calls. Every design is a build of its own
 therefore, and what a launch has side by side runs one after another: the time of a launch is the sum of its calls,
-without configuring the array. So it is with kernels on a card, which all are in one configuration.
+without configuring the array. So it is with kernels on a card, which all are in one configuration; but those that
+stream to each other are called at once, each by a process of its own. In C simulation they run one after another, and
+what streams is a file with the elements in the order in which they come.
 
 Exit codes: 0 fine; 65 Allo refuses a design; 66 wrong results; 1 anything else.
 """
@@ -58,8 +60,8 @@ class Built:
         own = argparse.Namespace(**{**vars(options), "project": str(self.project)})
         self.module, self.program = self.tools.build(self.facts, own)
 
-    def run(self, given: Sequence[Array], repetitions: int) -> tuple[Array, float]:
-        """What the device makes of the arrays that the program reads, in order; and its time in us.
+    def start(self, given: Sequence[Array | None], repetitions: int) -> None:
+        """Run it on the arrays that the program reads, in order.
 
         Raises:
             WrongResults: where the program's own reference computes something else from them.
@@ -67,7 +69,7 @@ class Built:
         tensors, left = self.facts["tensors"], iter(given)
         arrays = {}
         for tensor in tensors:
-            one = np.zeros(tensor["shape"]) if tensor["written"] else next(left).reshape(tensor["shape"])
+            one = np.asarray(np.zeros(tensor["shape"]) if tensor["written"] else next(left)).reshape(tensor["shape"])
             arrays[tensor["name"]] = np.ascontiguousarray(one.astype(self.tools.dtype_of(tensor["dtype"])))
         with self.tools.only_user():
             means, _ = self.tools.run(self.module, list(arrays.values()), self.project, repetitions)
@@ -75,7 +77,11 @@ class Built:
             self.tools.checked(self.program, tensors, arrays, None, self.facts["tolerance"])
         except self.tools.WrongResults as wrong:
             raise WrongResults(str(wrong)) from None
-        return next(arrays[t["name"]] for t in tensors if t["written"]), statistics.median(means)
+        self.result = next(arrays[t["name"]] for t in tensors if t["written"]), statistics.median(means)
+
+    def finish(self) -> tuple[Array, float]:
+        """What the device has made of them, and its time in us."""
+        return self.result
 
 
 class Kernel:
@@ -84,22 +90,29 @@ class Kernel:
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self.folder = folder / "hls"
         self.tensors = json.loads((folder / "design.json").read_text())["tensors"]
+        self.on_card = bool(options.xclbin)
         self.command = ["./host", str(Path(options.xclbin).resolve())] if options.xclbin else ["./testbench"]
         subprocess.run(["make", "-s", self.command[0][2:]], cwd=self.folder, check=True, stdout=sys.stderr)
 
-    def run(self, given: Sequence[Array], repetitions: int) -> tuple[Array, float | None]:
-        """What the kernel makes of the arrays that it reads, in order; and on the card its time in us."""
+    def start(self, given: Sequence[Array | None], repetitions: int) -> None:
+        """Call the kernel with the arrays that it reads, in order; on the card none for those that come as streams."""
         data, left = self.folder / "run", iter(given)
         data.mkdir(exist_ok=True)
         for tensor in self.tensors:
             one = np.zeros(tensor["shape"]) if tensor["written"] else next(left)
-            one.astype(_dtype(tensor["dtype"])).tofile(data / f"{tensor['name']}.bin")
-        on_card = len(self.command) > 1
-        command = [*self.command, "run", *([str(repetitions)] if on_card else [])]
-        done = subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.PIPE, text=True)
+            if one is not None:
+                one.astype(_dtype(tensor["dtype"])).tofile(data / f"{tensor['name']}.bin")
+        command = [*self.command, "run", *([str(repetitions)] if self.on_card else [])]
+        self.running = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
+
+    def finish(self) -> tuple[Array, float | None]:
+        """What the kernel has made of them, nothing of what went to a stream on the card; there its time in us."""
+        said, _ = self.running.communicate()
+        if self.running.returncode:
+            raise subprocess.CalledProcessError(self.running.returncode, self.running.args)
         written = next(tensor for tensor in self.tensors if tensor["written"])
-        made = np.fromfile(data / f"{written['name']}.bin", _dtype(written["dtype"]))
-        return made, float(json.loads(done.stdout.splitlines()[-1])["latency_us"]) if on_card else None
+        made = np.fromfile(self.folder / "run" / f"{written['name']}.bin", _dtype(written["dtype"]))
+        return made, float(json.loads(said.splitlines()[-1])["latency_us"]) if self.on_card else None
 
 
 def main() -> int:
@@ -141,33 +154,59 @@ def _run(network: Facts, built: Mapping[str, Built | Kernel], repetitions: int) 
     orders = _arrays("orders")
     times: list[list[dict[str, Any]]] = [[] for _ in network["launches"]]
     host_us = {}
+    groups, called = _groups(network["launches"]), set[str]()
+    reads = {step["name"]: step["inputs"] for step in network["steps"]}
     for step in network["steps"]:
-        name, given = step["name"], [known[one] for one in step["inputs"]]
+        name = step["name"]
         if name in runs:
             number, run = runs[name]
+            design = built[run["folder"]]
+            at_once = groups[name] if isinstance(design, Kernel) and design.on_card else [name]
             try:
-                made, us = built[run["folder"]].run(given, repetitions)
+                for one in sorted(set(at_once) - called):
+                    built[runs[one][1]["folder"]].start([known.get(tensor) for tensor in reads[one]], repetitions)
+                    called.add(one)
             except WrongResults as wrong:
                 raise WrongResults(f"launch {number}: {name}: {wrong}") from None
+            made, us = design.finish()
             times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
         else:
-            started = time.perf_counter()
+            started, given = time.perf_counter(), [known[one] for one in step["inputs"]]
             made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
         known[step["output"]] = made.reshape(step["shape"])
-    launches = [{"launch": number, "latency_us": _sum(own), "runs": own} for number, own in enumerate(times)]
+    launches: list[Facts] = [
+        {"launch": number, "latency_us": _sum(own, groups), "runs": own} for number, own in enumerate(times)
+    ]
     return {
-        "latency_us": _sum(launches),
+        "latency_us": _total([one["latency_us"] for one in launches]),
         "launches": launches,
         "host_us": host_us,
         **_checked(network["outputs"], known),
     }
 
 
-def _sum(parts: Sequence[Facts]) -> float | None:
-    """Of times; none in simulation."""
-    times = [part["latency_us"] for part in parts]
-    return None if None in times else sum(times)
+def _groups(launches: Sequence[Facts]) -> dict[str, frozenset[str]]:
+    """The steps that are called at once, by each of them: those that stream to each other."""
+    groups = {run["step"]: frozenset([run["step"]]) for launch in launches for run in launch["runs"]}
+    for stream in (one for launch in launches for one in launch["streams"]):
+        joined = groups[stream["from"]] | groups[stream["to"]]
+        groups |= dict.fromkeys(joined, joined)
+    return groups
+
+
+def _sum(runs: Sequence[Facts], groups: Mapping[str, frozenset[str]]) -> float | None:
+    """Time of runs, of those that are called at once that of the slowest; none in simulation."""
+    times: dict[frozenset[str], list[float]] = {}
+    for run in runs:
+        times.setdefault(groups[run["step"]], []).append(run["latency_us"])
+    return _total([None if None in own else max(own) for own in times.values()])
+
+
+def _total(times: Sequence[float | None]) -> float | None:
+    """Of times, if all are known."""
+    known = [time for time in times if time is not None]
+    return sum(known) if len(known) == len(times) else None
 
 
 def _dtype(name: str) -> np.dtype[Any]:

@@ -65,12 +65,17 @@ def _launch(launch: Launch) -> JsonObject:
                 "latency_us": round(run.point.latency_us, 1),
                 "start_us": round(run.start_us, 1),
                 "end_us": round(run.end_us, 1),
-                "dram_bytes": run.point.dram_bytes,
+                "dram_bytes": run.dram_bytes,
                 **({"resources": dict(run.point.resources)} if run.point.resources else {}),
                 "bound": dict(run.point.bound),
             }
             for run in launch.runs
         ],
+        "streams": [
+            {"tensor": name, "from": source.step.name, "to": target.step.name}
+            for name, (source, target) in launch.streams.items()
+        ],
+        **({"resources": launch.resources} if launch.resources else {}),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 
 from allo_dse.common.notebooks import columns_html
@@ -32,7 +32,8 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     """
     network, device = composition.fronts.network, composition.fronts.device
     title = escape(f"{network.name} on {device.name}")
-    said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}."
+    streams = "; streams: " + composition.streamed if composition.streamed else ""
+    said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}{streams}."
     parts = {
         "Launches": _wide(graph_svg(composition)),
         "Timeline": _wide(timeline_svg(composition)),
@@ -60,7 +61,7 @@ def _row(run: Run, launch: int) -> dict[str, object]:
         "from us": round(run.start_us, 1),
         "to us": round(run.end_us, 1),
         "busiest": _busiest(run),
-        "DRAM bytes": f"{run.point.dram_bytes:,}",
+        "DRAM bytes": f"{run.dram_bytes:,}",
     }
 
 
@@ -95,7 +96,7 @@ def _is_program(step: Step) -> bool:
 
 
 def graph_svg(composition: Composition) -> str:
-    """Operators as boxes, those of a launch in a frame; dashed where elements are rearranged in between."""
+    """Operators as boxes, those of a launch in a frame; streams in color, dashed where elements are rearranged."""
     network, sources = composition.fronts.network, sources_of(composition.fronts.network)
     canvas, places = Canvas("operators by launches"), {}
     y = 10.0
@@ -115,9 +116,10 @@ def graph_svg(composition: Composition) -> str:
             for at, run in enumerate(own):
                 places[run.step.output] = (_LEFT + _GAP + at * (_BOX + _GAP), y + 26 + level * (_HIGH + _GAP))
         y += height + _GAP
+    streamed = {name for launch in composition.launches for name in launch.streams}
     for run in (run for launch in composition.launches for run in launch.runs):
         for one in run.step.inputs:
-            _edges(canvas, places, sources.get(one, [(one, False)]), places[run.step.output])
+            _edges(canvas, places, sources.get(one, [(one, False)]), places[run.step.output], streamed)
     kinds = _colors(composition)
     for run in (run for launch in composition.launches for run in launch.runs):
         left, top = places[run.step.output]
@@ -137,12 +139,14 @@ def _edges(
     places: Mapping[str, tuple[float, float]],
     sources: Sequence[tuple[str, bool]],
     to: tuple[float, float],
+    streamed: Collection[str],
 ) -> None:
     for name, moved in sources:
         if name in places:
             x, y = places[name]
             points = [(x + _BOX / 2, y + _HIGH), (to[0] + _BOX / 2, to[1])]
-            canvas.path(points, _GAP * 0.6, GREY, dash="4 3" if moved else "", tip=name)
+            color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name)
+            canvas.path(points, _GAP * 0.6, color, dash="4 3" if moved else "", tip=tip)
 
 
 def _colors(composition: Composition) -> dict[str, str]:

@@ -38,6 +38,8 @@ class FpgaNetwork:
         task: table process of each of the program's tasks.
         wiring: the FIFOs, which are the network's first streams.
         movers: process numbers of copies in and out.
+        deliveries: those of tensors that stay in DRAM, by tensor and "reads" or "writes"; where they were to, they log
+            when each tile has been moved.
         inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
     """
 
@@ -46,14 +48,18 @@ class FpgaNetwork:
     wiring: Wiring
     movers: tuple[int, ...]
     inside: IntArray
+    deliveries: Mapping[tuple[str, str], int]
 
     @property
     def fifos(self) -> int:
         return len(self.wiring.depth)
 
 
-def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int]) -> FpgaNetwork:
+def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int], *, logged: bool = False) -> FpgaNetwork:
     """The network of a design; `depths` by stream array, where they differ from the declared ones.
+
+    Args:
+        logged: processes that deliver tiles log when each has been moved.
 
     Raises:
         SimulationError: if the buffers inside its nodes are larger than the device's memory.
@@ -68,7 +74,7 @@ def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int]) -> FpgaNetwork:
     fixed = folded_wiring(vmg, np.zeros_like(declared)).depth if folded else np.zeros_like(wiring.depth)
     _require_room(mapping, wiring, fixed)
     builder.streams(wiring.depth)
-    network = _Builder(mapping, builder, wiring)
+    network = _Builder(mapping, builder, wiring, logged)
     task = network.tasks()
     movers = network.movers()
     for group in vmg.groups:
@@ -76,7 +82,7 @@ def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int]) -> FpgaNetwork:
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
     for mover in movers:
         builder.node([mover])
-    return FpgaNetwork(builder.build(), task, wiring, movers, fixed)
+    return FpgaNetwork(builder.build(), task, wiring, movers, fixed, network.deliveries)
 
 
 def _require_room(mapping: FpgaCosts, wiring: Wiring, inside: IntArray) -> None:
@@ -118,8 +124,10 @@ class _Bound:
 class _Builder:
     """Adds processes for tasks and tensors."""
 
-    def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, wiring: Wiring) -> None:
+    def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, wiring: Wiring, logged: bool) -> None:
         self._mapping = mapping
+        self._logged = logged
+        self.deliveries: dict[tuple[str, str], int] = {}
         self._builder = builder
         self._wiring = wiring
         self._tables: dict[tuple[str, str, tuple[int, ...]], Table] = {}
@@ -250,7 +258,7 @@ class _Builder:
                     table.put(bound.port(room))
                 else:
                     table.get(bound.port(tile))
-            table.request(0, use.cycles(one.words))
+            table.request(0, use.cycles(one.words), mark=self._logged)
             for room, tile in fifos:
                 if does == "reads":
                     table.put(bound.port(tile))
@@ -258,7 +266,10 @@ class _Builder:
                     table.get(bound.port(room))
         if does == "writes":
             table.wait(external.latency_cycles)
-        return self._builder.process(table, list(bound.numbers), [port])
+        log = len(table) if self._logged else 0
+        number = self._builder.process(table, list(bound.numbers), [port], log=log)
+        self.deliveries[use.tensor.name, does] = number
+        return number
 
     def _load(self, use: TensorUse, tiles: Iterable[_Tile], port: int) -> int:
         table = Table()

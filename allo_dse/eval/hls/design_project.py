@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from allo_dse.backends.hls import Folding, HlsProject, emit_project
+from allo_dse.backends.hls import Folding, HlsProject, KernelStreams, emit_project
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.vmg import VMG
@@ -37,11 +37,14 @@ def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | N
     return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()), tuple(vmg.uses.turns.tolist()))
 
 
-def hls_project(design: Design, depths: Mapping[str, int] | None = None) -> HlsProject:
+def hls_project(
+    design: Design, depths: Mapping[str, int] | None = None, streams: KernelStreams | None = None
+) -> HlsProject:
     """The HLS project of a design: its schedule, stream depths and folds, for its device.
 
     Args:
         depths: of streams by name, where they differ from the design's.
+        streams: tensors that pass from kernel to kernel.
     """
     own = {**dict(design.depths), **(depths or {})}
     device = design.device if isinstance(design.device, FpgaDevice) else None
@@ -51,6 +54,7 @@ def hls_project(design: Design, depths: Mapping[str, int] | None = None) -> HlsP
         depths=own,
         device=device,
         folding=folding_of(design.vmg, own),
+        streams=streams,
     )
 
 
@@ -61,6 +65,7 @@ def board_project(
     reference: Callable[..., object] | None = None,
     verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
     inputs: Callable[[Program], Sequence[Inputs]] | None = None,
+    streams: KernelStreams | None = None,
 ) -> HlsProject:
     """The HLS project of a design with what it takes to test it and to judge what tools make of it.
 
@@ -71,14 +76,17 @@ def board_project(
         reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
             a large instance only where there is no smaller one.
         inputs: the sets of inputs of a program; random ones without.
+        streams: tensors that pass from kernel to kernel. Such a kernel has no golden outputs, but its smaller instance,
+            which has no streams.
     """
-    project = hls_project(design, depths)
+    project = hls_project(design, depths, streams)
     prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
     sets = inputs or (lambda _: ())
     small = _small_project(design, depths, reference, verify_with, sets)
-    own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
+    whole = streams is None and (small is None or reference is not None)
+    own = _data_of(design.program, reference, sets) if whole else {}
     if small is None:
         return replace(project, data=own)
     files = {f"{SMALL}/{name}": text for name, text in small.files.items()}

@@ -158,15 +158,16 @@ class FpgaCosts:
         total = 0
         for use in self.tensors:
             if use.place == "dram":
-                total += self._moved_words(use) * use.tensor.dtype.bits // BITS_PER_BYTE
+                total += self.moved_bytes(use)
             elif not use.onchip:
                 total += use.tensor.bytes * (use.reads + use.writes)
         return total
 
-    def _moved_words(self, use: TensorUse) -> int:
-        """Elements of a tensor that stays in DRAM, as often as they come and go."""
-        reads = self.vmg.uses.moved_words(use.tensor.name, "reads") if use.reads else 0
-        return reads + (self.vmg.uses.moved_words(use.tensor.name, "writes") if use.writes else 0)
+    def moved_bytes(self, use: TensorUse) -> int:
+        """Of a tensor that stays in DRAM, as often as they come and go."""
+        words = self.vmg.uses.moved_words(use.tensor.name, "reads") if use.reads else 0
+        words += self.vmg.uses.moved_words(use.tensor.name, "writes") if use.writes else 0
+        return words * use.tensor.dtype.bits // BITS_PER_BYTE
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Where a tensor is, and if it is copied, elements per cycle and in a word."""

@@ -87,6 +87,11 @@ def loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
     return f"{'  ' * depth}for (int {counter} = 0; {counter} < {extent}; {by}) {{"
 
 
+def table(name: str, values: Sequence[int]) -> str:
+    """A constant array."""
+    return f"  static const int {name}[{len(values)}] = {{{', '.join(map(str, values))}}};"
+
+
 def _element(
     tensor: Tensor,
     stream: TileStream,

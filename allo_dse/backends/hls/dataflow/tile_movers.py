@@ -1,11 +1,12 @@
 """Processes that move tiles between DRAM and the nodes of a folded program, turn by turn.
 
 Which tile goes where next is a table: nodes take their tasks in any order. Tiles that several nodes read in one turn
-are loaded once.
+are loaded once. What streams to another kernel is sent, not stored, and loaded there from where it is received.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import interface_type
 from .footprint import Box
-from .tensor_movers import loaded, loop, stored, tensor_name
+from .kernel_streams import Arrival
+from .tensor_movers import loaded, loop, stored, table, tensor_name
 from .tensor_plan import PortPlan
 from .top import Top
 
@@ -80,33 +82,86 @@ class TileMover:
         Args:
             argument: how that of the tensor is called.
         """
-        pointer = top.argument(self.tensor, argument, writes=not self.load)
-        function = top.names.new(f"{'load' if self.load else 'store'}_{tensor_name(self.tensor)}")
+        name, moves = tensor_name(self.tensor), self._moves()
+        function = top.names.new(f"{'load' if self.load else 'store'}_{name}")
+        sent, arrival = None, top.streams.received.get(self.tensor.name) if self.load else None
+        if arrival is not None:
+            return self._receive(top, argument, function, arrival)
+        if self.tensor.name in top.streams.sent and not self.load:
+            sent = Arrival.of(self.tensor, self.ports[0], [one[:2] for one in moves])
+            pointer, memory = top.stream(self.tensor, argument, sent, writes=True), f"{sent.stream} &{name}"
+        else:
+            pointer, const = top.argument(self.tensor, argument, writes=not self.load), "const " if self.load else ""
+            memory = f"{const}{interface_type(self.tensor.dtype)} *{name}"
         top.lines.append(f"  ALLO_PROCESS({function}, {pointer}, {self.streams});")
-        const = "const " if self.load else ""
-        memory = f"{const}{interface_type(self.tensor.dtype)} *{tensor_name(self.tensor)}"
-        return "\n".join(
-            [f"void {function}({memory}, {self.type} (&{self.streams})[{len(self.nodes)}]) {{", *self._body(), "}"]
-        )
+        return "\n".join([f"void {function}({memory}, {self._parameter}) {{", *self._body(moves, sent), "}"])
 
-    def _body(self) -> list[str]:
-        """A loop over the tiles, in which each goes one of the ways that there are."""
-        ways: dict[tuple[int, ...], int] = {}
-        moves: list[tuple[tuple[int, ...], int, int]] = []
+    def _receive(self, top: Top, argument: str, function: str, arrival: Arrival) -> str:
+        """Processes that receive the tensor into a memory, and load it from there.
+
+        Raises:
+            AlloDseError: where the tensor comes in other words than those that are loaded.
+        """
+        name, moves = tensor_name(self.tensor), self._moves()
+        if arrival.word != self.ports[0].word or arrival.words * arrival.lanes != math.prod(self.tensor.shape):
+            raise AlloDseError(f"HLS C++: {self.tensor.name} comes in other words than those in which it is loaded")
+        pointer = top.stream(self.tensor, argument, arrival, writes=False)
+        receive, memory, there = (top.names.new(f"{one}_{name}") for one in ("receive", "memory", "there"))
+        top.lines += [
+            f"  ALLO_MEMORY {arrival.word} {memory}[{arrival.words}];",
+            f"#pragma HLS bind_storage variable={memory} type=ram_2p impl={top.streams.memory}",
+            f"#pragma HLS stream variable={memory} type=unsync",
+            f'  hls::stream<bool, {len(arrival.places)}> {there}("{there}");',
+            f"#pragma HLS stream variable={there} depth={len(arrival.places)}",
+            f"  ALLO_PROCESS({receive}, {pointer}, {memory}, {there});",
+            f"  ALLO_PROCESS({function}, {memory}, {there}, {self.streams});",
+        ]
+        parameters = f"const {arrival.word} {name}[{arrival.words}], hls::stream<bool> &there, {self._parameter}"
+        head = f"void {function}({parameters}) {{"
+        return "\n".join([arrival.receiver(receive, name), "", head, *self._body(moves, arrival), "}"])
+
+    @property
+    def _parameter(self) -> str:
+        return f"{self.type} (&{self.streams})[{len(self.nodes)}]"
+
+    def _moves(self) -> list[tuple[tuple[int, ...], int, tuple[int, ...]]]:
+        """Extents and place of each tile as they go, and the streams of the nodes that it goes to or comes from."""
+        found = []
         for (_, place, extents), nodes in sorted(self.tiles.items()):
             # What several nodes read at once is loaded once; what they have written is stored one after the other.
             taken = [tuple(nodes)] if self.load else [(node,) for node in nodes]
-            moves += [(extents, place, ways.setdefault(one, len(ways))) for one in taken]
-        shapes = list(dict.fromkeys(extents for extents, _, _ in moves))
-        lines = [_table("place", [place for _, place, _ in moves]), _table("way", [way for _, _, way in moves])]
-        lines += [_table("shape", [shapes.index(extents) for extents, _, _ in moves])] if len(shapes) > 1 else []
-        lines.append(loop(1, "tile", len(moves)))
-        for number, extents in enumerate(shapes):
-            body = self._move(extents, list(ways))
-            lines += body if len(shapes) == 1 else [f"    if (shape[tile] == {number}) {{", *body, "    }"]
-        return [*lines, "  }"]
+            found += [(extents, place, one) for one in taken]
+        return found
 
-    def _move(self, extents: tuple[int, ...], ways: Sequence[tuple[int, ...]]) -> list[str]:
+    def _body(
+        self, moves: Sequence[tuple[tuple[int, ...], int, tuple[int, ...]]], arrival: Arrival | None
+    ) -> list[str]:
+        """A loop over the tiles, in which each goes one of the ways that there are.
+
+        Args:
+            arrival: how the tensor comes into the memory from which it is loaded, or is sent in place of being stored.
+        """
+        ways = list(dict.fromkeys(way for _, _, way in moves))
+        numbers = {way: number for number, way in enumerate(ways)}
+        shapes = list(dict.fromkeys(extents for extents, _, _ in moves))
+        lines = [table("place", [place for _, place, _ in moves])] if self.load or arrival is None else []
+        lines.append(table("way", [numbers[way] for _, _, way in moves]))
+        lines += [table("shape", [shapes.index(extents) for extents, _, _ in moves])] if len(shapes) > 1 else []
+        receives = arrival if self.load else None
+        if receives is not None:
+            lines.append(table("asked", receives.asked([one[:2] for one in moves], self.tensor.strides)))
+            lines.append("  int came = 0;")
+        lines.append(loop(1, "tile", len(moves)))
+        if receives is not None:
+            count = len(receives.places)
+            lines.append(f"    for (; came < {count} && asked[came] <= tile; came++) there.read();")
+        for number, extents in enumerate(shapes):
+            body = self._move(extents, ways, arrival)
+            lines += body if len(shapes) == 1 else [f"    if (shape[tile] == {number}) {{", *body, "    }"]
+        rest = [] if receives is None else [f"  for (; came < {len(receives.places)}; came++) there.read();"]
+        return [*lines, "  }", *rest]
+
+    def _move(self, extents: tuple[int, ...], ways: Sequence[tuple[int, ...]], arrival: Arrival | None) -> list[str]:
         """Loops over the elements of one tile, row-major."""
         port, address = self.ports[0], "place[tile]"
         lines: list[str] = []
@@ -122,8 +177,14 @@ class TileMover:
             f"{indent}if (way[tile] == {number}) {{ {' '.join(map(self._one, nodes))} }}"
             for number, nodes in enumerate(ways)
         ]
-        if self.load:
+        if self.load and arrival is not None:
+            place = arrival.place_of(address)
+            lines += [f"{indent}const {port.word} element = {tensor_name(self.tensor)}[{place}];", *turns]
+        elif self.load:
             lines += [*loaded(port, address, 2 + opened), *turns]
+        elif arrival is not None:
+            name = tensor_name(self.tensor)
+            lines += [f"{indent}{port.word} element;", *turns, f"{indent}allo::send({name}, element);"]
         else:
             lines += [f"{indent}{port.word} element;", *turns, *stored(port, address, "element", 2 + opened)]
         return [*lines, *("  " * (1 + opened - level) + "}" for level in range(opened))]
@@ -131,7 +192,3 @@ class TileMover:
     def _one(self, node: int) -> str:
         stream = f"{self.streams}[{node}]"
         return f"{stream}.write(element);" if self.load else f"element = {stream}.read();"
-
-
-def _table(name: str, values: Sequence[int]) -> str:
-    return f"  static const int {name}[{len(values)}] = {{{', '.join(map(str, values))}}};"

@@ -22,6 +22,7 @@ from ..cpp.names import Names, identifier
 from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
 from .functions import TaskFunction, array_pragmas_of, tensor_text
+from .kernel_streams import Arrival, KernelStreams
 from .local_copies import Parameter
 from .tensor_movers import TileStream, mover, tensor_name
 from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
@@ -41,6 +42,7 @@ class Argument:
         extents: of a tensor in memory on the chip, whose declaration has its dimensions; empty for others.
         pragmas: about such memory.
         writes: whether the kernel writes it.
+        stream: how it comes or goes where it is an AXI stream.
         size: elements behind the pointer.
     """
 
@@ -53,9 +55,12 @@ class Argument:
     size: int
     extents: tuple[int, ...] = ()
     pragmas: tuple[str, ...] = ()
+    stream: Arrival | None = None
 
     def passed(self, buffer: str) -> str:
         """The argument of a call, given the buffer that holds the tensor."""
+        if self.stream is not None:
+            return f"{buffer}_stream"
         if self.is_value:
             return f"{buffer}[0]"
         inner = "".join(f"[{n}]" for n in self.extents[1:])
@@ -68,6 +73,7 @@ class Top:
 
     Attributes:
         pragmas: what a schedule says of the loops and arrays of a task class.
+        streams: tensors that pass from kernel to kernel.
         memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
     """
 
@@ -76,6 +82,7 @@ class Top:
     carriers: Mapping[str, Carrier]
     names: Names
     pragmas: Callable[[TaskClass], LoopPragmas]
+    streams: KernelStreams
     memories: dict[tuple[str, int], str] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)
     movers: list[str] = field(default_factory=list)
@@ -94,6 +101,14 @@ class Top:
         self.arguments.append(
             Argument(name, tensors_of(self.program).index(tensor), text, element, False, writes, size)
         )
+        return name
+
+    def stream(self, tensor: Tensor, wanted: str, how: Arrival, *, writes: bool) -> str:
+        """Add a tensor that is an AXI stream; returns its name."""
+        name, element = self.names.new(wanted), str(element_of_dtype(tensor.dtype))
+        number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
+        text = f"{how.stream} &{name}"
+        self.arguments.append(Argument(name, number, text, element, False, writes, size, stream=how))
         return name
 
     def memory(self, plan: ClassPlan, port: PortPlan, wanted: str, tile: int = 0, *, writes: bool) -> str:
@@ -270,10 +285,13 @@ def used_streams(program: CompiledProgram, plans: Sequence[ClassPlan]) -> list[S
 
 
 def interface_pragmas(arguments: Sequence[Argument]) -> Iterator[str]:
-    """Pragmas of the top function's arguments: each pointer an AXI master of its own."""
+    """Pragmas of the top function's arguments: each pointer an AXI master of its own, streams between kernels ports."""
     for argument in arguments:
         if argument.is_value:
             yield f"interface s_axilite port={argument.name}"
+            continue
+        if argument.stream is not None:
+            yield f"interface axis port={argument.name}"
             continue
         if argument.extents:
             yield f"interface ap_memory port={argument.name}"

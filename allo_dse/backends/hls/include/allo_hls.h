@@ -2,6 +2,7 @@
 #ifndef ALLO_HLS_H
 #define ALLO_HLS_H
 
+#include <ap_axi_sdata.h>
 #include <ap_fixed.h>
 #include <ap_int.h>
 #include <hls_half.h>
@@ -15,7 +16,9 @@
 #ifdef ALLO_CSIM
 #define ALLO_PROCESS(function, ...) allo_csim::spawn(#function, function, ##__VA_ARGS__)
 #define ALLO_END_OF_DATAFLOW() allo_csim::join()
+#define ALLO_MEMORY static  // too large for the stack
 #else
+#define ALLO_MEMORY
 #define ALLO_PROCESS(function, ...) function(__VA_ARGS__)
 #define ALLO_END_OF_DATAFLOW()
 #endif
@@ -45,6 +48,49 @@ struct bfloat16 {
   }
   operator float() const { return bit_cast<float>(uint32_t(bits) << 16); }
 };
+
+// Words of streams between kernels: the bits of floats, the first one lowest.
+inline uint16_t bits_of(bfloat16 value) { return value.bits; }
+inline uint32_t bits_of(float value) { return bit_cast<uint32_t>(value); }
+inline void of_bits(uint32_t bits, bfloat16 &value) { value.bits = uint16_t(bits); }
+inline void of_bits(uint32_t bits, float &value) { value = bit_cast<float>(bits); }
+
+template <int BITS> void send_bits(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const ap_uint<BITS> &bits) {
+#pragma HLS inline
+  ap_axiu<BITS, 0, 0, 0> beat;
+  beat.data = bits;
+  beat.keep = -1;
+  beat.strb = -1;
+  beat.last = 0;
+  to.write(beat);
+}
+template <int BITS, typename T> void send(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const T &word) {
+#pragma HLS inline
+  send_bits(to, ap_uint<BITS>(bits_of(word)));
+}
+template <int BITS, typename T, size_t N>
+void send(hls::stream<ap_axiu<BITS, 0, 0, 0>> &to, const hls::vector<T, N> &word) {
+#pragma HLS inline
+  ap_uint<BITS> bits = 0;
+  for (size_t lane = 0; lane < N; lane++) {
+#pragma HLS unroll
+    bits.range((lane + 1) * BITS / N - 1, lane * BITS / N) = bits_of(word[lane]);
+  }
+  send_bits(to, bits);
+}
+template <int BITS, typename T> void receive(hls::stream<ap_axiu<BITS, 0, 0, 0>> &from, T &word) {
+#pragma HLS inline
+  of_bits(from.read().data.to_uint(), word);
+}
+template <int BITS, typename T, size_t N>
+void receive(hls::stream<ap_axiu<BITS, 0, 0, 0>> &from, hls::vector<T, N> &word) {
+#pragma HLS inline
+  const ap_uint<BITS> bits = from.read().data;
+  for (size_t lane = 0; lane < N; lane++) {
+#pragma HLS unroll
+    of_bits(ap_uint<BITS / N>(bits.range((lane + 1) * BITS / N - 1, lane * BITS / N)).to_uint(), word[lane]);
+  }
+}
 
 // What `a` is divided by: `b`, or in C simulation 1 where processors trap. Hardware gives some value and goes on.
 template <typename T> T divisor(T a, T b) {

@@ -1,0 +1,124 @@
+"""Which operators of a network may stream to each other on an FPGA, when that lets them start, and what it saves.
+
+What streams comes in the order in which it is written. The kernel that reads it receives it into a memory of its own,
+and hands tiles out of that in the order in which its tasks need them, as often as they do: so any two designs may
+stream. How late the second starts follows from when the first has written each tile, and when the second first asks
+for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from allo_dse.backends.fpga.fifo import fifo_resources
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES, Resources
+from allo_dse.eval.fpga.passages import Passage, passages
+
+from .execute import interface, loaded
+from .fronts import Fronts, Point
+from .network import Arrange, Network, Step
+from .operators.work import Work
+from .problem import TICK_US, Edge
+
+TABLE_BITS = 32
+TOKEN_CYCLES = 3
+"""To hear that a tile is there, in a loop that is not pipelined: its condition, a table and a FIFO."""
+Lags = tuple[tuple[int | None, ...], ...]
+
+
+def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
+    """The pairs of operators between which a tensor may be a stream: no other one reads it, it is no output of the
+    network, and at most free rearrangements lie between them. None for an NPU."""
+    return tuple(_edges(fronts, fronts.device)) if isinstance(fronts.device, FpgaDevice) else ()
+
+
+def source_of(network: Network, tensor: str) -> str | None:
+    """The tensor that lies where this one does, as a program writes it; None where others read it."""
+    made = {step.output: step for step in network.steps}
+    while [name for step in network.steps for name in step.inputs].count(tensor) == 1 and tensor not in network.outputs:
+        step = made.get(tensor)
+        if step is None or not isinstance(step.work, Arrange) or not step.work.free:
+            return tensor
+        tensor = step.inputs[0]
+    return None
+
+
+def stream_ends(network: Network, source: Step, target: Step) -> tuple[str, str]:
+    """What their programs call the tensor that one writes and the other reads."""
+    assert isinstance(source.work, Work)
+    assert isinstance(target.work, Work)
+    position = [source_of(network, name) for name in target.inputs].index(source.output)
+    return interface(loaded(source.work))[1][0].name, interface(loaded(target.work))[0][position].name
+
+
+def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
+    moved = {key: [_passages(point) for point in points] for key, points in fronts.points.items()}
+    known: dict[tuple[str, str, int], tuple[Resources, Lags] | None] = {}
+    for number, target in enumerate(fronts.candidates):
+        for position, name in enumerate(target.step.inputs):
+            tensor = source_of(fronts.network, name)
+            for other, source in enumerate(fronts.candidates):
+                if tensor is None or source.step.output != tensor:
+                    continue
+                key = fronts.operators[source.step.name], fronts.operators[target.step.name], position
+                if key not in known:
+                    written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
+                    read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
+                    known[key] = _stream(device, written, read)
+                if (stream := known[key]) is not None:
+                    saved = device.external.adapter * 2
+                    saves = (getattr(saved, one) - getattr(stream[0], one) for one in RESOURCES)
+                    yield Edge(other, number, (0, *saves), stream[1])
+
+
+def _passages(point: Point) -> Mapping[str, Passage]:
+    return passages(point.design.design, point.design.metrics["stream_depths"])
+
+
+def _port(point: Point, moved: Mapping[str, Passage], position: int | None) -> Passage | None:
+    """How a design reads its tensor at a position, or writes its result."""
+    reads, writes = interface(point.design.design.program)
+    return moved.get((writes[0] if position is None else reads[position]).name)
+
+
+def _stream(
+    device: FpgaDevice, written: list[Passage | None], read: list[Passage | None]
+) -> tuple[Resources, Lags] | None:
+    """What any design of some takes to receive a tensor, and the lags; None where no two can stream."""
+    needed = [None if one is None else one.by_element for one in read]
+    ticks = 1 / (device.clock_ghz * 1e3 * TICK_US)
+    lags = []
+    for source in written:
+        came = None if source is None else source.by_element
+        cycles = [
+            None
+            if came is None or source is None or target is None or first is None or not fits(source, target)
+            else max(1, int((came - first).max()) + device.external.latency_cycles + TOKEN_CYCLES * source.moved)
+            for target, first in zip(read, needed, strict=True)
+        ]
+        lags.append(tuple(None if own is None else math.ceil(own * ticks) for own in cycles))
+    parts = [_receiving(device, one) for one in written if one is not None]
+    if not parts or all(lag is None for row in lags for lag in row):
+        return None
+    most = {name: max(getattr(one, name) for one in parts) for name in RESOURCES}
+    return Resources(**most), tuple(lags)
+
+
+def fits(written: Passage, read: Passage) -> bool:
+    """Whether words of one are words of the other: as many floats, of the same type."""
+    one, other = written.tensor.dtype, read.tensor.dtype
+    return one.is_float and one == other and written.lanes == read.lanes
+
+
+def _receiving(device: FpgaDevice, written: Passage) -> Resources:
+    """The process that receives a tensor, its memory, the FIFO that says which tiles are there, and the tables of where
+    each belongs and when it is asked for."""
+    arrays, bits = device.arrays, written.tensor.dtype.bits * written.lanes
+    words = math.prod(written.tensor.shape) // written.lanes
+    memory = Resources(bram18=arrays.bram18(words, bits))
+    if device.limit("uram"):
+        memory = Resources(uram=math.ceil(words / arrays.uram_words) * math.ceil(bits / arrays.uram_bits))
+    table = Resources(bram18=arrays.bram18(written.moved, TABLE_BITS))
+    return Resources.total([memory, table, table, fifo_resources(device, 1, written.moved), device.external.load])
