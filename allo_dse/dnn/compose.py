@@ -117,14 +117,25 @@ class Launch:
 
     def period_us(self, device: Device) -> float:
         """Time from input to input, at best, while they follow each other through it: until the busiest columns have
-        done one, and the DRAM has moved its tensors."""
+        done one, or what streams to each other and is called again when all of it has ended, and the DRAM has moved its
+        tensors."""
         columns: dict[int, float] = {}
         for run in self.runs:
             columns[run.first_column] = columns.get(run.first_column, 0.0) + run.end_us - run.start_us
         moving = sum(
             choice_of(run.point, device).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
         )
-        return max(moving, *columns.values())
+        return max([moving, *columns.values(), *(end - start for start, end in self._spans.values())])
+
+    @property
+    def _spans(self) -> dict[int, tuple[float, float]]:
+        """Of what streams to each other, from when to when; by the hardware of any of it."""
+        spans = {run.first_column: (run.start_us, run.end_us) for run in self.runs if run.streams}
+        for _ in range(len(self.streams)):
+            for ends in self.streams.values():
+                both = [spans[run.first_column] for run in ends]
+                spans |= {run.first_column: (min(a for a, _ in both), max(b for _, b in both)) for run in ends}
+        return spans
 
 
 @dataclass(frozen=True)

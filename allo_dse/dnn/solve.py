@@ -130,6 +130,8 @@ class _Model:
             self.model.add(self.start[o] >= self.called[o])
         for edge in self.problem.edges:
             streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
+            if kinds[edge.source] == kinds[edge.target]:
+                self.model.add(streams == 0)
             for o in range(len(kinds)):
                 if o in ends:
                     self.model.add_implication(streams, self.present[o])
@@ -172,7 +174,8 @@ class _Model:
             self.model.add_implication(self._used(at), self._used(at - 1))
 
     def period(self) -> cp_model.IntVar:
-        """Ticks from input to input: until the busiest kind has done one, and the DRAM has moved its tensors."""
+        """Ticks from input to input: until the busiest kind has done one, or what streams to each other and is called
+        again when all of it has ended, and the DRAM has moved its tensors."""
         period = self.model.new_int_var(0, self.problem.horizon, "period")
         busy: dict[int, list[cp_model.LinearExpr]] = {}
         moving = []
@@ -183,6 +186,10 @@ class _Model:
         for times in busy.values():
             self.model.add(period >= sum(times))
         self.model.add(BANDWIDTH * period >= sum(moving))
+        for ends, streams in self.streams.items():
+            for o in ends:
+                took = self.start[o] + self.size[o] - self.called[o]
+                self.model.add(period >= took).only_enforce_if(streams)
         return period
 
     def _used(self, launch: int) -> cp_model.IntVar:

@@ -257,7 +257,7 @@ def test_without_enough_work_the_gap_is_right(problem: Problem, work_limit: floa
 def test_no_other_hardware_in_one_configuration_is_faster(problem: Problem) -> None:
     """For one input by its latency, for a stream by the time from input to input; or none fits."""
     every = [(_of(problem, chosen), chosen) for chosen in _covers(problem)]
-    periods = [_period(one, choice) for one, _ in every for _, choice, _ in _assignments(one)]
+    periods = [_period(one, choice, streams) for one, _ in every for _, choice, streams in _assignments(one)]
     if not periods:
         with pytest.raises(dse.StudyError, match=r"fit the device|within .* of the device"):
             solve(problem)
@@ -267,16 +267,27 @@ def test_no_other_hardware_in_one_configuration_is_faster(problem: Problem) -> N
     _check(problem, streamed)
     assert found.length == found.bound == shortest(problem)
     runs = [o for o, at in enumerate(streamed.launch) if at >= 0]
-    assert _period(_of(problem, runs), [streamed.choice[o] for o in runs]) == streamed.bound == min(periods)
+    ends = [(problem.edges[edge].source, problem.edges[edge].target) for edge in streamed.streams]
+    chosen = _of(problem, runs)
+    streams = tuple(e for e in chosen.edges if (runs[e.source], runs[e.target]) in ends)
+    assert _period(chosen, [streamed.choice[o] for o in runs], streams) == streamed.bound == min(periods)
 
 
-def _period(problem: Problem, choice: Sequence[int]) -> int:
-    """Of the busiest kind, or of the DRAM."""
+def _period(problem: Problem, choice: Sequence[int], streams: Streams) -> int:
+    """Of the busiest kind, of what is called together, or of the DRAM."""
+    spans = []
+    for own in {tuple(sorted(_called_with(streams, e.source))) for e in streams}:
+        alone = _of(problem, own)
+        inside = tuple(
+            e for e in alone.edges if (own[e.source], own[e.target]) in {(s.source, s.target) for s in streams}
+        )
+        chosen = [choice[o] for o in own]
+        spans.append(min(_length(alone, order, [0] * len(own), chosen, inside) for order in _orders(alone)))
     designs = [problem.choices[kind][c] for kind, c in zip(problem.kinds, choice, strict=True)]
     busy: dict[int, int] = {}
     for kind, design in zip(problem.kinds, designs, strict=True):
         busy[kind] = busy.get(kind, 0) + design.ticks
-    return max(-(-sum(d.ticks * d.bandwidth for d in designs) // BANDWIDTH), *busy.values())
+    return max([-(-sum(d.ticks * d.bandwidth for d in designs) // BANDWIDTH), *busy.values(), *spans])
 
 
 def test_a_chain_of_five_in_one_launch_or_in_many() -> None:
@@ -297,3 +308,25 @@ def test_a_large_network_has_a_gap_where_work_is_short() -> None:
         _check(problem, one)
     assert max(found.bound, later.bound) <= later.length <= found.length
     assert 0 < found.gap < 1
+
+
+def test_what_streams_has_hardware_of_its_own() -> None:
+    """Two operators that are alike take turns on one piece of hardware, and stream where each has one."""
+    own, after = (Choice((1,), 10, 0),), ({}, {0: 0})
+    edges = (Edge(0, 1, (0,), ((3,),)),)
+    shared = replace(single((0, 0), (own,), after, 0), launches=1, edges=edges)
+    apart = replace(single((0, 1), (own, own), after, 0), launches=1, edges=edges)
+    for problem, length, streams in ((shared, 20, ()), (apart, 13, (0,))):
+        found = solve(problem)
+        _check(problem, found)
+        assert (found.length, found.bound, found.streams) == (length, length, streams)
+
+
+def test_what_streams_is_called_when_all_it_reads_is_there() -> None:
+    """The last of three reads what the second streams to it, and what the first writes: both wait for the first."""
+    choices = tuple((Choice((1,), ticks, 0),) for ticks in (20, 10, 5))
+    problem = single((0, 1, 2), choices, ({}, {}, {0: 0, 1: 0}), 0)
+    problem = replace(problem, launches=1, edges=(Edge(1, 2, (1,), ((6,),)),))
+    assert solve(problem).length == 25  # through DRAM: the second while the first runs
+    found = solve(replace(problem, limits=(2,)))
+    assert (found.length, found.start, found.streams) == (31, (0, 20, 26), (0,))
