@@ -312,7 +312,8 @@ def test_a_large_network_has_a_gap_where_work_is_short() -> None:
 
 def test_what_streams_has_hardware_of_its_own() -> None:
     """Two operators that are alike take turns on one piece of hardware, and stream where each has one."""
-    own, after = (Choice((1,), 10, 0),), ({}, {0: 0})
+    own: tuple[Choice, ...] = (Choice((1,), 10, 0),)
+    after: list[dict[int, int]] = [{}, {0: 0}]
     edges = (Edge(0, 1, (0,), ((3,),)),)
     shared = replace(single((0, 0), (own,), after, 0), launches=1, edges=edges)
     apart = replace(single((0, 1), (own, own), after, 0), launches=1, edges=edges)
