@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.tune.search.front import hypervolume
@@ -78,15 +79,15 @@ def main() -> None:
             runs["all", 0] = [[o.sign * v for o, v in zip(study.objectives, values, strict=True)]
                               for values in whole.values.values()]  # fmt: skip
 
-    every = np.log(np.array([v for losses in runs.values() for v in losses if v]))
+    every = _logarithms([v for losses in runs.values() for v in losses if v])
     low, high = every.min(0), every.max(0)
     span = np.where(high > low, high - low, 1.0)  # an objective that all designs share takes no part
     reference = np.full(len(low), WORST)
     best = hypervolume((every - low) / span, reference)
 
     def share(losses: Losses) -> float:
-        found = np.array([v for v in losses if v])
-        scaled = (np.log(found) - low) / span if len(found) else np.empty((0, len(low)))
+        found = [v for v in losses if v]
+        scaled = (_logarithms(found) - low) / span if found else np.empty((0, len(low)))
         return hypervolume(scaled, reference) / best
 
     points = sorted({n for n in (30, 60, 120, 250, 500, 1000, 2000) if n < options.trials} | {options.trials})
@@ -103,6 +104,13 @@ def main() -> None:
         print(f"{name:12}{cells}   {first:,.1f}   ({seconds[name] / options.seeds:.1f} s a run)"
               f"   {100 * GOAL:.0f} % after {np.median(reached):.0f}, quartiles "
               f"{np.quantile(reached, 0.25):.0f} and {np.quantile(reached, 0.75):.0f}", flush=True)  # fmt: skip
+
+
+def _logarithms(losses: list[list[float]]) -> NDArray[np.float64]:
+    """Of each value, (designs, objectives); what is maximised is negative."""
+    values = np.array(losses)
+    logarithms: NDArray[np.float64] = np.sign(values) * np.log(np.abs(values))
+    return logarithms
 
 
 def _upto(share: Callable[[Losses], float], losses: Losses, count: int) -> float:

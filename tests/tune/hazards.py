@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -36,6 +37,16 @@ class Hazard(FakeEvaluator):
 
     def trip(self, design: Any) -> None:
         raise NotImplementedError
+
+
+class SaysWhatPythonIsTold(FakeEvaluator):
+    """Fails with the variables that a command has of Python, which it starts."""
+
+    isolate = True
+
+    def evaluate(self, design: Any) -> Metrics:
+        said = subprocess.run(["env", "-0"], capture_output=True, text=True, check=True).stdout.split("\0")
+        raise RuntimeError(json.dumps(dict(one.split("=", 1) for one in said if one.startswith("PYTHON"))))
 
 
 class Segfaults(Hazard):

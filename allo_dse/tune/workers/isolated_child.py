@@ -1,4 +1,4 @@
-"""The child process in which an isolated evaluator runs: `python -m allo_dse.tune.workers.isolated_child REPLY_FD`.
+"""The child process in which an isolated evaluator runs: `main()`, with a descriptor as the first argument.
 
 It reads a pickled study (or what makes it) and a rung from its parent, then genes, one JSON line each, and answers each
 with a JSON line on a descriptor of its own; what the evaluator prints goes to a file. It ends with its parent.
@@ -99,7 +99,3 @@ def _limit_memory(amount: int) -> None:
         data_pages = int(file.read().split()[5])
     limit = data_pages * os.sysconf("SC_PAGE_SIZE") + amount
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-
-if __name__ == "__main__":
-    main()

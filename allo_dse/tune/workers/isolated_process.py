@@ -42,6 +42,7 @@ REPLY_BYTES = 16 << 20  # of an answer without an end
 MOST_PROCESSES = 1000  # that a design may start at once: synthesis takes dozens
 COUNT_SECONDS = 1.0  # between counts of them
 PRINTED_LIMIT = 16 << 20  # printed at once, before the beginning is dropped
+_CHILD = "import sys; sys.path[:] = sys.argv[2:]; from allo_dse.tune.workers.isolated_child import main; main()"
 
 
 class _Ended(Exception):
@@ -121,12 +122,12 @@ class IsolatedBench:
     def _start(self) -> None:
         reading, writing = os.pipe()
         name, _, value = self._mark.partition("=")
-        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        environment = {**os.environ, "PYTHONPATH": path, name: value}
+        # Not PYTHONPATH, which tools that the evaluator starts would take for theirs, in a Python of another version.
+        path = [p or os.getcwd() for p in sys.path]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "allo_dse.tune.workers.isolated_child", str(writing)],
+            [sys.executable, "-c", _CHILD, str(writing), *path],
             stdin=subprocess.PIPE, stdout=self._printed, stderr=subprocess.STDOUT, pass_fds=(writing,),
-            env=environment, start_new_session=True,
+            env={**os.environ, name: value}, start_new_session=True,
         )  # fmt: skip
         os.close(writing)
         self._replies, self._rest = reading, b""

@@ -1,5 +1,6 @@
 """What an evaluator does to its process costs one trial, with its reason and what it printed."""
 
+import json
 import math
 import os
 import signal
@@ -40,6 +41,14 @@ def study(evaluator: Any) -> Study:
     made = fake_study(evaluator=evaluator, params={"size": 512, "Pm": 8, "Pn": 8, "Pk": 8})
     made.reload = partial(study, evaluator)
     return made
+
+
+def test_what_an_evaluator_starts_has_the_environment_of_the_user(tmp_path: Path) -> None:
+    # Pythons of other versions stop where a variable names the directories of this one.
+    result = study(hazards.SaysWhatPythonIsTold).run(1, run_dir=tmp_path / "run", **OPTIONS)
+    (record,) = result.records
+    told = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+    assert json.loads(present(record.error).partition(": ")[2]) == told
 
 
 @pytest.mark.parametrize(
