@@ -22,6 +22,8 @@ from .network import Arrange, Network, Step
 from .operators.work import Work
 from .problem import TICK_US, Edge
 
+FLOATS = {("bfloat", 16), ("float", 32)}
+"""Kinds and bits of types that streams carry."""
 TABLE_BITS = 32
 TOKEN_CYCLES = 3
 """To hear that a tile is there, in a loop that is not pipelined: its condition, a table and a FIFO."""
@@ -87,29 +89,33 @@ def _stream(
     device: FpgaDevice, written: list[Passage | None], read: list[Passage | None]
 ) -> tuple[Resources, Lags] | None:
     """What any design of some takes to receive a tensor, and the lags; None where no two can stream."""
-    needed = [None if one is None else one.by_element for one in read]
     ticks = 1 / (device.clock_ghz * 1e3 * TICK_US)
-    lags = []
-    for source in written:
-        came = None if source is None else source.by_element
-        cycles = [
-            None
-            if came is None or source is None or target is None or first is None or not fits(source, target)
-            else max(1, int((came - first).max()) + device.external.latency_cycles + TOKEN_CYCLES * source.moved)
-            for target, first in zip(read, needed, strict=True)
-        ]
-        lags.append(tuple(None if own is None else math.ceil(own * ticks) for own in cycles))
+    lags = tuple(
+        tuple(
+            math.ceil(lag_cycles(device, source, target) * ticks)
+            if source and target and _fit(source, target)
+            else None
+            for target in read
+        )
+        for source in written
+    )
     parts = [_receiving(device, one) for one in written if one is not None]
     if not parts or all(lag is None for row in lags for lag in row):
         return None
     most = {name: max(getattr(one, name) for one in parts) for name in RESOURCES}
-    return Resources(**most), tuple(lags)
+    return Resources(**most), lags
 
 
-def fits(written: Passage, read: Passage) -> bool:
+def lag_cycles(device: FpgaDevice, written: Passage, read: Passage) -> int:
+    """From the start of who writes a tensor to that of who reads it, after which that never waits for it."""
+    behind = int((written.by_element - read.by_element).max())
+    return max(1, behind + device.external.latency_cycles + TOKEN_CYCLES * written.moved)
+
+
+def _fit(written: Passage, read: Passage) -> bool:
     """Whether words of one are words of the other: as many floats, of the same type."""
     one, other = written.tensor.dtype, read.tensor.dtype
-    return one.is_float and one == other and written.lanes == read.lanes
+    return (one.kind, one.bits) in FLOATS and one == other and written.lanes == read.lanes
 
 
 def _receiving(device: FpgaDevice, written: Passage) -> Resources:
