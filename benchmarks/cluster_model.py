@@ -27,6 +27,7 @@ from unittest.mock import patch
 
 from allo_dse.eval.evaluator import needs
 from allo_dse.tune.run import session
+from allo_dse.tune.run.islands import LITTER
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.study import Study
 from allo_dse.tune.workers.executor import Job
@@ -56,7 +57,7 @@ class Costs:
     send: float
 
     def of_batch(self, size: Any, *, bred: bool = False) -> Any:
-        orders = 1 / AHEAD if bred else 0.0  # one for as many designs as a worker has, which takes as long as a batch
+        orders = size / max(LITTER, AHEAD * size) if bred else 0.0  # each takes as long as a batch
         return (1 + orders) * self.batch + size * ((self.bred if bred else self.design) + self.send)
 
 
@@ -130,6 +131,9 @@ class Inside:
 
     def appetite(self) -> int:
         return 2 * AHEAD * MAX_BATCH
+
+    def share(self) -> int:
+        return AHEAD * MAX_BATCH
 
     def pace(self) -> float:
         return 0.0
@@ -278,7 +282,7 @@ def real_run(seconds: float) -> None:
     costs = Costs(0.0, driver, 0.5e-3, 0.02e-3)  # of Ray as above; with two workers they do not count
     size = chosen_size(2, seconds, costs)
     predicted, *_ = simulate(2, seconds + worker, size, costs.of_batch(size, bred=True))
-    rate, overhead, spent, _ = measure(2, seconds, int(REAL_SECONDS * 2 / seconds), True)
+    rate, overhead, (spent, *_), _ = measure(2, seconds, int(REAL_SECONDS * 2 / seconds), True)
     print(f"two workers that wait {1e3 * seconds:g} ms per design: {rate:.1f} designs/s, in the model {predicted:.1f} "
           f"({predicted / rate - 1:+.1%}); a worker spends {1e3 * overhead:.2f} ms beside waiting, in the model "
           f"{1e3 * worker:.2f} ms; the driver {1e3 * spent:.3f} ms of CPU")  # fmt: skip

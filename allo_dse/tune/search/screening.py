@@ -64,9 +64,18 @@ class Screen:
         """Whether any design was proposed before."""
         return bool(self._known)
 
+    @property
+    def known(self) -> Iterable[str]:
+        """Keys of the designs that were proposed before, here or by others."""
+        return self._known
+
     def knows(self, key: str) -> bool:
         """Whether a design was proposed before, here or by others."""
         return key in self._known
+
+    def know(self, keys: Iterable[str]) -> None:
+        """Take over that designs were proposed elsewhere, whatever became of them."""
+        self._known.update(keys)
 
     def rule_out(self, design: Bred, violations: list[dict[str, str]]) -> None:
         """Take over a design that was found elsewhere to break a limit."""

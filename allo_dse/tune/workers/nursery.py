@@ -30,6 +30,7 @@ class Order:
         parents: genes of the best designs, best first.
         front: losses of the best designs, (designs, objectives): children that cannot be better are passed over.
         sizes: of the search.
+        known: keys of designs that others have bred.
     """
 
     seed: int
@@ -38,6 +39,7 @@ class Order:
     parents: Sequence[Genes]
     front: Floats
     sizes: dict[str, int]
+    known: Sequence[str] = ()
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Litter:
 
 
 class Nursery:
-    """Breeds designs of a study. It knows which ones it has bred before, and nothing of other nurseries."""
+    """Breeds designs of a study that it has not bred before, nor others as far as it was told."""
 
     def __init__(self, study: StudySpec, evaluator: Evaluator) -> None:
         self._study, self._least = study, study.least_losses(evaluator)
@@ -76,6 +78,7 @@ class Nursery:
             sampler = EvolutionSampler(order.seed, **order.sizes)
             self._proposer = EvolutionProposer(self._screen, self._least, sampler, strict=False, alone=False)
         repeats, illegal = self._screen.repeats, self._screen.illegal
+        self._screen.know(order.known)
         for parent in order.parents:
             self._study.space.learn(parent)
         found = self._proposer.breed(order.first, order.count, order.parents, order.front)
@@ -111,6 +114,10 @@ class Breeders(Protocol):
 
     def appetite(self) -> int:
         """How many designs all workers together have at a time, evaluating them and waiting."""
+        ...
+
+    def share(self) -> int:
+        """How many of them one worker has."""
         ...
 
     def pace(self) -> float | None:

@@ -12,7 +12,7 @@ from ..store.record import Measurement
 
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
-HANDLING = 0.125  # share of a driver's time that sending and receiving batches may take while all workers are busy
+HANDLING = 1 / 16  # share of a driver's time that batches may take while all workers are busy, and Ray as much again
 AHEAD = 2  # batches per worker, so that none waits for the driver
 MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
 MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
@@ -166,7 +166,11 @@ class Pool:
 
     def appetite(self, rung: int) -> int:
         """How many tasks keep every worker busy until the driver looks again."""
-        return AHEAD * max(1, len(self.ready)) * self.batch_size(rung)
+        return max(1, len(self.ready)) * self.share(rung)
+
+    def share(self, rung: int) -> int:
+        """How many of them one worker has."""
+        return AHEAD * self.batch_size(rung)
 
     def batch_size(self, rung: int) -> int:
         """How many designs to send at once, so that sending costs little beside evaluating, and little of the time in

@@ -108,6 +108,7 @@ class RayExecutor:
         """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
         # No CPU for workers with a resource: the resource says where they may be and how many.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
+        options["enable_task_events"] = False  # nobody looks at Ray's own list of what was called, which costs the most
         if any(need.isolate for need in self._needs):
             # Ray would end the child processes of a worker that ends, before they can end what they have started.
             options["runtime_env"] = {"env_vars": {KILL_CHILDREN: "0"}}
@@ -291,6 +292,9 @@ class RayExecutor:
 
     def appetite(self) -> int:
         return self._first.appetite(0)
+
+    def share(self) -> int:
+        return self._first.share(0)
 
     def pace(self) -> float | None:
         seconds = self._first.seconds.get(0)

@@ -30,6 +30,8 @@ class Here:
         self.seconds, self.lost = seconds, lost or set()
         self.orders: list[tuple[int, Order]] = []
         self.count = 0
+        self.told: list[tuple[set[str], set[str]]] = []
+        """With each order, keys that its worker was told before it bred and those that it bred then."""
 
     def idle(self) -> list[int]:
         return [n for n in range(WORKERS) if n not in {worker for worker, _ in self.orders}]
@@ -42,11 +44,17 @@ class Here:
         found: list[tuple[Order, Litter | None]] = []
         for worker, order in orders:
             self.count += 1
-            found.append((order, None if self.count in self.lost else self.nurseries[worker].breed(order)))
+            litter = None if self.count in self.lost else self.nurseries[worker].breed(order)
+            found.append((order, litter))
+            if litter is not None:
+                self.told.append((set(order.known), {design.key for design in litter.designs}))
         return found
 
     def appetite(self) -> int:
         return APPETITE
+
+    def share(self) -> int:
+        return APPETITE // WORKERS
 
     def pace(self) -> float | None:
         return self.seconds
@@ -91,6 +99,28 @@ def test_what_breaks_limits_is_known_and_written_once() -> None:
     evaluated(study, islands(study, Here(study), screen), 30)
     broken = [design.key for design, _ in screen.taken()]
     assert len(broken) == len(set(broken)) == screen.invalid > 0
+
+
+def test_workers_breed_nothing_that_they_were_told_is_known_and_one_that_was_lost_is_told_all_again() -> None:
+    study = fake_study()
+    breeders = Here(study, lost={5})
+    asker = islands(study, breeders, Screen(study.space, check))
+    proposals = evaluated(study, asker, 30)
+    assert not any(known & bred for known, bred in breeders.told)
+    everything = max(len(known) for known, _ in breeders.told)
+    assert everything > APPETITE  # by the one that was lost
+    later = {p.candidate.key for p in proposals[2 * APPETITE : 10 * APPETITE]}
+    assert later <= set[str]().union(*(known for known, _ in breeders.told))
+
+
+def test_orders_are_large_and_every_worker_breeds() -> None:
+    study = fake_study()
+    breeders = Here(study)
+    evaluated(study, islands(study, breeders, Screen(study.space, check)), 30)
+    bred = [len(keys) for _, keys in breeders.told]
+    assert len(bred) < sum(bred) / 8
+    known = [nursery._screen.known for nursery in breeders.nurseries]
+    assert min(map(len, map(list, known))) > sum(bred) / (2 * WORKERS)
 
 
 def test_one_process_proposes_while_it_is_fast_enough() -> None:
