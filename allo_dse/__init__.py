@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from .dnn.fronts import search_fronts as search_fronts
     from .dnn.network import Network as Network
     from .dnn.onnx.convert import from_onnx as from_onnx
-    from .dnn.torch import from_torch as from_torch
-    from .dnn.torch import from_torch_file as from_torch_file
+    from .dnn.onnx.torch import from_torch as from_torch
+    from .dnn.onnx.torch import from_torch_file as from_torch_file
     from .drawing import save_occupancy as save_occupancy
     from .drawing import save_perfetto as save_perfetto
     from .drawing import save_timeline as save_timeline
@@ -124,7 +124,7 @@ _names, __getattr__ = lazy_exports(
         "dnn.fronts": ["search_fronts"],
         "dnn.network": ["Network"],
         "dnn.onnx.convert": ["from_onnx"],
-        "dnn.torch": ["from_torch", "from_torch_file"],
+        "dnn.onnx.torch": ["from_torch", "from_torch_file"],
         "drawing": ["save_occupancy", "save_perfetto", "save_timeline"],
         "backends.hls_report": ["HlsReport", "HlsReportError", "read_hls_report"],
         "common.errors": ["AlloDseError", "DeviceError", "IllegalFold", "SimulationError", "StudyError"],

@@ -3,139 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 from allo_dse.common.errors import StudyError
-from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.device.device import FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
-from allo_dse.eval.npu.together import Part, ends_together
 
+from .elements import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .execute import run_program
-from .fronts import Fronts, Point
+from .fronts import Fronts
 from .fusion import Operator
-from .network import Array, Arrays, Step
+from .launches import Launch, Run
+from .network import Array, Arrays, Network
 from .operators.work import Work
-from .problem import BANDWIDTH, TICK_US, Problem, between_us, choice_of, problem_of
+from .problem import TICK_US, Problem, between_us, problem_of
 from .solve import WORK_LIMIT, Solution, solve
 from .streams import edges_of, stream_ends
 
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Of an FPGA, on which compositions are looked for."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """An operator in a launch: its design, its columns, and when it runs.
-
-    Attributes:
-        first_column: of the neighbouring columns that it has; on an FPGA, number of its hardware.
-        copy: of the hardware of operators that are alike.
-        streams: tensors of its program that are streams from or to other operators, and what the network calls them.
-    """
-
-    step: Step
-    point: Point
-    first_column: int
-    start_us: float
-    end_us: float
-    copy: int = 0
-    streams: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def design(self) -> str:
-        """What the design is called, and a copy of it."""
-        return self.point.design.study.name + (f"_{self.copy}" if self.copy else "")
-
-    @property
-    def dram_bytes(self) -> int:
-        """That it reads and writes there."""
-        mapping = self.point.design.design.mapping.fpga if self.streams else None
-        saved = sum(mapping.moved_bytes(mapping.streamed[name]) for name in self.streams) if mapping else 0
-        return self.point.dram_bytes - saved
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One configuration of the device, and what runs in it.
-
-    Attributes:
-        saved: of an FPGA's resources, by streams.
-    """
-
-    number: int
-    runs: tuple[Run, ...]
-    saved: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def start_us(self) -> float:
-        return min(run.start_us for run in self.runs)
-
-    @property
-    def end_us(self) -> float:
-        return max(run.end_us for run in self.runs)
-
-    @property
-    def designs(self) -> dict[str, Run]:
-        """What the device is configured with: one run of each kind of operator, by its design."""
-        return {run.design: run for run in self.runs}
-
-    @property
-    def columns(self) -> int:
-        return sum(run.point.columns for run in self.designs.values())
-
-    @property
-    def resources(self) -> dict[str, int]:
-        """Of an FPGA, by name; nothing of an NPU."""
-        found = {name: -count for name, count in self.saved.items()}
-        for run in self.designs.values():
-            for name, count in run.point.resources.items():
-                found[name] = found.get(name, 0) + count
-        return found
-
-    @property
-    def streams(self) -> dict[str, tuple[Run, Run]]:
-        """The tensors that are streams, by their names in the network: who writes and who reads them."""
-        ends = {name: run for run in self.runs for name in run.streams.values() if run.step.output == name}
-        return {name: (ends[name], run) for run in self.runs for name in run.streams.values() if run != ends[name]}
-
-    @property
-    def at_once(self) -> bool:
-        """Whether any two of its operators run at the same time."""
-        return any(later.start_us < run.end_us for run, later in combinations(self.runs, 2))
-
-    def simulated_us(self, device: NpuDevice) -> float:
-        """How long it takes with all of its designs simulated together, each as soon as those before it have ended."""
-        parts = []
-        for run in self.runs:
-            after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
-            ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
-            parts.append(Part(run.point.design.design, run.first_column, tuple(after), run.start_us - ready_us))
-        return max(ends_together(parts, device))
-
-    def period_us(self, device: Device) -> float:
-        """Time from input to input, at best, while they follow each other through it: until the busiest columns have
-        done one, or what streams to each other and is called again when all of it has ended, and the DRAM has moved its
-        tensors."""
-        columns: dict[int, float] = {}
-        for run in self.runs:
-            columns[run.first_column] = columns.get(run.first_column, 0.0) + run.end_us - run.start_us
-        moving = sum(
-            choice_of(run.point, device).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
-        )
-        return max([moving, *columns.values(), *(end - start for start, end in self._spans.values())])
-
-    @property
-    def _spans(self) -> dict[int, tuple[float, float]]:
-        """Of what streams to each other, from when to when; by the hardware of any of it."""
-        spans = {run.first_column: (run.start_us, run.end_us) for run in self.runs if run.streams}
-        for _ in range(len(self.streams)):
-            for ends in self.streams.values():
-                both = [spans[run.first_column] for run in ends]
-                spans |= {run.first_column: (min(a for a, _ in both), max(b for _, b in both)) for run in ends}
-        return spans
 
 
 @dataclass(frozen=True)
@@ -145,6 +33,8 @@ class Composition:
     Attributes:
         bound_us: no composition of these fronts is faster, or, for a stream, does with less time from input to input.
         stream: it was made for a stream of inputs.
+        accuracy: what its outputs are to be, where operators may have several types or there is a limit.
+        among: the compositions that it is the fastest of, in words; of all where it is not given.
     """
 
     fronts: Fronts
@@ -152,6 +42,41 @@ class Composition:
     latency_us: float
     bound_us: float
     stream: bool = False
+    accuracy: Accuracy | None = None
+    among: str = ""
+
+    @cached_property
+    def network(self) -> Network:
+        """The operators that run, and what is between them."""
+        runs = [run for launch in self.launches for run in launch.runs]
+        return converted(self.fronts.network, {run.step.output: (run.step, run.reads, run.writes) for run in runs})
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The element type that each operator writes, by its step's name."""
+        return {run.step.name: run.writes.name for launch in self.launches for run in launch.runs}
+
+    @property
+    def operators(self) -> list[tuple[str, str]]:
+        """What runs, by its step's name and its work's key."""
+        return [(run.step.name, run.key) for launch in self.launches for run in launch.runs]
+
+    @property
+    def in_words(self) -> str:
+        """How far the outputs are from float32, how far they may be, and the types of operators."""
+        limit = self.accuracy.limit if self.accuracy else None
+        allowed = f" ({limit:g} allowed)" if limit is not None else ""
+        return f"outputs {self.deviation:.2g} off{allowed} as the designs compute them: {in_words(self.types)}"
+
+    @cached_property
+    def deviation(self) -> float:
+        """Of the outputs from float32, over their largest value, as its designs compute them; 0 where nobody asks."""
+        return self.accuracy.deviation(self.run(self.accuracy.inputs)) if self.accuracy else 0.0
+
+    @property
+    def takes_us(self) -> float:
+        """What is least of it: its latency, or its time from input to input."""
+        return self.launches[0].period_us(self.fronts.device) if self.stream else self.latency_us
 
     @property
     def columns(self) -> int:
@@ -176,8 +101,7 @@ class Composition:
     @property
     def gap(self) -> float:
         """How much faster another composition may be, as a share of this one's time."""
-        took = self.launches[0].period_us(self.fronts.device) if self.stream else self.latency_us
-        return max(0.0, 1 - self.bound_us / took)
+        return max(0.0, 1 - self.bound_us / self.takes_us)
 
     @cached_property
     def simulated_us(self) -> float:
@@ -203,7 +127,10 @@ class Composition:
     def certificate(self) -> str:
         """What is proved, in words."""
         better = "takes more inputs" if self.stream else "is faster"
-        whole = f"no composition of these designs {better}" if self.gap <= 0 else f"at most {self.gap:.1%} faster"
+        others = f"others{self.among} are at most" if self.among else "at most"
+        whole = f"{others} {self.gap:.1%} faster"
+        if self.gap <= 0:
+            whole = f"no composition of these designs{self.among} {better}"
         points = [point for points in self.fronts.points.values() for point in points]
         proved = sum(point.proved for point in points)
         return f"{whole}; {proved} of {len(points)} designs are proved the fastest on their columns"
@@ -214,20 +141,17 @@ class Composition:
         Args:
             inputs: an array for each input of the network.
         """
-        network = self.fronts.network
-        runs = {run.step.output: run for launch in self.launches for run in launch.runs}
+        network = self.network
+        designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
         known: Arrays = {**network.constants, **inputs}
         for step in network.steps:
-            if step.output in runs:
-                design = runs[step.output].point.design.design
-                given = [known[name] for name in runs[step.output].step.inputs]
-                made = run_program(design.program, given, design.vmg)
-            elif isinstance(step.work, Work):
-                continue  # its result stays inside a program that does more
+            given = [known[name] for name in step.inputs]
+            if isinstance(step.work, Work):
+                made = run_program(designs[step.output].program, given, designs[step.output].vmg)
             else:
-                made = step.work.function(*(known[name] for name in step.inputs))
+                made = step.work.function(*given)
             known[step.output] = made.reshape(network.shapes[step.output])
-        return {step.output: known[step.output] for step in network.steps if step.output in known}
+        return {step.output: known[step.output] for step in network.steps}
 
     @cached_property
     def time_us(self) -> dict[str, float]:
@@ -256,6 +180,8 @@ def compose(
     share: float = 1.0,
     work_limit: float = WORK_LIMIT,
     stream: bool = False,
+    tolerance: float | None = None,
+    inputs: Mapping[str, Array] | None = None,
 ) -> Composition:
     """The fastest composition of a network's operators.
 
@@ -263,11 +189,16 @@ def compose(
         columns: that launches may use; all of the device by default. share: of an FPGA's resources to use.
         stream: on an FPGA, the one that takes the most inputs of a stream per second.
         work_limit: CP-SAT's deterministic time; then the best so far is taken, and its gap is known.
+        tolerance: how far outputs may be from float32, over their largest value.
+        inputs: on which that is measured, an array for each input of the network; random ones by default.
 
     Raises:
-        StudyError: where there is none within the limit, or an operator needs more columns.
+        StudyError: where there is none within the limit or the tolerance, or an operator needs more columns.
     """
-    return _composed(fronts, _problem(fronts), columns=columns, share=share, work_limit=work_limit, stream=stream)
+    accuracy = accuracy_of(fronts, tolerance, inputs)
+    return _composed(
+        fronts, _problem(fronts), accuracy, columns=columns, share=share, work_limit=work_limit, stream=stream
+    )
 
 
 def _problem(fronts: Fronts) -> Problem:
@@ -277,6 +208,7 @@ def _problem(fronts: Fronts) -> Problem:
 def _composed(
     fronts: Fronts,
     problem: Problem,
+    accuracy: Accuracy | None,
     *,
     work_limit: float,
     columns: int | None = None,
@@ -286,13 +218,28 @@ def _composed(
     limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
     problem = replace(problem, limits=limits)
     stream = stream and problem.launches == 1
-    solution = solve(problem, work_limit=work_limit, stream=stream)
-    launches = _launches(fronts, problem, solution)
-    return Composition(fronts, launches, solution.length * TICK_US, solution.bound * TICK_US, stream)
+
+    made: list[Solution] = []
+
+    def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
+        own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
+        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
+        length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
+        launches = _launches(fronts, problem, made[-1])
+        return Composition(fronts, launches, length, bound, stream, accuracy, among)
+
+    return composed() if accuracy is None else fastest_within(accuracy, composed(), composed)
 
 
-def compositions(fronts: Fronts, *, work_limit: float = WORK_LIMIT) -> list[Composition]:
+def compositions(
+    fronts: Fronts,
+    *,
+    work_limit: float = WORK_LIMIT,
+    tolerance: float | None = None,
+    inputs: Mapping[str, Array] | None = None,
+) -> list[Composition]:
     """The front of compositions over latency and columns, or shares of an FPGA's resources, the fewest first."""
+    accuracy = accuracy_of(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if isinstance(fronts.device, NpuDevice):
         widths = {p.columns for points in fronts.points.values() for p in points} | {fronts.device.array.columns}
@@ -301,7 +248,7 @@ def compositions(fronts: Fronts, *, work_limit: float = WORK_LIMIT) -> list[Comp
     found: list[Composition] = []
     for limit in limits:
         try:
-            one = _composed(fronts, problem, **limit, work_limit=work_limit)
+            one = _composed(fronts, problem, accuracy, **limit, work_limit=work_limit)
         except StudyError:
             if limit == limits[-1]:
                 raise
@@ -344,6 +291,6 @@ def _first_columns(problem: Problem, solution: Solution, members: Sequence[int])
 
 
 def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int) -> Run:
-    point = fronts.points[fronts.operators[one.step.name]][solution.choice[o]]
+    point = fronts.points[one.key][solution.choice[o]]
     start = solution.start[o] * TICK_US
     return Run(one.step, point, first_column, start, start + point.latency_us, one.copy)

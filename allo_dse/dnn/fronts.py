@@ -11,8 +11,8 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 from allo_dse.common.errors import StudyError
@@ -73,14 +73,12 @@ class Point:
 class Fronts:
     """Attributes:
     candidates: the steps that programs do, each by itself and those that one can do together.
-    operators: the key of its work by the name of the step of every candidate.
     points: the front of every work by its key, the fewest columns first.
     """
 
     network: Network
     device: Device
     candidates: tuple[Operator, ...]
-    operators: Mapping[str, str]
     points: Mapping[str, tuple[Point, ...]]
 
     @property
@@ -105,32 +103,38 @@ def search_fronts(
         target: what shall build the designs, as a study has it.
 
     Raises:
-        StudyError: for an operator of which no design fits the device, and where a program changes meanwhile.
+        StudyError: for an operator that fits the device in none of its types, and where a program changes meanwhile.
         KeyboardInterrupt: once a search was stopped; another call goes on with it.
     """
     found, options = Device.of(device), Options(Path(cache), trials, target, seed)
     points: dict[str, tuple[Point, ...]] = {}
-    singles, fused = single_operators(network), tuple(fused_operators(network))
-    keys = {one.step.name: work_key(one.work) for one in (*singles, *fused)}
-    for key, one in {keys[one.step.name]: one for one in singles}.items():
-        try:
-            points[key] = tuple(_improving(_points(key, one.work, found, options)))
-        except StudyError as error:
-            place = f"{network.name}: step {one.step.name!r} ({one.work.kind})"
+    candidates = tuple(
+        replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
+    )
+    for names, group in groupby(candidates, lambda one: one.names):
+        error, variants = None, list(group)
+        for one in variants:
+            try:
+                if one.key not in points:
+                    points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
+            except (
+                StudyError
+            ) as problem:  # another type may do; where no design of several steps fits, each has its own
+                points[one.key], error = (), problem
+        if len(names) == 1 and error is not None and not any(points[one.key] for one in variants):
+            place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
             raise StudyError(f"{place}: {error.message}", hint=error.hint or _HINTS[target == "allo"]) from error
-    for key, one in {keys[one.step.name]: one for one in fused}.items():
-        with suppress(StudyError):  # where no design of both together fits, each has its own
-            points[key] = tuple(_improving(_points(key, one.work, found, options)))
-    for one in (*singles, *fused):
-        if work_key(one.work) != keys[one.step.name]:
+    points = {key: own for key, own in points.items() if own}
+    for one in candidates:
+        if work_key(one.work) != one.key:
             raise StudyError(
                 f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
                 hint="run it again: what it changes is searched again",
             )
-    candidates = tuple(one for one in (*singles, *fused) if keys[one.step.name] in points)
+    candidates = tuple(one for one in candidates if one.key in points)
     if isinstance(found, FpgaDevice):
-        candidates = tuple(_with_copies(candidates, keys))
-    return Fronts(network, found, candidates, {one.step.name: keys[one.step.name] for one in candidates}, points)
+        candidates = tuple(_with_copies(candidates))
+    return Fronts(network, found, candidates, points)
 
 
 @dataclass(frozen=True)
@@ -151,13 +155,12 @@ def work_key(work: Work) -> str:
     return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _with_copies(candidates: Iterable[Operator], keys: Mapping[str, str]) -> Iterator[Operator]:
+def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
     """Every operator on each of the pieces of hardware that those like it may have, the n-th on the first n."""
     alike: dict[str, int] = {}
     for one in candidates:
-        key = keys[one.step.name]
-        alike[key] = alike.get(key, 0) + 1
-        yield from (replace(one, copy=copy) for copy in range(min(alike[key], MOST_COPIES)))
+        alike[one.key] = alike.get(one.key, 0) + 1
+        yield from (replace(one, copy=copy) for copy in range(min(alike[one.key], MOST_COPIES)))
 
 
 def on_columns(device: NpuDevice, columns: int) -> NpuDevice:

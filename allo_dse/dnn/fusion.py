@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from allo_dse.lang.types import DType
+
+from .execute import interface, loaded
 from .network import Network, Step
 from .operators.fused import fused_work
 from .operators.work import Work
@@ -16,18 +19,33 @@ class Operator:
 
     Attributes:
         step: reads what comes from outside and writes what the last step does. names: of the network's steps.
-        copy: of the hardware that does operators which are alike, for those that may have more than one.
+        key: of its work, which operators that are alike share.
+        copy: of the hardware that does these, where they may have more than one.
     """
 
     step: Step
     work: Work
     names: tuple[str, ...]
+    key: str = ""
     copy: int = 0
+
+    @property
+    def reads(self) -> tuple[DType, ...]:
+        """The element types of what it reads."""
+        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
+
+    @property
+    def writes(self) -> DType:
+        return interface(loaded(self.work))[1][0].dtype
 
 
 def single_operators(network: Network) -> tuple[Operator, ...]:
-    """Every step that a program does, by itself."""
-    return tuple(Operator(step, work, (step.name,)) for step, work in network.worked)
+    """Every step that a program does, by itself: by each program and in each element type that may do it."""
+    return tuple(
+        Operator(replace(step, work=work, others=()), work, (step.name,))
+        for step in network.steps
+        for work in step.works
+    )
 
 
 def fused_operators(network: Network) -> Iterator[Operator]:
@@ -36,25 +54,24 @@ def fused_operators(network: Network) -> Iterator[Operator]:
     for step in network.steps:
         for name in step.inputs:
             readers.setdefault(name, []).append(step)
-    for one in single_operators(network):
-        found: Operator | None = one
-        while found is not None and found.step.output not in network.outputs:
-            found = _with_next(found, readers.get(found.step.output, []))
-            if found is not None:
-                yield found
+    waiting = list(single_operators(network))[::-1]
+    while waiting:
+        one = waiting.pop()
+        if one.step.output not in network.outputs:
+            found = list(_with_next(one, readers.get(one.step.output, [])))
+            waiting += found
+            yield from found
 
 
-def _with_next(one: Operator, readers: list[Step]) -> Operator | None:
-    """An operator together with the only step that reads its result; None where there is no program for both."""
-    if len(readers) != 1 or one.work.reference is None:
-        return None
+def _with_next(one: Operator, readers: list[Step]) -> Iterator[Operator]:
+    """An operator together with the only step that reads its result, where there are programs for both."""
+    if len(readers) != 1 or one.work.reference is None or readers[0].inputs.count(one.step.output) > 1:
+        return
     (after,) = readers
-    if after.inputs.count(one.step.output) > 1:
-        return None
     position = after.inputs.index(one.step.output)
-    work = fused_work(one.work, after.work, position) if isinstance(after.work, Work) else None
-    if work is None:
-        return None
     others = tuple(name for at, name in enumerate(after.inputs) if at != position)
     names = (*one.names, after.name)
-    return Operator(Step("+".join(names), work, (*one.step.inputs, *others), after.output), work, names)
+    for following in after.works:
+        work = fused_work(one.work, following, position)
+        if work is not None:
+            yield Operator(Step("+".join(names), work, (*one.step.inputs, *others), after.output), work, names)

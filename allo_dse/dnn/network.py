@@ -6,7 +6,8 @@
     y = net.add(gemm_work(128, 256, 64, bfloat16), x, w)
     net.output(y)
 
-A step's work is a program of ours, a rearrangement of elements (`Arrange`), or something the host does (`Host`).
+A step's work is a program of ours, a rearrangement of elements (`Arrange`), or something the host does (`Host`). A
+program may have several element types (`Ty=dse.choices([bfloat16, float32])`), and a step several programs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 
-from .execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program, tolerance
+from .execute import (
+    Deviation,
+    as_computable,
+    deviation,
+    difference,
+    interface,
+    loaded,
+    reference_of,
+    run_program,
+    tolerance,
+)
 from .operators.work import Work
 
 Array = NDArray[np.generic]
@@ -46,6 +59,17 @@ class Arrange:
 
 
 @dataclass(frozen=True)
+class Convert(Arrange):
+    """Elements of one tensor in another type, in their order."""
+
+    dtype: DType = field(kw_only=True)
+
+    @classmethod
+    def to(cls, dtype: DType) -> Convert:
+        return cls(lambda array: as_computable(array.astype(numpy_dtype(dtype))), False, "convert", dtype=dtype)
+
+
+@dataclass(frozen=True)
 class Host:
     """What the host computes, between launches.
 
@@ -59,12 +83,23 @@ class Host:
 
 @dataclass(frozen=True)
 class Step:
-    """One operator in its place: the names of the tensors it reads and of the one it writes."""
+    """One operator in its place: the names of the tensors it reads and of the one it writes.
+
+    Attributes:
+        others: that may be done instead of its work, which is a program as well.
+    """
 
     name: str
     work: Work | Arrange | Host
     inputs: tuple[str, ...]
     output: str
+    others: tuple[Work, ...] = ()
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        """The programs that may do it, each in one element type; none of what no program does."""
+        every = (self.work, *self.others) if isinstance(self.work, Work) else ()
+        return tuple(variant for work in every for variant in work.variants)
 
 
 @dataclass
@@ -98,7 +133,7 @@ class Network:
 
     def add(
         self,
-        work: Work | Arrange | Host | Callable[..., object],
+        work: Work | Arrange | Host | Callable[..., object] | Sequence[Work],
         *inputs: str,
         name: str = "",
         output: str = "",
@@ -109,23 +144,28 @@ class Network:
 
         Args:
             work: what is done; a program of the user's is a function of `params` that returns a region, which reads as
-                many tensors as there are inputs and writes one.
+                many tensors as there are inputs and writes one. Of several works each operator's is chosen.
             name: of the step. output: name of the tensor.
             shape: of the tensor, where it is not as the program writes it, but of as many elements.
 
         Raises:
             StudyError: for an unknown tensor, or one that does not fit the program.
         """
+        others: Sequence[Work] = ()
+        if isinstance(work, Sequence):
+            work, *others = work
         made = work if isinstance(work, Work | Arrange | Host) else Work(_name_of(work), work, dict(params or {}))
         name = name or f"{made.kind}_{len(self.steps)}"
         output = output or f"{name}.result"
-        for one in inputs:
-            self._known(one)
+        for tensor in inputs:
+            self._known(tensor)
         if isinstance(made, Work):
-            shape = _checked(self, name, loaded(made), inputs, shape)
+            for one in (made, *others):
+                shape = _checked(self, name, loaded(one), inputs, shape)
         elif shape is None:
-            shape = made.function(*(np.zeros(self.shapes[one], np.float32) for one in inputs)).shape
-        self.steps.append(Step(name, made, inputs, self._new(output, tuple(shape))))
+            shape = made.function(*(np.zeros(self.shapes[tensor], np.float32) for tensor in inputs)).shape
+        assert shape is not None
+        self.steps.append(Step(name, made, inputs, self._new(output, tuple(shape)), tuple(others)))
         return output
 
     def _new(self, name: str, shape: Shape) -> str:
@@ -158,8 +198,21 @@ class Network:
         known: Arrays = {**self.constants, **self._given(inputs)}
         for step in self.steps:
             given = [known[name] for name in step.inputs]
-            known[step.output] = self._result(step, given, simulated).reshape(self.shapes[step.output])
+            known[step.output] = self._result(step, given, simulated)
         return {step.output: known[step.output] for step in self.steps}
+
+    def changed(self, exact: Mapping[str, Array], name: str, array: Array) -> Arrays:
+        """The tensors that change with one of them, as they are computed in float32.
+
+        Args:
+            exact: all tensors. name, array: the one that is another.
+        """
+        found: Arrays = {name: array}
+        for step in self.steps:
+            if step.output != name and any(one in found for one in step.inputs):
+                given = [found[one] if one in found else exact[one] for one in step.inputs]
+                found[step.output] = self._result(step, given, False)
+        return found
 
     def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
         """How far the programs' results are from what is expected: of each step on the inputs expected of it, and at
@@ -173,8 +226,9 @@ class Network:
         exact: Arrays = {**self.run(inputs, simulated=False), **(expected or {})}
         known: Arrays = {**self.constants, **self._given(inputs), **exact}
         found = [
-            deviation(step.name, work, self._result(step, [known[n] for n in step.inputs], True), exact[step.output])
-            for step, work in self.worked
+            deviation(step.name, work, run_program(loaded(work), [known[n] for n in step.inputs]), exact[step.output])
+            for step in self.steps
+            for work in step.works
         ]
         whole = self.run(inputs)
         return found + [
@@ -184,7 +238,8 @@ class Network:
     @property
     def tolerance(self) -> float:
         """How far outputs may be from what is expected, over their largest value: as a random walk over all steps."""
-        return max((tolerance(work) for _, work in self.worked), default=0.0) * math.sqrt(max(1, len(self.worked)))
+        widest = max((tolerance(work) for step in self.steps for work in step.works), default=0.0)
+        return widest * math.sqrt(max(1, len(self.worked)))
 
     def _given(self, inputs: Mapping[str, Array]) -> Arrays:
         for name in self.inputs:
@@ -195,10 +250,14 @@ class Network:
 
     def _result(self, step: Step, given: list[Array], simulated: bool) -> Array:
         if not isinstance(step.work, Work):
-            return step.work.function(*given)
-        if simulated or step.work.reference is None:
-            return run_program(loaded(step.work), given)
-        return reference_of(step.work, given)
+            made = step.work.function(*given)
+        elif simulated:
+            made = run_program(loaded(step.work), given)
+        elif step.work.reference is None:  # in its widest type
+            made = run_program(max(map(loaded, step.works), key=lambda one: interface(one)[1][0].dtype.bits), given)
+        else:
+            made = reference_of(step.work, given)
+        return made.reshape(self.shapes[step.output])
 
 
 def _name_of(program: Callable[..., object]) -> str:

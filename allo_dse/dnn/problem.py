@@ -9,20 +9,23 @@ one, and operators that are alike may be of several kinds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.lang.types import DType
 
 from .fronts import Fronts, Point
-from .network import Arrange, Network, Step
+from .network import Arrange, Convert, Host, Network, Step
 from .operators.work import Work
 
 TICK_US = 0.1
 UNLIMITED = 1_000_000
 BANDWIDTH = 1000
 """The DRAM's bandwidth, in the unit of which designs use a share."""
+ALLOWED = 1_000_000
+"""The deviation that is allowed, in the unit of which operators take a share."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Problem:
         tail: by operator, ticks of what follows it and no operator. launches: at most; one for each step if not given.
         edges: that may be streams, of a problem of one launch. All that is streamed is called at once: what else it
             reads must be there before the first of it starts.
+        effects: of each operator what it takes of the deviation that is allowed, as a share of `ALLOWED`; none is.
     """
 
     kinds: tuple[int, ...]
@@ -75,6 +79,7 @@ class Problem:
     tail: tuple[int, ...]
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
+    effects: tuple[int, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -133,71 +138,72 @@ def dram_gb_s(device: Device) -> float:
     return device.external.ports * device.external.port_gb_s
 
 
-def moved_us(network: Network, step: Step, fronts: Fronts) -> float:
+def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> float:
     """What a rearrangement takes that is not free, or a step of the host: every element that is not in its place
-    is written once at the DRAM's bandwidth, while others are read."""
+    is written once, in a type, at the DRAM's bandwidth, while others are read."""
     if isinstance(step.work, Arrange) and step.work.free:
         return 0.0
     in_place = step.work.written if isinstance(step.work, Arrange) else 0
     elements = in_place or math.prod(network.shapes[step.output])
-    return elements * ELEMENT_BYTES / (dram_gb_s(fronts.device) * 1e3)
+    return elements * dtype.bytes / (dram_gb_s(device) * 1e3)
 
 
-ELEMENT_BYTES = 2  # bfloat16's; a network of wider elements moves more in its operators, which know their types
+Origins = dict[int, tuple[int, bool]]
+"""The steps that a tensor comes from, -1 for the inputs: the ticks since they were done, and whether its elements are
+theirs, not what the host made of them."""
 
 
-def fused_waits(waits: Sequence[Mapping[int, int]], does: Sequence[Sequence[int]]) -> tuple[Mapping[int, int], ...]:
-    """From the waits of steps for each other to those of the operators that do them; none waits for one that does some
-    of the same steps, as they do not run both."""
-    doing: dict[int, list[int]] = {}
-    for operator, steps in enumerate(does):
-        for step in steps:
-            doing.setdefault(step, []).append(operator)
-    after: list[Mapping[int, int]] = []
-    for steps in does:
-        found: dict[int, int] = {}
-        for step in steps:
-            for before, ticks in waits[step].items():
-                for other in doing[before]:
-                    if not set(does[other]) & set(steps):
-                        found[other] = max(ticks, found.get(other, 0))
-        after.append(found)
-    return tuple(after)
+def origins_of(network: Network, device: Device, dtype: DType) -> dict[str, Origins]:
+    """Of every tensor, where what is between programs writes a type."""
+    found: dict[str, Origins] = {name: {-1: (0, False)} for name in network.inputs}
+    number = 0
+    for step in network.steps:
+        if isinstance(step.work, Work):
+            found[step.output] = {number: (0, True)}
+            number += 1
+            continue
+        more, own = ticks(moved_us(network, step, device, dtype)), not isinstance(step.work, Host)
+        merged: Origins = {}
+        for before, (time, theirs) in (pair for name in step.inputs for pair in found.get(name, {}).items()):
+            longest, any_theirs = merged.get(before, (0, False))
+            merged[before] = max(time + more, longest), (theirs and own) or any_theirs
+        found[step.output] = merged
+    return found
 
 
 def problem_of(fronts: Fronts) -> Problem:
-    """What is to be decided about a network."""
-    network, device = fronts.network, fronts.device
+    """What is to be decided about a network. Elements that an operator reads in another type than they were written in
+    are converted first: all are written once at the DRAM's bandwidth, and what rearranges them follows."""
+    network, device, candidates = fronts.network, fronts.device, fronts.candidates
     number = {step.name: position for position, (step, _) in enumerate(network.worked)}
-    keys = [(key, copy) for key in fronts.points for copy in range(1 + max(one.copy for one in fronts.candidates))]
-    # Of every tensor, the steps it comes from and the ticks since they were done; -1 stands for the inputs.
-    reached: dict[str, dict[int, int]] = {name: {-1: 0} for name in network.inputs}
-    waits_of: list[dict[int, int]] = []
-    for step in network.steps:
-        waits: dict[int, int] = {}
-        for name in step.inputs:
-            for before, time in reached.get(name, {}).items():
-                waits[before] = max(time, waits.get(before, 0))
-        if isinstance(step.work, Work):
-            waits_of.append(waits)
-            reached[step.output] = {number[step.name]: 0}
-        else:
-            more = ticks(moved_us(network, step, fronts))
-            reached[step.output] = {before: time + more for before, time in waits.items()}
-    tail = [0] * len(number)
-    for name in network.outputs:
-        for before, time in reached.get(name, {}).items():
-            if before >= 0:
-                tail[before] = max(tail[before], time)
-    does = tuple(tuple(number[name] for name in one.names) for one in fronts.candidates)
+    keys = [(key, copy) for key in fronts.points for copy in range(1 + max(one.copy for one in candidates))]
+    does = tuple(tuple(number[name] for name in one.names) for one in candidates)
+    reads, writes = [one.reads for one in candidates], [one.writes for one in candidates]
+    types = {*writes, *(dtype for own in reads for dtype in own)}
+    origins = {dtype: origins_of(network, device, dtype) for dtype in types}
+    after: list[dict[int, int]] = [{} for _ in candidates]
+    release, tail = ([0] * len(candidates) for _ in range(2))
+    for o, one in enumerate(candidates):
+        for name, dtype in zip(one.step.inputs, reads[o], strict=True):
+            for before, (time, theirs) in origins[dtype].get(name, {}).items():
+                if before < 0:
+                    release[o] = max(release[o], time)
+                for other, steps in enumerate(does):
+                    if before == steps[-1] and not set(steps) & set(does[o]):
+                        converts = theirs and writes[other] != dtype
+                        step = Step("", Convert.to(dtype), (), candidates[other].step.output)
+                        wait = time + (ticks(moved_us(network, step, device, dtype)) if converts else 0)
+                        after[o][other] = max(wait, after[o].get(other, 0))
+        ends = (origins[writes[o]].get(name, {}).get(does[o][-1], (0, True)) for name in network.outputs)
+        tail[o] = max((time for time, _ in ends), default=0)
     return Problem(
-        kinds=tuple(keys.index((fronts.operators[one.step.name], one.copy)) for one in fronts.candidates),
+        kinds=tuple(keys.index((one.key, one.copy)) for one in candidates),
         choices=tuple(tuple(choice_of(p, device) for p in fronts.points[key]) for key, _ in keys),
         does=does,
-        after=fused_waits([{b: t for b, t in waits.items() if b >= 0} for waits in waits_of], does),
+        after=tuple(after),
         limits=limits_of(device),
         between=ticks(between_us(device)),
-        release=tuple(max(waits_of[step].get(-1, 0) for step in steps) for steps in does),
-        tail=tuple(max(tail[step] for step in steps) for steps in does),
+        release=tuple(release),
+        tail=tuple(tail),
         launches=None if isinstance(device, NpuDevice) else 1,
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import le
 
 from ortools.sat.python import cp_model
 
 from allo_dse.common.errors import StudyError
 from allo_dse.device.fpga_model import RESOURCES
 
-from .problem import BANDWIDTH, Problem
+from .problem import ALLOWED, BANDWIDTH, Problem
 
 WORK_LIMIT = 60.0
 """CP-SAT's deterministic time, about as many seconds: then the best so far is taken, with what is proved of it."""
@@ -71,6 +71,8 @@ class _Model:
         self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
         self.length = model.new_int_var(0, problem.horizon, "length")
         self._one_design_each()
+        if problem.effects:
+            model.add(sum(map(operator.mul, problem.effects, self.present)) <= ALLOWED)
         self._resources()
         self._order()
         self._streamed()
@@ -220,18 +222,22 @@ class _Model:
         )
 
 
-def solve(problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False) -> Solution:
+def solve(
+    problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False, near: Solution | None = None
+) -> Solution:
     """The shortest solution, or the best that is found within a limit of work.
 
     Args:
         stream: the one with the least time from input to input instead, and the shortest of these; for one launch.
+        near: where to look first.
 
     Raises:
         StudyError: where the designs of the operators do not fit the device.
     """
     made, known = _Model(problem), _in_turn(problem)
+    begun = near or known
     for (o, c, at), one in made.runs.items():
-        made.model.add_hint(one, known is not None and known.launch[o] == at and known.choice[o] == c)
+        made.model.add_hint(one, begun is not None and begun.launch[o] == at and begun.choice[o] == c)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1  # the same problem, the same solution
     solver.parameters.random_seed = 0
@@ -270,23 +276,35 @@ def _in_turn(problem: Problem) -> Solution | None:
     """Every step by itself, on its fastest design, in a launch of its own; none where there are fewer launches."""
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends: dict[int, int] = {}
-    singles = {steps[0]: o for o, steps in reversed([*enumerate(problem.does)]) if len(steps) == 1}
-    for o in sorted(singles.values()):  # in an order in which they can run
+    taken = 0
+    for step in range(problem.steps):  # in an order in which they can run
+        o, c = _fastest(problem, step)
         designs = problem.choices[problem.kinds[o]]
-        fitting = [c for c, d in enumerate(designs) if all(map(le, d.needs, problem.limits))]
-        if not fitting:
-            raise StudyError(
-                f"an operator of the network has no design within {_words(problem.limits)} of the device",
-                hint=f"it needs {_words(designs[0].needs)}",
-            )
+        taken += problem.effects[o] if problem.effects else 0
         earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
-        launch[o], choice[o] = len(ends), min(fitting, key=lambda c: designs[c].ticks)
+        launch[o], choice[o] = len(ends), c
         start[o] = max(problem.release[o], *earliest, max(ends.values(), default=-problem.between) + problem.between)
         ends[o] = start[o] + designs[choice[o]].ticks
     length = max(end + problem.tail[o] for o, end in ends.items())
-    if problem.launches is not None and problem.launches < problem.steps:
+    if taken > ALLOWED or (problem.launches is not None and problem.launches < problem.steps):
         return None
     return Solution(tuple(launch), tuple(start), tuple(choice), length, _least(problem))
+
+
+def _fastest(problem: Problem, step: int) -> tuple[int, int]:
+    """The operator that does a step by itself with the least effect, of these the fastest, and its design."""
+    found, needs = [], problem.limits
+    for o in (o for o, steps in enumerate(problem.does) if steps == (step,)):
+        designs = problem.choices[problem.kinds[o]]
+        effect, needs = problem.effects[o] if problem.effects else 0, designs[0].needs
+        fitting = [c for c, d in enumerate(designs) if all(map(operator.le, d.needs, problem.limits))]
+        found += [(effect, designs[c].ticks, o, c) for c in fitting]
+    if not found:
+        raise StudyError(
+            f"an operator of the network has no design within {_words(problem.limits)} of the device",
+            hint=f"it needs {_words(needs)}",
+        )
+    return min(found)[2:]
 
 
 def _least(problem: Problem) -> int:

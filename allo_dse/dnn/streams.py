@@ -64,7 +64,7 @@ def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
             for other, source in enumerate(fronts.candidates):
                 if tensor is None or source.step.output != tensor:
                     continue
-                key = fronts.operators[source.step.name], fronts.operators[target.step.name], position
+                key = source.key, target.key, position
                 if key not in known:
                     written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
                     read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]

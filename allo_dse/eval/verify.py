@@ -286,9 +286,14 @@ def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
 def tolerance_of(dtype: DType, program: CompiledProgram) -> float:
     """Relative to the largest value: one rounding per task along the longest mesh axis, or per round of the longest
     loop of the source that a task runs, as a random walk."""
-    bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
     longest = max(max(*kernel.mesh, *_rounds(kernel)) for kernel in program.kernels)
-    return float(4.0 * np.sqrt(longest) * 2.0 ** -(bits + 1))
+    return float(4.0 * np.sqrt(longest) * rounding_of(dtype))
+
+
+def rounding_of(dtype: DType) -> float:
+    """How far a number may be from the nearest of a floating-point type, relative to it."""
+    bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
+    return float(2.0 ** -(bits + 1))
 
 
 def _rounds(kernel: Kernel) -> Iterator[int]:

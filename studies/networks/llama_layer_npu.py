@@ -32,8 +32,10 @@ PARTS = ("qkv", "attention", "output")
 class Layer:
     """A layer's sizes, and its three parts as operators of a network."""
 
-    def __init__(self, length: int, context: int, width: int, hidden: int, heads: int, kv_heads: int) -> None:
-        self.net, self.element, self.context = dse.Network("llama_layer"), element_type("bf16"), context
+    def __init__(
+        self, length: int, context: int, width: int, hidden: int, heads: int, kv_heads: int, element: str
+    ) -> None:
+        self.net, self.element, self.context = dse.Network("llama_layer"), element_type(element), context
         self.length, self.width, self.hidden, self.heads, self.kv_heads = length, width, hidden, heads, kv_heads
         self.head = width // heads
 
@@ -97,9 +99,10 @@ def network(
     heads: int = 32,
     kv_heads: int = 8,
     part: str = "",
+    element: str = "bf16",
 ) -> dse.Network:
     """The network that `allo-tune network` maps; its arguments can be set with `--set name=value`."""
-    layer = Layer(length, max(context, length), width, hidden, heads, kv_heads)
+    layer = Layer(length, max(context, length), width, hidden, heads, kv_heads, element)
     net, wide, narrow = layer.net, (length, width), (length, kv_heads * (width // heads))
     if part not in ("", *PARTS):
         raise dse.StudyError(f"no part {part!r} of a layer", hint=f"one of {', '.join(PARTS)}, or nothing for all")

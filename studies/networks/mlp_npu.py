@@ -2,6 +2,7 @@
 
 allo-tune network studies/networks/mlp_npu.py                       # 256 x 256 x 1024 x 256, bfloat16
 allo-tune network studies/networks/mlp_npu.py --set rows=1024 --device npu1_4col
+allo-tune network studies/networks/mlp_npu.py --set element=bf16,f32 --tolerance 0.005    # types operator by operator
 """
 
 import numpy as np
@@ -10,14 +11,14 @@ import allo_dse as dse
 from allo_dse.dnn.operators import element_type, gemm_work, unary_work
 
 
-def network(rows: int = 256, width: int = 256, hidden: int = 1024) -> dse.Network:
+def network(rows: int = 256, width: int = 256, hidden: int = 1024, element: str = "bf16") -> dse.Network:
     """The network that `allo-tune network` maps; its arguments can be set with `--set name=value`."""
-    element, rng = element_type("bf16"), np.random.default_rng(0)
+    of, rng = element_type(element), np.random.default_rng(0)
     net = dse.Network("mlp")
     x = net.input("x", (rows, width))
     up = net.constant("up", rng.standard_normal((width, hidden)).astype(np.float32))
     down = net.constant("down", rng.standard_normal((hidden, width)).astype(np.float32))
-    hidden_sums = net.add(gemm_work(rows, hidden, width, element), x, up, name="up_projection")
-    active = net.add(unary_work("relu", rows * hidden, element), hidden_sums, name="relu")
-    net.output(net.add(gemm_work(rows, width, hidden, element), active, down, name="down_projection"))
+    hidden_sums = net.add(gemm_work(rows, hidden, width, of), x, up, name="up_projection")
+    active = net.add(unary_work("relu", rows * hidden, of), hidden_sums, name="relu")
+    net.output(net.add(gemm_work(rows, width, hidden, of), active, down, name="down_projection"))
     return net

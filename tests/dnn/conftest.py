@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allo_dse.dnn.torch import PYTHON
+from allo_dse.dnn.onnx.torch import PYTHON
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def test_a_stream_starts_late_enough_and_saves_ports(chain: Fronts) -> None:
     assert {("norm", "product"), ("product", "sum"), ("norm", "product+sum")} == ends
     for edge in edges:
         assert edge.saves[RESOURCES.index("bram18") + 1] > 0 > edge.saves[RESOURCES.index("uram") + 1]
-        points = chain.points[chain.operators[chain.candidates[edge.source].step.name]]
+        points = chain.points[chain.candidates[edge.source].key]
         for point, lags in zip(points, edge.lags, strict=True):
             assert all(lag is None or 0 < lag <= ticks(point.latency_us + MOST_TOKENS_US) for lag in lags)
 

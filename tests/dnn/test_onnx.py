@@ -12,8 +12,8 @@ onnx = pytest.importorskip("onnx")
 
 
 import allo_dse as dse
-from allo_dse.dnn.files import load_network
 from allo_dse.dnn.network import Arrange, Network
+from allo_dse.dnn.onnx.files import load_network
 from allo_dse.dnn.onnx.graph import Graph, Node
 from allo_dse.dnn.operators.elementwise import affine_work
 from allo_dse.dnn.operators.work import Work, element_type

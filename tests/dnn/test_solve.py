@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, permutations, product
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.dnn.problem import BANDWIDTH, Choice, Edge, Problem, fused_waits
+from allo_dse.dnn.problem import ALLOWED, BANDWIDTH, Choice, Edge, Problem
 from allo_dse.dnn.solve import Solution, solve
 
 MOST = 5
@@ -74,6 +74,35 @@ def configurations(draw: st.DrawFn) -> Problem:
     )  # fmt: skip
 
 
+def fused_waits(waits: Sequence[Mapping[int, int]], does: Sequence[Sequence[int]]) -> tuple[dict[int, int], ...]:
+    """From the waits of steps for each other to those of the operators that do them; none waits for one that does some
+    of the same steps, as they do not run both."""
+    after: list[dict[int, int]] = [{} for _ in does]
+    for found, steps in zip(after, does, strict=True):
+        for before, wait in (one for step in steps for one in waits[step].items()):
+            for other, others in enumerate(does):
+                if before in others and not set(others) & set(steps):
+                    found[other] = max(wait, found.get(other, 0))
+    return tuple(after)
+
+
+@st.composite
+def typed(draw: st.DrawFn) -> Problem:
+    """Up to three steps, each in a fast type or a slow one, of which the fast one takes a share of what is allowed;
+    reading the other type costs a conversion."""
+    count = draw(st.integers(1, 3))
+    few, ticks = st.integers(0, 6), st.integers(1, 20)
+    does = tuple((o // 2,) for o in range(2 * count))
+    choices = tuple((Choice((draw(st.integers(1, 4)),), draw(ticks), 0),) for _ in range(2 * count))
+    after: list[dict[int, int]] = [{} for _ in does]
+    for o in range(2 * count):
+        for before in range(o // 2):
+            after[o] |= {2 * before + o % 2: 0, 2 * before + 1 - o % 2: draw(few)}
+    effects = tuple(0 if o % 2 else draw(st.integers(0, ALLOWED)) for o in range(2 * count))
+    none = (0,) * 2 * count
+    return Problem(tuple(range(2 * count)), choices, does, tuple(after), (4,), draw(few), none, none, effects=effects)
+
+
 def single(
     kinds: Sequence[int], choices: Sequence[tuple[Choice, ...]], after: Sequence[dict[int, int]], between: int
 ) -> Problem:
@@ -88,7 +117,8 @@ def _covers(problem: Problem) -> Iterator[tuple[int, ...]]:
     operators = range(len(problem.kinds))
     for size in range(1, problem.steps + 1):
         for chosen in combinations(operators, size):
-            if sorted(step for o in chosen for step in problem.does[o]) == list(range(problem.steps)):
+            within = sum(problem.effects[o] for o in chosen if problem.effects) <= ALLOWED
+            if within and sorted(step for o in chosen for step in problem.does[o]) == list(range(problem.steps)):
                 yield chosen
 
 
@@ -241,6 +271,16 @@ def test_no_other_composition_is_shorter(problem: Problem) -> None:
     assert found.length == shortest(problem)
     assert found.bound == found.length
     assert found.gap == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(typed())
+def test_no_other_types_within_the_limit_are_faster(problem: Problem) -> None:
+    found = solve(problem)
+    _check(problem, found)
+    assert sum(effect for effect, at in zip(problem.effects, found.launch, strict=True) if at >= 0) <= ALLOWED
+    assert found.length == found.bound == shortest(problem)
+    assert solve(replace(problem, effects=())).length <= found.length
 
 
 @settings(max_examples=25, deadline=None)

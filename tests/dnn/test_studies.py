@@ -9,8 +9,8 @@ import pytest
 
 from allo_dse.dnn.compose import compose
 from allo_dse.dnn.execute import difference
-from allo_dse.dnn.files import load_network
 from allo_dse.dnn.fronts import search_fronts
+from allo_dse.dnn.onnx.files import load_network
 
 STUDIES = Path("studies/networks")
 HEADS = {"width": "32", "heads": "4", "kv_heads": "2"}

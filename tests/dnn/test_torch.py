@@ -17,7 +17,7 @@ onnx = pytest.importorskip("onnx")
 
 import allo_dse as dse
 from allo_dse.dnn.network import Arrange, Network
-from allo_dse.dnn.torch import PYTHON
+from allo_dse.dnn.onnx.torch import PYTHON
 
 from . import models
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,8 @@ from rich.table import Table
 from ..output import JSON, console, json_only, print_facts, print_json, say_stopped
 
 if TYPE_CHECKING:
-    from allo_dse.dnn.compose import Composition, Launch
+    from allo_dse.dnn.compose import Composition
+    from allo_dse.dnn.launches import Launch
 
 _NETWORK = """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
 
@@ -26,6 +28,7 @@ decided and what a launch costs.
   allo-tune network studies/networks/mlp_npu.py --front --json
   allo-tune network model.onnx -o built && python built/run.py
   allo-tune network studies/networks/mlp_npu.py --device u280 --stream
+  allo-tune network model.onnx --set element=bf16,f32 --tolerance 0.005
 """
 
 
@@ -46,14 +49,17 @@ def network(  # noqa: PLR0913 (the flags of a command)
     cache: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where designs are kept.")] = Path("runs/.networks"),
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
+    tolerance: Annotated[
+        float | None, typer.Option(min=0.0, help="How far outputs may be from float32, over their largest value.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write designs, and what runs them.")
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.dnn.compose import compose, compositions
-    from allo_dse.dnn.files import load_network
     from allo_dse.dnn.fronts import search_fronts
+    from allo_dse.dnn.onnx.files import load_network
     from allo_dse.dnn.out.export import export, facts_of
     from allo_dse.tune.study_file import parse_settings
 
@@ -63,7 +69,11 @@ def network(  # noqa: PLR0913 (the flags of a command)
             fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target)
         except KeyboardInterrupt as stopped:
             raise typer.Exit(say_stopped(stopped, ["allo-tune", *sys.argv[1:]])) from None
-        found = compositions(fronts) if front else [compose(fronts, stream=stream)]
+        found = (
+            compositions(fronts, tolerance=tolerance)
+            if front
+            else [compose(fronts, stream=stream, tolerance=tolerance)]
+        )
     assert out is not None
     if output is not None:
         export(found[-1], output, front=found)
@@ -80,10 +90,13 @@ def _show(composition: Composition) -> None:
     to = console()
     table = Table(box=None, header_style="bold", pad_edge=False)
     resources = composition.launches[0].resources
-    for name in ("launch", "operator", "hardware" if resources else "columns", "from us", "to us"):
-        table.add_column(name, justify="left" if name == "operator" else "right", no_wrap=name != "operator")
+    types = composition.types if composition.accuracy else {}
+    where, kind = "hardware" if resources else "columns", ["type"] if types else []
+    for name in ("launch", "operator", *kind, where, "from us", "to us"):
+        left = name in {"operator", "type"}
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "operator")
     for launch in composition.launches:
-        for row in _rows(launch):
+        for row in _rows(launch, types):
             table.add_row(*row)
     to.print(table)
     spent = sorted(composition.time_us.items(), key=lambda one: -one[1])
@@ -93,6 +106,7 @@ def _show(composition: Composition) -> None:
         **({} if resources else {"simulated": _simulated(composition)}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
+        **({"accuracy": composition.in_words} if types else {}),
         "proved": composition.certificate,
     }
     print_facts(facts, to)
@@ -103,11 +117,12 @@ def _simulated(composition: Composition) -> str:
     return f"{composition.simulated_us:,.0f} us, with what runs at once simulated together ({more:+.1%})"
 
 
-def _rows(launch: Launch) -> list[tuple[str, ...]]:
+def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [
         (
             str(launch.number) if run is launch.runs[0] else "",
             f"{run.step.name} ({run.step.work.kind})",
+            *([types[run.step.name]] if types else ()),
             str(run.first_column)
             if run.point.resources
             else f"{run.first_column}-{run.first_column + run.point.columns - 1}",

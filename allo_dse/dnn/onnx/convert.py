@@ -41,7 +41,7 @@ def from_onnx(
 
     Args:
         model: a file or a model of `onnx`.
-        element: type of the elements that programs compute with, "bf16" or "f32".
+        element: type of the elements that programs compute with, "bf16" or "f32"; of "bf16,f32" each operator has one.
         sizes: of the dimensions that the model leaves open, by name.
         programs: what makes the work of nodes that are not known here, by their name or type; goes before our own.
 

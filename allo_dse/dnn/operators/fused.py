@@ -122,6 +122,8 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     Args:
         position: of the result of `work` among what `following` reads.
     """
+    if work.params.get("Ty") != following.params.get("Ty"):
+        return None
     rows, columns, then = work.params.get("M"), work.params.get("N"), following.kind
     kind = f"{work.kind}_{then}"
     made = cast(Callable[..., Floats], work.reference)

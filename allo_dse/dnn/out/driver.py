@@ -172,7 +172,10 @@ def _run(network: Facts, built: Mapping[str, Built | Kernel], repetitions: int) 
             times[number].append({"step": name, "latency_us": us, "predicted_us": run["latency_us"]})
         else:
             started, given = time.perf_counter(), [known[one] for one in step["inputs"]]
-            made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
+            if "dtype" in step:
+                made = _converted(step, given[0])
+            else:
+                made = _moved(given, orders[name]) if name in orders else _on_host(step, given)
             host_us[name] = round((time.perf_counter() - started) * 1e6, 1)
         known[step["output"]] = made.reshape(step["shape"])
     launches: list[Facts] = [
@@ -229,6 +232,20 @@ def _moved(given: Sequence[Array], order: Array) -> Array:
     if not order.size:
         return given[0]
     return np.concatenate([np.zeros(1, given[0].dtype), *(one.ravel() for one in given)])[order]
+
+
+def _converted(step: Facts, array: Array) -> Array:
+    """The elements of an array in another type.
+
+    Raises:
+        WrongResults: where one is farther off than a rounding: of the largest, or to a whole number.
+    """
+    made = array.astype(_dtype(step["dtype"]))
+    exact = array.astype(np.float64)
+    apart, largest = (np.abs(one).max(initial=0) for one in (made.astype(np.float64) - exact, exact))
+    if not apart <= (step["rounding"] * largest if step["rounding"] else 1):
+        raise WrongResults(f"{step['name']}: {apart:.2g} off, where the largest element is {largest:.2g}")
+    return made
 
 
 def _on_host(step: Facts, given: Sequence[Array]) -> Array:

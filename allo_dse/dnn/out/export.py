@@ -16,9 +16,12 @@ from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import MOST_GOLDEN_ELEMENTS, write_files
 from allo_dse.eval.hardware.program_source import NotCut, function_source
+from allo_dse.eval.verify import rounding_of
 
-from ..compose import Composition, Launch, Run
-from ..network import Arrange, Array, Arrays, Host, Network, Step
+from ..compose import Composition
+from ..elements import random_inputs
+from ..launches import Launch, Run
+from ..network import Arrange, Array, Arrays, Convert, Host, Network, Step
 from ..operators.work import Work
 from . import driver
 from .hls import write_project
@@ -39,9 +42,17 @@ def facts_of(composition: Composition) -> JsonObject:
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
         "certificate": composition.certificate,
+        **_accuracy(composition),
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
         "launches": [_launch(launch) for launch in composition.launches],
     }
+
+
+def _accuracy(composition: Composition) -> JsonObject:
+    if composition.accuracy is None:
+        return {}
+    deviation = float(f"{composition.deviation:.4g}")
+    return {"accuracy": {"deviation": deviation, "limit": composition.accuracy.limit}}
 
 
 def _launch(launch: Launch) -> JsonObject:
@@ -61,6 +72,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "params": {k: v for k, v in run.point.design.params.items() if isinstance(v, int | float | str)},
                 "first_column": run.first_column,
                 "columns": run.point.columns,
+                "element": run.writes.name,
                 "cores": run.point.cores,
                 "latency_us": round(run.point.latency_us, 1),
                 "start_us": round(run.start_us, 1),
@@ -105,17 +117,19 @@ def export(
     folder = Path(directory)
     if folder.exists() and not folder.is_dir():
         raise StudyError(f"{folder} is a file", hint="a network is written into a folder of its own")
-    network = composition.fronts.network
-    given = random_inputs(network) if inputs is None else inputs
+    network, whole, accuracy = composition.network, composition.fronts.network, composition.accuracy
+    given = random_inputs(whole) if inputs is None else inputs
+    allowed = whole.tolerance if accuracy is None or accuracy.limit is None else accuracy.limit
     hosts = {step.name: f"host_{number}.py" for number, step in enumerate(network.steps) if isinstance(step.work, Host)}
     facts = {
         "network": network.name,
         "device": composition.fronts.device.name,
         **facts_of(composition),
-        "outputs": dict.fromkeys(network.outputs, network.tolerance),
+        "outputs": dict.fromkeys(network.outputs, allowed),
         "steps": [
             {"name": step.name, "kind": step.work.kind, "inputs": step.inputs, "output": step.output,
-             "shape": network.shapes[step.output], **({"host": hosts[step.name]} if step.name in hosts else {})}
+             "shape": network.shapes[step.output], **({"host": hosts[step.name]} if step.name in hosts else {}),
+             **(_conversion(step.work) if isinstance(step.work, Convert) else {})}
             for step in in_order(composition)
         ],
     }  # fmt: skip
@@ -128,7 +142,7 @@ def export(
         "network.json": json.dumps(facts, indent=1) + "\n",
         PAGE: page_html(composition, front),
         RUN: Path(driver.__file__).read_text(),
-        **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(network, given)}.items() if own},
+        **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
         **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
     }
     (folder / "expected.npz").unlink(missing_ok=True)  # of other inputs
@@ -141,15 +155,20 @@ def export(
     return written
 
 
+def _conversion(work: Convert) -> JsonObject:
+    """The type, and how far an element may be off, over the largest one; 0 for whole numbers."""
+    return {"dtype": work.dtype.name, "rounding": rounding_of(work.dtype) if work.dtype.is_float else 0.0}
+
+
 def in_order(composition: Composition) -> Iterator[Step]:
     """A network's steps launch by launch, and what no launch does as soon as it can be done."""
-    network = composition.fronts.network
-    known = {*network.inputs, *network.constants}
+    network = composition.network
+    known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
     waiting = [step for step in network.steps if not isinstance(step.work, Work)]
     for run in (None, *(run for launch in composition.launches for run in launch.runs)):
         if run is not None:
             known.add(run.step.output)
-            yield run.step
+            yield made[run.step.output]
         for step in list(waiting):  # in an order in which they can run
             if known.issuperset(step.inputs):
                 waiting.remove(step)
@@ -157,24 +176,12 @@ def in_order(composition: Composition) -> Iterator[Step]:
                 yield step
 
 
-def random_inputs(network: Network, seed: int = 0) -> Arrays:
-    """Normal numbers; small indices for what the host reads."""
-    rng = np.random.default_rng(seed)
-    indices = {name for step in network.steps if isinstance(step.work, Host) for name in step.inputs}
-    return {
-        name: rng.integers(0, 2, network.shapes[name])
-        if name in indices
-        else rng.standard_normal(network.shapes[name]).astype(np.float32)
-        for name in network.inputs
-    }
-
-
 def _orders(network: Network) -> Arrays:
     """Where the elements of each rearrangement come from: from 1 among those of its inputs, 0 where it is zero; nothing
     where they stay."""
     orders = {}
     for step in network.steps:
-        if isinstance(step.work, Arrange):
+        if isinstance(step.work, Arrange) and not isinstance(step.work, Convert):
             shapes = [network.shapes[name] for name in step.inputs]
             orders[step.name] = np.zeros(0, np.int32) if step.work.free else _order(step, step.work, shapes)
     return orders

@@ -14,7 +14,8 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import HLS, design_files, tensor_facts, write_files
 from allo_dse.eval.hls.design_project import board_project
 
-from ..compose import Composition, Run
+from ..compose import Composition
+from ..launches import Run
 
 MAKEFILE = """\
 # All kernels of the network in one configuration of the device, by the vendor's tools; `python run.py` needs none.

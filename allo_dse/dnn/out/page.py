@@ -9,7 +9,8 @@ from allo_dse.common.notebooks import columns_html
 from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, styles, text_width
 from allo_dse.drawing.points import points_svg
 
-from ..compose import Composition, Run
+from ..compose import Composition
+from ..launches import Run
 from ..network import Network, Step
 
 _BOX, _HIGH, _GAP, _LEFT = 170.0, 40.0, 26.0, 16.0
@@ -30,10 +31,12 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     Args:
         front: compositions on less of the device, to compare with.
     """
-    network, device = composition.fronts.network, composition.fronts.device
+    network, device = composition.network, composition.fronts.device
     title = escape(f"{network.name} on {device.name}")
     streams = "; streams: " + composition.streamed if composition.streamed else ""
     said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}{streams}."
+    if composition.accuracy is not None:
+        said += f" Accuracy: {composition.in_words}."
     parts = {
         "Launches": _wide(graph_svg(composition)),
         "Timeline": _wide(timeline_svg(composition)),
@@ -58,6 +61,7 @@ def _row(run: Run, launch: int) -> dict[str, object]:
         "launch": launch,
         "operator": run.step.name,
         "kind": run.step.work.kind,
+        "type": run.writes.name,
         "from us": round(run.start_us, 1),
         "to us": round(run.end_us, 1),
         "busiest": _busiest(run),
@@ -96,15 +100,16 @@ def _is_program(step: Step) -> bool:
 
 
 def graph_svg(composition: Composition) -> str:
-    """Operators as boxes, those of a launch in a frame; streams in color, dashed where elements are rearranged."""
-    network, sources = composition.fronts.network, sources_of(composition.fronts.network)
+    """Operators as boxes, those of a launch in a frame; streams in color, dashed where elements are moved."""
+    network, sources = composition.network, sources_of(composition.network)
+    made = {step.output: step for step, _ in network.worked}
     canvas, places = Canvas("operators by launches"), {}
     y = 10.0
     for launch in composition.launches:
         levels: dict[str, int] = {}
         rows: dict[int, list[Run]] = {}
         for run in launch.runs:
-            before = [name for one in run.step.inputs for name, _ in sources.get(one, [(one, False)])]
+            before = [name for one in made[run.step.output].inputs for name, _ in sources.get(one, [(one, False)])]
             levels[run.step.output] = 1 + max((levels[name] for name in before if name in levels), default=-1)
             rows.setdefault(levels[run.step.output], []).append(run)
         widest = max(len(own) for own in rows.values())
@@ -118,7 +123,7 @@ def graph_svg(composition: Composition) -> str:
         y += height + _GAP
     streamed = {name for launch in composition.launches for name in launch.streams}
     for run in (run for launch in composition.launches for run in launch.runs):
-        for one in run.step.inputs:
+        for one in made[run.step.output].inputs:
             _edges(canvas, places, sources.get(one, [(one, False)]), places[run.step.output], streamed)
     kinds = _colors(composition)
     for run in (run for launch in composition.launches for run in launch.runs):

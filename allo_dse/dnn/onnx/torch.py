@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import StudyError
 
+from ..network import Network
+from ..operators.work import Work
 from . import torch_export
-from .network import Network
-from .onnx.convert import from_onnx
-from .onnx.graph import Graph, Node, load_model
-from .operators.work import Work
+from .convert import from_onnx
+from .graph import Graph, Node, load_model
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,8 @@ from pathlib import Path
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.tune.study_file import convert_setting, execute_file
 
-from .network import Network
-from .onnx.convert import from_onnx
+from ..network import Network
+from .convert import from_onnx
 
 
 def load_network(path: str | Path, settings: Mapping[str, str] | None = None) -> Network:
