@@ -14,7 +14,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
-from allo_dse.dnn.compose import Composition, compose, compositions
+from allo_dse.dnn.compose import Composition, Launch, compose, compositions
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import binary_work, element_type, gemm_work, rms_norm_work, unary_work
@@ -151,6 +151,51 @@ def test_operators_with_hardware_of_their_own_stream(chain: Fronts, tmp_path: Pa
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["checked"] is True
     assert 0 < said["differences"]["sum.result"] < 0.05
+    kernel = tmp_path / "launch_0" / next(iter(launch.streams.values()))[1].design / "hls"
+    assert not list(kernel.glob("data/golden/*"))
+    subprocess.run(["make", "-s", "csim_full"], cwd=kernel, check=True, capture_output=True, timeout=60)
+    _check_on_card(launch, tmp_path)
+
+
+HOST = """\
+#!{python}
+import json, pathlib, shutil, subprocess, time
+for passed in {received!r}.values():
+    pathlib.Path(passed + ".asked").touch()
+for passed in {sent!r}.values():
+    while not pathlib.Path(passed + ".asked").exists():
+        time.sleep(0.01)
+for file, passed in {received!r}.items():
+    while not pathlib.Path(passed).exists():
+        time.sleep(0.01)
+    shutil.copy(passed, f"run/{{file}}.bin")
+subprocess.run(["./testbench", "run"], check=True)
+for file, passed in {sent!r}.items():
+    shutil.copy(f"run/{{file}}.bin", passed + ".part")
+    pathlib.Path(passed + ".part").rename(passed)
+print(json.dumps({{"latency_us": 5.0}}))
+"""
+"""For a host program: the kernel in C simulation, which sends when somebody receives."""
+
+
+def _check_on_card(launch: Launch, folder: Path) -> None:
+    """Kernels that stream to each other are called at once, without what streams."""
+    for name, run in launch.designs.items():
+        passed = {own: str(folder / tensor) for own, tensor in run.streams.items()}
+        received = {own: path for own, path in passed.items() if run.streams[own] != run.step.output}
+        sent = {own: path for own, path in passed.items() if own not in received}
+        place = folder / "launch_0" / name / "hls"
+        (place / "host").write_text(HOST.format(python=sys.executable, received=received, sent=sent))
+        (place / "host").chmod(0o755)
+        shutil.rmtree(place / "run")
+    done = subprocess.run(
+        [sys.executable, "run.py", "--json", "--xclbin", "none"],
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert 0 < said["differences"]["sum.result"] < 0.05
+    assert said["latency_us"] == 5.0 * (len(launch.runs) - len(launch.streams))
 
 
 def test_weights_stay_in_dram(fronts: Fronts) -> None:

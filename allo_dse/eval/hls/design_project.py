@@ -76,8 +76,8 @@ def board_project(
         reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
             a large instance only where there is no smaller one.
         inputs: the sets of inputs of a program; random ones without.
-        streams: tensors that pass from kernel to kernel. Such a kernel has no golden outputs, but its smaller instance,
-            which has no streams.
+        streams: tensors that pass from kernel to kernel. Such a kernel has inputs in any order, no golden outputs;
+            its smaller instance has no streams.
     """
     project = hls_project(design, depths, streams)
     prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
@@ -85,8 +85,9 @@ def board_project(
         project = project.with_prediction(prediction)
     sets = inputs or (lambda _: ())
     small = _small_project(design, depths, reference, verify_with, sets)
-    whole = streams is None and (small is None or reference is not None)
-    own = _data_of(design.program, reference, sets) if whole else {}
+    own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
+    if streams is not None:
+        own = {name: content for name, content in own.items() if "/golden/" not in name}
     if small is None:
         return replace(project, data=own)
     files = {f"{SMALL}/{name}": text for name, text in small.files.items()}

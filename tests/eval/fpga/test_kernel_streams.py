@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.hls import Arrival, KernelStreams
+from allo_dse.backends.hls import Arrival, HlsProject, KernelStreams
 from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.fpga.passages import passages
 from allo_dse.eval.hls.design_project import hls_project
@@ -100,9 +100,9 @@ def test_two_products_in_a_row(
     np.testing.assert_allclose(found.reshape(16, 16), a @ b @ d, rtol=1e-3, atol=1e-3)
 
 
-def _run(project: object, folder: Path, given: dict[str, np.ndarray]) -> np.ndarray:
+def _run(project: HlsProject, folder: Path, given: dict[str, np.ndarray]) -> np.ndarray:
     """What a kernel writes or sends, through its test bench."""
-    project.write(folder)  # type: ignore[attr-defined]
+    project.write(folder)
     subprocess.run(["make", "-s", "testbench"], cwd=folder, check=True, capture_output=True)
     for name, array in {**given, "C": np.zeros(384, np.float32)}.items():
         array.tofile(folder / f"{name}.bin")
@@ -110,9 +110,24 @@ def _run(project: object, folder: Path, given: dict[str, np.ndarray]) -> np.ndar
     return np.fromfile(folder / "C.bin", np.float32)
 
 
-def test_text_of_a_kernel_between_two_others(golden: Callable[[str, str], None]) -> None:
+def between() -> HlsProject:
+    """A kernel that receives and sends."""
     streams = KernelStreams(frozenset("C"), {"A": sent(of(FIRST, (1, 1, 3)))}, "uram")
-    project = hls_project(of(SECOND, (1, 2, 2)), streams=streams)
+    return hls_project(of(SECOND, (1, 2, 2)), streams=streams)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_host_programs_compile_without_results(tmp_path: Path) -> None:
+    between().write(tmp_path)
+    (tmp_path / "xrt").mkdir()
+    for name in ("xrt_bo.h", "xrt_device.h", "xrt_kernel.h"):
+        shutil.copy(Path(__file__).parents[1] / "hls/xrt_stand_in.h", tmp_path / "xrt" / name)
+    build = ["g++", "-std=c++17", "-O1", "-I.", "-w", "-c", "host.cpp"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+
+
+def test_text_of_a_kernel_between_two_others(golden: Callable[[str, str], None]) -> None:
+    project = between()
     golden("gemm_streamed.cpp", project.hls_code)
     assert "set_arg(1, B_buffer)" in project.files["host.cpp"]
     assert "A_buffer" not in project.files["host.cpp"]
