@@ -14,8 +14,9 @@ import pytest
 import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
-from allo_dse.dnn.compose import Composition, Launch, compose, compositions
+from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.fronts import Fronts, search_fronts
+from allo_dse.dnn.launches import Launch
 from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import binary_work, element_type, gemm_work, rms_norm_work, unary_work
 from allo_dse.dnn.out.export import export
