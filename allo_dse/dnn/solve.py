@@ -140,10 +140,10 @@ class _Model:
                 elif kinds[o] in (kinds[edge.source], kinds[edge.target]):
                     self.model.add_implication(streams, ~self.present[o])
             self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
+            # However the tensor passes, it takes so long: without this the bound is far from the length.
             least = [
-                min([choices[kinds[edge.source]][c].ticks, *(lag for lag in lags if lag is not None)]) * one
-                for c, lags in enumerate(edge.lags)
-                for one in [self.runs[edge.source, c, 0]]
+                min([choice.ticks, *(lag for lag in lags if lag is not None)]) * self.runs[edge.source, c, 0]
+                for c, (choice, lags) in enumerate(zip(choices[kinds[edge.source]], edge.lags, strict=True))
             ]
             both = (self.present[edge.source], self.present[edge.target])
             self.model.add(self.start[edge.target] >= self.start[edge.source] + sum(least)).only_enforce_if(*both)
