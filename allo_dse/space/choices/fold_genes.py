@@ -36,6 +36,7 @@ class AxisOptions:
         for option in options:
             self.by_spatial.setdefault(option.spatial, []).append(option)
         self.spatial = tuple(sorted(self.by_spatial))
+        self._nearest: dict[int, int] = {}
         groups = self.by_spatial.values()
         self.varies = {
             name for name in ("how", "pattern") if any(len({getattr(o, name) for o in g}) > 1 for g in groups)
@@ -45,7 +46,9 @@ class AxisOptions:
 
     def nearest(self, wanted: int) -> int:
         """The legal number of nodes nearest to the wanted one, in ratio; the smaller one when in doubt."""
-        return min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
+        if wanted not in self._nearest:
+            self._nearest[wanted] = min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
+        return self._nearest[wanted]
 
     def match(self, wanted: WantedAxis, spatial: int) -> AxisFold:
         """Of the options onto `spatial` nodes the one most like what is wanted: `how` first, then `pattern`."""
