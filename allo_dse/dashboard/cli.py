@@ -50,7 +50,7 @@ def dashboard(
     from .data.board import Board
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    board = Board.of(_paths(runs))
+    board = Board() if not runs and _only_networks() else Board.of(_paths(runs))
     with bind(host, port) as listening:
         url = url_of(listening)
         if host not in LOCAL:
@@ -58,7 +58,7 @@ def dashboard(
                 f"[bold yellow]warning:[/] whoever can reach {escape(url)} can see these runs and have the study's "
                 "file executed; there is no password"
             )
-        console.print(f"{escape(', '.join(board.names))}: [bold]{url}[/]   (Ctrl-C ends)")
+        console.print(f"{escape(', '.join(board.names) or 'networks')}: [bold]{url}[/]   (Ctrl-C ends)")
         if browser:  # which takes its time to start; what it asks for waits at the socket
             threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
         _serve(listening, board, study, reference, console)
@@ -128,6 +128,15 @@ def _paths(runs: list[Path] | None) -> list[Path]:
     from allo_dse.tune.store.rundir import find_run
 
     return [find_run(path) for path in runs] if runs else [find_run(None)]
+
+
+def _only_networks() -> bool:
+    """Whether networks were mapped here, and no study has run."""
+    from allo_dse.tune.store.run_info import MARKER
+
+    from .app.networks import KEPT
+
+    return any(Path("runs").glob(f"{KEPT}/*/composition.json")) and not any(Path("runs").glob(f"*/{MARKER}"))
 
 
 def _reference(board: Board, key: str | None) -> Ref | None:

@@ -27,7 +27,7 @@ ARGUMENTS += ["--disable-gpu-compositing", "--disable-gpu-rasterization", "--in-
 @contextmanager
 def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
     """The address of a dashboard on runs."""
-    board = Board.open(list(paths))
+    board = Board.open(list(paths)) if paths else Board()
     context = Context(board, Programs(board, study))
     server = listen(make_app(context), board, port=0)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -60,7 +60,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.dnn.compose import compose, compositions
     from allo_dse.dnn.fronts import search_fronts
     from allo_dse.dnn.onnx.files import load_network
-    from allo_dse.dnn.out.export import export, facts_of
+    from allo_dse.dnn.out.export import export, facts_of, keep_page
     from allo_dse.tune.study_file import parse_settings
 
     loaded = load_network(model, parse_settings(settings or []))
@@ -75,6 +75,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
             else [compose(fronts, stream=stream, tolerance=tolerance)]
         )
     assert out is not None
+    page = keep_page(found[-1], cache, found)
     if output is not None:
         export(found[-1], output, front=found)
     if as_json:
@@ -82,6 +83,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
         return
     for composition in found:
         _show(composition)
+    print_facts({"page": f"{page}, or allo-tune dashboard"}, console())
 
 
 def _show(composition: Composition) -> None:

@@ -18,6 +18,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from ..figures.style import theme
 from . import design_texts as front
+from . import networks
 from .context import Context
 from .pages import compare, design, graphs, program, progress, timeline
 from .pages.page import error_page, page, title_of
@@ -117,7 +118,7 @@ def make_app(context: Context) -> Dash:
         return flask.jsonify(opening_state(context))
 
     def first_page() -> Component:
-        if context.opening is not None and not context.opening.done:
+        if not context.board.runs or (context.opening is not None and not context.opening.done):
             return html.Div(id="root")  # for Dash, which looks at the layout before its first answer, whatever that is
         if context.opening is not None and context.opening.error is not None:
             return error_page(context.board, context.opening.error)
@@ -125,6 +126,7 @@ def make_app(context: Context) -> Dash:
             return page(context, theme(flask.request.cookies.get("theme")))
 
     app.layout = first_page
+    networks.register(app, context.board)
     for part in (shell, gestures, plots, front, progress, design, program, graphs, timeline, compare, design_table):
         part.register(app, context)
     return app

@@ -17,6 +17,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import MOST_GOLDEN_ELEMENTS, write_files
 from allo_dse.eval.hardware.program_source import NotCut, function_source
 from allo_dse.eval.verify import rounding_of
+from allo_dse.tune.store.file_names import file_name
 
 from ..compose import Composition
 from ..elements import random_inputs
@@ -46,6 +47,19 @@ def facts_of(composition: Composition) -> JsonObject:
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
         "launches": [_launch(launch) for launch in composition.launches],
     }
+
+
+def keep_page(composition: Composition, cache: Path, front: Sequence[Composition] = ()) -> Path:
+    """Write the page of a composition, and its facts, where `allo-tune dashboard` lists them; returns the page.
+
+    Args:
+        cache: as for `search_fronts`. front: compositions on less of the device.
+    """
+    network, device = composition.fronts.network.name, composition.fronts.device.name
+    folder = cache / "pages" / file_name(f"{network}-{device}")
+    facts = {"network": network, "device": device, **facts_of(composition)}
+    files: dict[str, str | bytes] = {PAGE: page_html(composition, front), "composition.json": json.dumps(facts)}
+    return write_files(files, folder)[0]
 
 
 def _accuracy(composition: Composition) -> JsonObject:

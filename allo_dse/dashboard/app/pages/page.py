@@ -15,6 +15,7 @@ from allo_dse.common.errors import AlloDseError
 from ...data.board import Board
 from ...figures.style import Figure, Theme
 from ..context import Context
+from ..networks import kept_networks
 from ..parts import card, checks, field, graph, image_buttons, labelled, plot_card, select
 from ..wiring.design_table import column_definitions
 from ..wiring.gestures import first_answer
@@ -121,6 +122,7 @@ def _header(context: Context) -> Component:
             html.Div(status_line(context), id="status", className="status", role="status"),
             html.Div(
                 [
+                    *([html.A("Networks", href="/networks", className="button")] if kept_networks(board) else []),
                     html.A(
                         "Optuna", href="/optuna", target="_blank", className="button", title="Optuna's own dashboard"
                     ),
