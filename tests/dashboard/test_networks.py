@@ -31,6 +31,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     (folder / "composition.json").write_text(json.dumps(facts))
     (folder / "network.html").write_text(PAGE)
+    for name, text in (("being-written", "{"), ("of-another-kind", "[]")):
+        (folder.with_name(name)).mkdir()
+        (folder.with_name(name) / "composition.json").write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -40,13 +40,18 @@ def kept_networks(board: Board) -> dict[str, Kept]:
     folders = {(folder / KEPT).resolve() for folder in (Path("runs"), *(run.path.parent for run in board.runs))}
     facts = [file for folder in folders for file in folder.glob("*/composition.json")]
     facts.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    return {f"{file.parent.name}-{number}": _kept(file) for number, file in enumerate(facts)}
+    found = ((f"{file.parent.name}-{number}", _kept(file)) for number, file in enumerate(facts))
+    return {name: one for name, one in found if one is not None}
 
 
-def _kept(file: Path) -> Kept:
-    facts = json.loads(file.read_text())
-    words = (facts["network"], facts["device"], f"{facts['latency_us']:,.0f}", str(len(facts["launches"])))
-    return Kept(file.with_name("network.html"), (*words, facts["certificate"]))
+def _kept(file: Path) -> Kept | None:
+    """What a file says; None where it is damaged, or just being written."""
+    try:
+        facts = json.loads(file.read_text())
+        words = (facts["network"], facts["device"], f"{facts['latency_us']:,.0f}", str(len(facts["launches"])))
+        return Kept(file.with_name("network.html"), (*words, facts["certificate"]))
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def register(app: Dash, board: Board) -> None:

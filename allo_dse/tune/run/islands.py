@@ -21,9 +21,7 @@ from ..store.record import Record
 from ..workers.nursery import Breeders, Litter, Order
 
 LATE = 0.5  # time to propose, as a share of the time between results, from which on workers breed
-LITTER = (
-    16  # designs of an order at least; Ray, and a process that begins to breed, cost as much as breeding one or two
-)
+LITTER = 16  # designs of an order at least: Ray, and a process that begins to breed, cost as much as one or two
 MOST_TOLD = 20_000  # keys of known designs that a worker is told with an order
 LEAST_BRED = 0.1  # new designs among those bred, below which workers only find what others have found
 JUDGED = 256  # designs ordered by which that is judged
