@@ -133,7 +133,8 @@ class Composition:
             whole = f"no composition of these designs{self.among} {better}"
         points = [point for points in self.fronts.points.values() for point in points]
         proved = sum(point.proved for point in points)
-        return f"{whole}; {proved} of {len(points)} designs are proved the fastest on their columns"
+        best = "the fastest on their columns" if isinstance(self.fronts.device, NpuDevice) else "to be on their fronts"
+        return f"{whole}; {proved} of {len(points)} designs are proved {best}"
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
         """All tensors that go to DRAM, by name, as the chosen designs compute them, folded as they are.
