@@ -111,20 +111,20 @@ def search_fronts(
     candidates = tuple(
         replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
     )
+    failed: dict[str, StudyError] = {}
     for names, group in groupby(candidates, lambda one: one.names):
-        error, variants = None, list(group)
+        variants = list(group)
         for one in variants:
+            if one.key in points or one.key in failed:
+                continue
             try:
-                if one.key not in points:
-                    points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
-            except (
-                StudyError
-            ) as problem:  # another type may do; where no design of several steps fits, each has its own
-                points[one.key], error = (), problem
-        if len(names) == 1 and error is not None and not any(points[one.key] for one in variants):
+                points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
+            except StudyError as error:  # another type may do; where no design of several steps fits, each has its own
+                failed[one.key] = error
+        if len(names) == 1 and not any(one.key in points for one in variants):
+            last = failed[variants[-1].key]
             place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
-            raise StudyError(f"{place}: {error.message}", hint=error.hint or _HINTS[target == "allo"]) from error
-    points = {key: own for key, own in points.items() if own}
+            raise StudyError(f"{place}: {last.message}", hint=last.hint or _HINTS[target == "allo"]) from last
     for one in candidates:
         if work_key(one.work) != one.key:
             raise StudyError(

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +19,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import allo_dse as dse
+from allo_dse.common.errors import StudyError
+from allo_dse.device.device import Device
+from allo_dse.dnn import fronts as module
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.elements import Accuracy, random_inputs
 from allo_dse.dnn.execute import difference
-from allo_dse.dnn.fronts import Fronts, search_fronts
+from allo_dse.dnn.fronts import Fronts, Options, Point, search_fronts
 from allo_dse.dnn.network import Arrange, Convert, Host
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
 from allo_dse.dnn.operators.elementwise import unary
+from allo_dse.dnn.operators.work import Work
 from allo_dse.dnn.out.export import export, facts_of
 from allo_dse.dnn.problem import ticks
 from allo_dse.lang.types import DType
@@ -230,3 +235,20 @@ def test_a_model_of_two_types_through_the_command(tmp_path: Path) -> None:
     refused = allo_tune(*command, "--tolerance", "1e-12")
     assert refused.returncode == 2
     assert "no element types keep the outputs within" in refused.stderr
+
+
+def test_a_step_without_a_design_is_named_where_another_like_it_has_one_in_another_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def narrow_only(key: str, work: Work, device: Device, how: Options) -> Iterator[Point]:
+        if work.params["Ty"] == F32:
+            raise StudyError("no room")
+        return points(key, work, device, how)
+
+    points = module._points
+    monkeypatch.setattr(module, "_points", narrow_only)
+    net = dse.Network("mixed")
+    y = net.add(unary_work("gelu", 1024, BOTH), net.input("x", (1024,)), name="either")
+    net.output(net.add(unary_work("gelu", 1024, F32), y, name="wide"))
+    with pytest.raises(StudyError, match=r"mixed: step 'wide' \(gelu\): no room"):
+        search_fronts(net, "npu1_2col", trials=4, cache=tmp_path)
