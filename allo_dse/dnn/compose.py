@@ -20,7 +20,7 @@ from .network import Array, Arrays, Network
 from .operators.work import Work
 from .problem import TICK_US, Problem, between_us, problem_of
 from .solve import WORK_LIMIT, Solution, solve
-from .streams import edges_of, stream_ends
+from .streams import edges_of, stream_ends, written_as
 
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Of an FPGA, on which compositions are looked for."""
@@ -262,6 +262,7 @@ def compositions(
 def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Launch, ...]:
     operators = fronts.candidates
     found: list[Launch] = []
+    written = written_as(fronts.network)
     for number in sorted(set(solution.launch) - {-1}):
         members = [o for o in range(len(operators)) if solution.launch[o] == number]
         members.sort(key=lambda o: (solution.start[o], o))
@@ -270,7 +271,7 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Lau
         streamed = [problem.edges[edge] for edge in solution.streams]
         for edge in streamed:
             ends = members.index(edge.source), members.index(edge.target)
-            tensors = stream_ends(fronts.network, runs[ends[0]].step, runs[ends[1]].step)
+            tensors = stream_ends(written, runs[ends[0]].step, runs[ends[1]].step)
             for at, name in zip(ends, tensors, strict=True):
                 streams = {**runs[at].streams, name: runs[ends[0]].step.output}
                 runs[at] = replace(runs[at], streams=streams)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.eval.program.functional import run_graph
-from allo_dse.eval.verify import as_computable as as_computable
-from allo_dse.eval.verify import directions, tolerance_of
+from allo_dse.eval.verify import as_computable, directions, tolerance_of
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program

@@ -10,6 +10,7 @@ from itertools import combinations
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.eval.npu.together import Part, ends_together
 from allo_dse.lang.types import DType
+from allo_dse.mapper.model.disjoint_sets import DisjointSets
 
 from .execute import interface
 from .fronts import Point
@@ -130,14 +131,14 @@ class Launch:
         moving = sum(
             choice_of(run.point, device).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
         )
-        return max([moving, *columns.values(), *(end - start for start, end in self._spans.values())])
+        return max([moving, *columns.values(), *(end - start for start, end in self._spans)])
 
     @property
-    def _spans(self) -> dict[int, tuple[float, float]]:
-        """Of what streams to each other, from when to when; by the hardware of any of it."""
-        spans = {run.first_column: (run.start_us, run.end_us) for run in self.runs if run.streams}
-        for _ in range(len(self.streams)):
-            for ends in self.streams.values():
-                both = [spans[run.first_column] for run in ends]
-                spans |= {run.first_column: (min(a for a, _ in both), max(b for _, b in both)) for run in ends}
-        return spans
+    def _spans(self) -> list[tuple[float, float]]:
+        """Of all that streams to each other, from when to when."""
+        joined = DisjointSets[int]()
+        for source, target in self.streams.values():
+            joined.join(source.first_column, target.first_column)
+        runs = {run.first_column: run for run in self.runs if run.streams}
+        groups = ([runs[hardware] for hardware in group] for group in joined.groups())
+        return [(min(run.start_us for run in group), max(run.end_us for run in group)) for group in groups]

@@ -20,21 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.eval.verify import as_computable
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 
-from .execute import (
-    Deviation,
-    as_computable,
-    deviation,
-    difference,
-    interface,
-    loaded,
-    reference_of,
-    run_program,
-    tolerance,
-)
+from .execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program, tolerance
 from .operators.work import Work
 
 Array = NDArray[np.generic]

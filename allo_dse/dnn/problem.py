@@ -181,6 +181,9 @@ def problem_of(fronts: Fronts) -> Problem:
     reads, writes = [one.reads for one in candidates], [one.writes for one in candidates]
     types = {*writes, *(dtype for own in reads for dtype in own)}
     origins = {dtype: origins_of(network, device, dtype) for dtype in types}
+    ending: dict[int, list[int]] = {}
+    for o, steps in enumerate(does):
+        ending.setdefault(steps[-1], []).append(o)
     after: list[dict[int, int]] = [{} for _ in candidates]
     release, tail = ([0] * len(candidates) for _ in range(2))
     for o, one in enumerate(candidates):
@@ -188,8 +191,8 @@ def problem_of(fronts: Fronts) -> Problem:
             for before, (time, theirs) in origins[dtype].get(name, {}).items():
                 if before < 0:
                     release[o] = max(release[o], time)
-                for other, steps in enumerate(does):
-                    if before == steps[-1] and not set(steps) & set(does[o]):
+                for other in ending.get(before, []):
+                    if not set(does[other]) & set(does[o]):
                         converts = theirs and writes[other] != dtype
                         step = Step("", Convert.to(dtype), (), candidates[other].step.output)
                         wait = time + (ticks(moved_us(network, step, device, dtype)) if converts else 0)

@@ -128,17 +128,17 @@ class _Model:
     def _streamed(self) -> None:
         """What streams has hardware of its own, and starts so late that it never waits for what streams to it."""
         kinds, choices = self.problem.kinds, self.problem.choices
+        alike: dict[int, list[int]] = {}
+        for o, kind in enumerate(kinds):
+            alike.setdefault(kind, []).append(o)
         for o in range(len(kinds) if self.problem.edges else 0):
             self.model.add(self.start[o] >= self.called[o])
         for edge in self.problem.edges:
             streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
             if kinds[edge.source] == kinds[edge.target]:
                 self.model.add(streams == 0)
-            for o in range(len(kinds)):
-                if o in ends:
-                    self.model.add_implication(streams, self.present[o])
-                elif kinds[o] in (kinds[edge.source], kinds[edge.target]):
-                    self.model.add_implication(streams, ~self.present[o])
+            for o in sorted({*alike[kinds[edge.source]], *alike[kinds[edge.target]]}):
+                self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
             self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
             # However the tensor passes, it takes so long: without this the bound is far from the length.
             least = [
@@ -277,8 +277,12 @@ def _in_turn(problem: Problem) -> Solution | None:
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends: dict[int, int] = {}
     taken = 0
+    singles: dict[int, list[int]] = {}
+    for o, steps in enumerate(problem.does):
+        if len(steps) == 1:
+            singles.setdefault(steps[0], []).append(o)
     for step in range(problem.steps):  # in an order in which they can run
-        o, c = _fastest(problem, step)
+        o, c = _fastest(problem, singles.get(step, []))
         designs = problem.choices[problem.kinds[o]]
         taken += problem.effects[o] if problem.effects else 0
         earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
@@ -291,10 +295,10 @@ def _in_turn(problem: Problem) -> Solution | None:
     return Solution(tuple(launch), tuple(start), tuple(choice), length, _least(problem))
 
 
-def _fastest(problem: Problem, step: int) -> tuple[int, int]:
-    """The operator that does a step by itself with the least effect, of these the fastest, and its design."""
+def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
+    """Of operators the one with the least effect, of these the fastest, and its design."""
     found, needs = [], problem.limits
-    for o in (o for o, steps in enumerate(problem.does) if steps == (step,)):
+    for o in operators:
         designs = problem.choices[problem.kinds[o]]
         effect, needs = problem.effects[o] if problem.effects else 0, designs[0].needs
         fitting = [c for c, d in enumerate(designs) if all(map(operator.le, d.needs, problem.limits))]

@@ -9,6 +9,7 @@ for it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from allo_dse.backends.fpga.fifo import fifo_resources
@@ -36,35 +37,43 @@ def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
     return tuple(_edges(fronts, fronts.device)) if isinstance(fronts.device, FpgaDevice) else ()
 
 
-def source_of(network: Network, tensor: str) -> str | None:
-    """The tensor that lies where this one does, as a program writes it; None where others read it."""
-    made = {step.output: step for step in network.steps}
-    while [name for step in network.steps for name in step.inputs].count(tensor) == 1 and tensor not in network.outputs:
-        step = made.get(tensor)
-        if step is None or not isinstance(step.work, Arrange) or not step.work.free:
-            return tensor
-        tensor = step.inputs[0]
-    return None
+def written_as(network: Network) -> dict[str, str]:
+    """By tensors that one step alone reads, and that are no outputs, those that lie where they do, as written."""
+    readers = Counter(name for step in network.steps for name in step.inputs)
+    found: dict[str, str] = {}
+    for step in network.steps:
+        if readers[step.output] != 1 or step.output in network.outputs:
+            continue
+        if not isinstance(step.work, Arrange) or not step.work.free:
+            found[step.output] = step.output
+        elif step.inputs[0] in found:
+            found[step.output] = found[step.inputs[0]]
+    return found
 
 
-def stream_ends(network: Network, source: Step, target: Step) -> tuple[str, str]:
-    """What their programs call the tensor that one writes and the other reads."""
+def stream_ends(written: Mapping[str, str], source: Step, target: Step) -> tuple[str, str]:
+    """What their programs call the tensor that one writes and the other reads.
+
+    Args:
+        written: as `written_as` has it.
+    """
     assert isinstance(source.work, Work)
     assert isinstance(target.work, Work)
-    position = [source_of(network, name) for name in target.inputs].index(source.output)
+    position = [written.get(name) for name in target.inputs].index(source.output)
     return interface(loaded(source.work))[1][0].name, interface(loaded(target.work))[0][position].name
 
 
 def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
     moved = {key: [_passages(point) for point in points] for key, points in fronts.points.items()}
     known: dict[tuple[str, str, int], tuple[Resources, Lags] | None] = {}
+    written_by: dict[str, list[int]] = {}
+    for number, one in enumerate(fronts.candidates):
+        written_by.setdefault(one.step.output, []).append(number)
+    tensors = written_as(fronts.network)
     for number, target in enumerate(fronts.candidates):
         for position, name in enumerate(target.step.inputs):
-            tensor = source_of(fronts.network, name)
-            for other, source in enumerate(fronts.candidates):
-                if tensor is None or source.step.output != tensor:
-                    continue
-                key = source.key, target.key, position
+            for other in written_by.get(tensors.get(name, ""), []):
+                key = fronts.candidates[other].key, target.key, position
                 if key not in known:
                     written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
                     read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]

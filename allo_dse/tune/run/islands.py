@@ -130,8 +130,7 @@ class Islands:
         screen.repeats += litter.repeats
         screen.illegal += litter.illegal
         for design, violations in litter.broken:
-            if not screen.knows(design.key):
-                screen.rule_out(design, violations)
+            if screen.rule_out(design, violations):
                 self._learnt.append(design.key)
         for design in litter.designs:
             if screen.knows(design.key):

@@ -77,11 +77,13 @@ class Screen:
         """Take over that designs were proposed elsewhere, whatever became of them."""
         self._known.update(keys)
 
-    def rule_out(self, design: Bred, violations: list[dict[str, str]]) -> None:
-        """Take over a design that was found elsewhere to break a limit."""
-        if design.key not in self._known:
-            self.remember(design.key, violations)
-            self._broken.append((design, violations))
+    def rule_out(self, design: Bred, violations: list[dict[str, str]]) -> bool:
+        """Take over a design that was found elsewhere to break a limit; whether it was not known."""
+        if design.key in self._known:
+            return False
+        self.remember(design.key, violations)
+        self._broken.append((design, violations))
+        return True
 
     def decode(self, suggest: Suggest) -> Candidate | None:
         """Decode and screen a proposal; None unless it is new and legal.

@@ -8,10 +8,10 @@ from typing import Any
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.store.run_info import RunInfo
 
-from .cells import Described, Parts, meta, not_metrics, reason
+from .cells import Part, Parts, meta, not_metrics, reason
 from .columns import Kind, Repeated
 
-Values = Sequence[object] | Repeated
+Values = Sequence[object] | Repeated[object]
 Columns = dict[str, tuple[Kind, Values]]
 
 
@@ -45,7 +45,7 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
 
 
 def _groups(
-    entries: Sequence[Record], described: Sequence[Described], said: Mapping[str, Sequence[object]]
+    entries: Sequence[Record], described: Sequence[Repeated[Part]], said: Mapping[str, Sequence[object]]
 ) -> list[Sequence[int]]:
     """Positions of designs that fill the same columns in the same order, as far as names tell."""
     traits: list[list[object]] = []
@@ -65,7 +65,7 @@ def _groups(
 
 
 def _columns(
-    entries: Sequence[Record], described: Sequence[Described], said: Mapping[str, Sequence[object]], facts: RunInfo
+    entries: Sequence[Record], described: Sequence[Repeated[Part]], said: Mapping[str, Sequence[object]], facts: RunInfo
 ) -> Iterator[tuple[str, tuple[Kind, Values]]]:
     """The columns of designs of one shape."""
     metrics = _turned([entry.metrics or {} for entry in entries])

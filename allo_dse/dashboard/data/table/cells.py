@@ -14,7 +14,7 @@ from allo_dse.tune.results.choices import TEXTS, mapping_choices
 from allo_dse.tune.store.record import NOTHING, Record, json_value
 from allo_dse.tune.store.run_info import RunInfo
 
-from .columns import Codes, Kind
+from .columns import Kind, Repeated
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
 _ABSENT = bytes(NOTHING)
@@ -39,24 +39,6 @@ class Part(NamedTuple):
         return zip(self.names, self.values, strict=True)
 
 
-class Described(NamedTuple):
-    """The same part of many designs.
-
-    Attributes:
-        few: those that differ, in the order in which they first stand.
-        which: the position in it of each design's.
-    """
-
-    few: list[Part]
-    which: Codes
-
-    def of(self, members: Sequence[int]) -> Described:
-        """That of some of the designs."""
-        which = self.which[np.asarray(members)].tolist()
-        places = {position: place for place, position in enumerate(dict.fromkeys(which))}
-        return Described([self.few[i] for i in places], np.array([places[i] for i in which], np.int32))
-
-
 class Parts:
     """What the texts of entries say."""
 
@@ -65,7 +47,7 @@ class Parts:
         self._shapes: dict[tuple[str, ...], int] = {}
         self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in TEXTS)
 
-    def of(self, entries: Sequence[Record]) -> list[Described]:
+    def of(self, entries: Sequence[Record]) -> list[Repeated[Part]]:
         """Per text of `TEXTS` the parts of some designs: parameters, then the mapping.
 
         Raises:
@@ -73,7 +55,7 @@ class Parts:
         """
         return [self._column(number, list(map(text, entries))) for number, text in enumerate(_TEXTS)]
 
-    def _column(self, number: int, raw: list[msgspec.Raw]) -> Described:
+    def _column(self, number: int, raw: list[msgspec.Raw]) -> Repeated[Part]:
         known = self._known[number]
         if len(known) >= MAX_PARTS:
             known.clear()
@@ -85,7 +67,7 @@ class Parts:
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
-        return Described([known[text] for text in places], np.array([places[text] for text in texts], np.int32))
+        return Repeated([known[text] for text in places], np.array([places[text] for text in texts], np.int32))
 
     def _parameters(self, value: Any) -> list[tuple[str, object]]:
         taken = {*META, "reason", *self._objectives}

@@ -47,7 +47,10 @@ class Growing(Generic[Scalar]):
         return self._room[: self._length]
 
 
-class Repeated(NamedTuple):
+Value = TypeVar("Value")
+
+
+class Repeated(NamedTuple, Generic[Value]):
     """Values of many rows of which few differ.
 
     Attributes:
@@ -55,13 +58,19 @@ class Repeated(NamedTuple):
         which: the position in it of each row's value.
     """
 
-    few: Sequence[object]
+    few: Sequence[Value]
     which: Codes
 
     @property
-    def all(self) -> list[object]:
+    def all(self) -> list[Value]:
         """Row by row."""
         return [self.few[position] for position in self.which.tolist()]
+
+    def of(self, rows: Sequence[int]) -> Repeated[Value]:
+        """Those of some rows."""
+        which = self.which[np.asarray(rows)].tolist()
+        places = {position: place for place, position in enumerate(dict.fromkeys(which))}
+        return Repeated([self.few[i] for i in places], np.array([places[i] for i in which], np.int32))
 
 
 class Column:
@@ -88,7 +97,7 @@ class Column:
     def append(self, value: object) -> None:
         self._tail.append(value)
 
-    def extend(self, values: Sequence[object] | Repeated) -> None:
+    def extend(self, values: Sequence[object] | Repeated[object]) -> None:
         if isinstance(values, Repeated):
             self.settle()
             self._add(values.few, values.which)
