@@ -15,7 +15,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import Tensor
 
-from .tensor_movers import loop, table
+from .tensor_movers import loop, over_tile, table
 from .tensor_plan import PortPlan
 
 
@@ -81,18 +81,13 @@ class Arrival:
     def receiver(self, function: str, name: str) -> str:
         """The process that writes what comes into the memory, and says so of each tile."""
         parameters = f"{self.stream} &{name}, {self.word} memory[{self.words}], hls::stream<bool> &there"
-        lines = [f"void {function}({parameters}) {{", table("place", self.places), loop(1, "tile", len(self.places))]
-        depth, address = 2, "place[tile]"
-        for dim, (extent, stride) in enumerate(zip(self.extents, self.strides, strict=True)):
-            if extent > 1:
-                counter = "ijklmn"[min(dim, 5)]
-                address += f" + {counter}" + (f" * {stride}" if stride > 1 else "")
-                lines.append(loop(depth, counter, extent, self.lanes if dim == len(self.extents) - 1 else 1))
-                depth += 1
-        lines += ["#pragma HLS pipeline II=1"] if depth > 2 else []
-        lines.append(f"{'  ' * depth}allo::receive({name}, memory[{self.place_of(address)}]);")
-        lines += ["  " * level + "}" for level in range(depth - 1, 1, -1)]
-        return "\n".join([*lines, "    there.write(true);", "  }", "}"])
+
+        def received(address: str, depth: int) -> list[str]:
+            return [f"{'  ' * depth}allo::receive({name}, memory[{self.place_of(address)}]);"]
+
+        head = [f"void {function}({parameters}) {{", table("place", self.places), loop(1, "tile", len(self.places))]
+        tile = over_tile(2, self.extents, self.strides, self.lanes, received)
+        return "\n".join([*head, *tile, "    there.write(true);", "  }", "}"])
 
     def place_of(self, address: str) -> str:
         """Of a word in the memory."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from allo_dse.program.tensors import Tensor
@@ -85,6 +85,28 @@ def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]
 def loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
     by = f"{counter}++" if step == 1 else f"{counter} += {step}"
     return f"{'  ' * depth}for (int {counter} = 0; {counter} < {extent}; {by}) {{"
+
+
+def over_tile(
+    depth: int, extents: Sequence[int], strides: Sequence[int], lanes: int, inside: Callable[[str, int], list[str]]
+) -> list[str]:
+    """Loops over the words of the tile that begins at `place[tile]`, row-major.
+
+    Args:
+        depth: of the outermost loop. extents: of the tile. strides: of the tensor. lanes: elements of a word.
+        inside: what is done at an address, so deep inside.
+    """
+    address = "place[tile]"
+    loops: list[str] = []
+    for dim, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
+        if extent > 1:
+            counter, last = "ijklmn"[min(dim, 5)], dim == len(extents) - 1
+            address += f" + {counter}" + (f" * {stride}" if stride > 1 else "")
+            loops.append(loop(depth + len(loops), counter, extent, lanes if last else 1))
+    deepest = depth + len(loops)
+    pipelined = ["#pragma HLS pipeline II=1"] if loops else []
+    closed = ["  " * level + "}" for level in range(deepest - 1, depth - 1, -1)]
+    return [*loops, *pipelined, *inside(address, deepest), *closed]
 
 
 def table(name: str, values: Sequence[int]) -> str:

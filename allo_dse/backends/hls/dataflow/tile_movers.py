@@ -19,7 +19,7 @@ from allo_dse.program.tensors import Tensor
 from ..cpp.elements import interface_type
 from .footprint import Box
 from .kernel_streams import Arrival
-from .tensor_movers import loaded, loop, stored, table, tensor_name
+from .tensor_movers import loaded, loop, over_tile, stored, table, tensor_name
 from .tensor_plan import PortPlan
 from .top import Top
 
@@ -163,31 +163,24 @@ class TileMover:
 
     def _move(self, extents: tuple[int, ...], ways: Sequence[tuple[int, ...]], arrival: Arrival | None) -> list[str]:
         """Loops over the elements of one tile, row-major."""
-        port, address = self.ports[0], "place[tile]"
-        lines: list[str] = []
-        for dim, (extent, stride) in enumerate(zip(extents, self.tensor.strides, strict=True)):
-            if extent > 1:
-                counter, last = "ijklmn"[min(dim, 5)], dim == len(extents) - 1
-                address += f" + {counter}" + (f" * {stride}" if stride > 1 else "")
-                lines.append(loop(2 + len(lines), counter, extent, port.lanes if last else 1))
-        opened = len(lines)
-        indent = "  " * (2 + opened)
-        lines += ["#pragma HLS pipeline II=1"] if opened else []
-        turns = [
-            f"{indent}if (way[tile] == {number}) {{ {' '.join(map(self._one, nodes))} }}"
-            for number, nodes in enumerate(ways)
-        ]
-        if self.load and arrival is not None:
-            place = arrival.place_of(address)
-            lines += [f"{indent}const {port.word} element = {tensor_name(self.tensor)}[{place}];", *turns]
-        elif self.load:
-            lines += [*loaded(port, address, 2 + opened), *turns]
-        elif arrival is not None:
-            name = tensor_name(self.tensor)
-            lines += [f"{indent}{port.word} element;", *turns, f"{indent}allo::send({name}, element);"]
-        else:
-            lines += [f"{indent}{port.word} element;", *turns, *stored(port, address, "element", 2 + opened)]
-        return [*lines, *("  " * (1 + opened - level) + "}" for level in range(opened))]
+        port, name = self.ports[0], tensor_name(self.tensor)
+
+        def moved(address: str, depth: int) -> list[str]:
+            indent = "  " * depth
+            turns = [
+                f"{indent}if (way[tile] == {number}) {{ {' '.join(map(self._one, nodes))} }}"
+                for number, nodes in enumerate(ways)
+            ]
+            if self.load and arrival is not None:
+                return [f"{indent}const {port.word} element = {name}[{arrival.place_of(address)}];", *turns]
+            if self.load:
+                return [*loaded(port, address, depth), *turns]
+            element = f"{indent}{port.word} element;"
+            if arrival is not None:
+                return [element, *turns, f"{indent}allo::send({name}, element);"]
+            return [element, *turns, *stored(port, address, "element", depth)]
+
+        return over_tile(2, extents, self.tensor.strides, port.lanes, moved)
 
     def _one(self, node: int) -> str:
         stream = f"{self.streams}[{node}]"
