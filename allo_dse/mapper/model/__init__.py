@@ -3,6 +3,6 @@
 The lowest folder of the mapper.
 
 Imports: common, program.
-Imported by: allo_dse, eval, mapper, mapper.axes, mapper.fold, mapper.graph, mapper.layouts, mapper.limits,
+Imported by: allo_dse, dnn, eval, mapper, mapper.axes, mapper.fold, mapper.graph, mapper.layouts, mapper.limits,
   mapper.place, mapper.search, mapper.streams, mapper.target, mapper.transport, space, tune.
 """
