@@ -27,7 +27,7 @@ from allo_dse.program.tensors import TensorPort
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
-from ..program.stream_wiring import Wiring, declared_depths, folded_wiring, one_fifo_each
+from ..program.stream_wiring import Wiring, wiring_of
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,8 @@ def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int], *, logged: bool 
         SimulationError: if the buffers inside its nodes are larger than the device's memory.
     """
     vmg, builder = mapping.vmg, NetworkBuilder()
-    declared = declared_depths(vmg.program)
-    for name, depth in depths.items():
-        array = next(a for a in vmg.program.streams if a.name == name)
-        declared[vmg.program.first_stream[name] : vmg.program.first_stream[name] + array.count] = depth
-    folded = vmg.node_count != vmg.task_count
-    wiring = folded_wiring(vmg, declared) if folded else one_fifo_each(vmg.program, declared)
-    fixed = folded_wiring(vmg, np.zeros_like(declared)).depth if folded else np.zeros_like(wiring.depth)
-    _require_room(mapping, wiring, fixed)
+    wiring = wiring_of(vmg, depths)
+    _require_room(mapping)
     builder.streams(wiring.depth)
     network = _Builder(mapping, builder, wiring, logged)
     task = network.tasks()
@@ -82,22 +76,21 @@ def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int], *, logged: bool 
         builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
     for mover in movers:
         builder.node([mover])
-    return FpgaNetwork(builder.build(), task, wiring, movers, fixed, network.deliveries)
+    return FpgaNetwork(builder.build(), task, wiring, movers, vmg.uses.fifos.held, network.deliveries)
 
 
-def _require_room(mapping: FpgaCosts, wiring: Wiring, inside: IntArray) -> None:
+def _require_room(mapping: FpgaCosts) -> None:
     """Refuse buffers that no design can have before a simulation allocates them."""
-    streams, device = mapping.vmg.program.streams, mapping.device
-    token_bits = np.array([stream.dtype.bits * math.prod(stream.block) for stream in streams], np.int64)
-    bits = token_bits[wiring.array] * inside
+    device, buffers = mapping.device, mapping.vmg.uses.buffers
+    arrays = {stream.name: stream for stream in mapping.vmg.program.streams}
+    bits = [arrays[b.array].dtype.bits * math.prod(arrays[b.array].block) * b.tokens * b.number for b in buffers]
     uram_bits = device.arrays.uram_words * device.arrays.uram_bits
     room = device.limit("bram18") * BRAM18_BITS + device.limit("uram") * uram_bits
-    if bits.sum() > room:
-        worst = int(np.argmax(bits))
-        name = streams[wiring.array[worst]].name
+    if sum(bits) > room:
+        worst = buffers[bits.index(max(bits))]
         raise SimulationError(
-            f"buffers inside the nodes take {bits.sum() / 8e6:,.1f} MB, the device has {room / 8e6:,.1f} MB: "
-            f"a node holds {inside[worst]:,} tokens of {name} between its tasks",
+            f"buffers inside the nodes take {sum(bits) / 8e6:,.1f} MB, the device has {room / 8e6:,.1f} MB: "
+            f"nodes hold up to {worst.tokens:,} tokens of {worst.array} between their tasks",
             hint="fold less, or chain tasks in the order in which tokens are used",
         )
 

@@ -19,12 +19,11 @@ from ..graph.groups import NodeGroup
 from ..graph.program_graph import ProgramGraph
 from ..graph.tree import first_leaves
 from ..model.order import topological_levels
+from .fold_fifos import FoldFifos, fold_fifos
 
 Pid = tuple[int, ...]
 Use = tuple[Kernel, TaskClass, Pid]
 """A class, with its kernel and the process ids of a task of it."""
-StreamCounts = tuple[tuple[str, int], ...]
-"""Per stream array its name, and a number of nodes or of pairs of nodes."""
 
 
 class Delivery(NamedTuple):
@@ -37,6 +36,18 @@ class Delivery(NamedTuple):
     tile: int
     words: int
     tasks: tuple[int, ...]
+
+
+class Buffer(NamedTuple):
+    """FIFOs inside nodes, through which tasks of a node hand on to one another.
+
+    Attributes:
+        array: name of the stream array. tokens: that each holds. number: of such FIFOs.
+    """
+
+    array: str
+    tokens: int
+    number: int
 
 
 class FoldUses:
@@ -133,19 +144,31 @@ class FoldUses:
         return every, np.flatnonzero(begins).tolist(), words
 
     @cached_property
-    def connections(self) -> tuple[StreamCounts, StreamCounts]:
-        """The pairs of nodes that streams of an array lead between, and the nodes inside of which they lead."""
-        edges, program = self._graph.edges, self._program
-        if not len(edges):
-            return (), ()
-        nodes = sum(group.count for group in self._groups)
-        source, target = self._node[edges.source], self._node[edges.target]
-        ends = (edges.array * nodes + source) * nodes + target  # one number per connection, which is quick to sort
-        found = []
-        for chosen in (source != target, source == target):
-            arrays, counts = np.unique(np.unique(ends[chosen]) // (nodes * nodes), return_counts=True)
-            found.append(tuple((program.streams[int(a)].name, int(n)) for a, n in zip(arrays, counts, strict=True)))
-        return found[0], found[1]
+    def fifos(self) -> FoldFifos:
+        """The FIFO of every stream."""
+        return fold_fifos(self._graph, self._groups, self._node)
+
+    @cached_property
+    def connections(self) -> tuple[tuple[str, int], ...]:
+        """Per stream array its name and the number of its FIFOs between nodes."""
+        return tuple((array, count) for array, held, count in self._fifo_kinds if not held)
+
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The FIFOs inside nodes, those of an array that hold as much together."""
+        return tuple(Buffer(*kind) for kind in self._fifo_kinds if kind[1])
+
+    @cached_property
+    def _fifo_kinds(self) -> list[tuple[str, int, int]]:
+        """Stream array, tokens held inside a node, and number of the FIFOs that are alike in that."""
+        fifos, program = self.fifos, self._program
+        starts = np.array([program.first_stream[array.name] for array in program.streams], np.int64)
+        array = np.searchsorted(starts, fifos.stream[fifos.used], side="right") - 1
+        kinds, counts = np.unique(np.stack([array, fifos.held[fifos.used]], axis=1), axis=0, return_counts=True)
+        return [
+            (program.streams[number].name, held, count)
+            for (number, held), count in zip(kinds.tolist(), counts.tolist(), strict=True)
+        ]
 
 
 def _rank(port: TensorPort) -> int:

@@ -252,28 +252,12 @@ class FpgaCosts:
     @property
     def fifos(self) -> tuple[tuple[str, int], ...]:
         """Per stream array its name and the number of FIFOs it has between nodes."""
-        return self.vmg.uses.connections[0]
-
-    @property
-    def buffers(self) -> tuple[tuple[str, int], ...]:
-        """Per stream array its name and the number of nodes inside of which it leads from task to task.
-
-        Tasks of one node run in turn, so such a stream is a buffer for all tokens of one task at least.
-        """
-        return self.vmg.uses.connections[1]
-
-    @cached_property
-    def _tokens(self) -> dict[str, int]:
-        """Tokens that one task puts into one stream of each array; its depth where that depends on data."""
-        tokens = {stream.name: 1 for stream in self.vmg.program.streams}
-        for task_class in self.vmg.program.task_classes:
-            for port in task_class.stream_ports:
-                if port.direction == "put":
-                    tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or port.stream.depth)
-        return tokens
+        return self.vmg.uses.connections
 
     def _streams(self) -> Resources:
-        return self.fifo_total(self.buffers, self._tokens) + self.fifo_total(self.fifos, self._depths)
+        """FIFOs between nodes, and inside nodes, where tasks run in turn, buffers for what one leaves for others."""
+        inside = (self.fifo_total(((one.array, one.number),), {one.array: one.tokens}) for one in self.vmg.uses.buffers)
+        return Resources.total([*inside, self.fifo_total(self.fifos, self._depths)])
 
     @property
     def _depths(self) -> dict[str, int]:

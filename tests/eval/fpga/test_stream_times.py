@@ -12,7 +12,7 @@ import pytest
 from allo_dse.dnn.streams import TOKEN_CYCLES, lag_cycles
 from allo_dse.eval.fpga.network import _Bound, _Builder, fpga_network
 from allo_dse.eval.fpga.passages import passages
-from allo_dse.eval.program.stream_wiring import declared_depths, folded_wiring
+from allo_dse.eval.program.stream_wiring import wiring_of
 from allo_dse.mapper.limits.fpga import FpgaCosts, TensorUse
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
@@ -34,7 +34,7 @@ class Streaming(_Builder):
     """
 
     def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, tiles: int, needed: tuple[int, ...]) -> None:
-        wiring = folded_wiring(mapping.vmg, declared_depths(mapping.vmg.program))
+        wiring = wiring_of(mapping.vmg, {})
         numbers = builder.streams(wiring.depth)
         super().__init__(mapping, builder, replace(wiring, fifo=numbers[wiring.fifo]), False)
         self.tiles, self.needed = tiles, needed

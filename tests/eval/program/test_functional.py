@@ -16,7 +16,7 @@ from hypothesis.strategies import DataObject
 import allo_dse as dse
 from allo_dse.common.errors import SimulationError
 from allo_dse.eval.program.functional import run_graph
-from allo_dse.eval.program.stream_wiring import declared_depths, folded_wiring
+from allo_dse.eval.program.stream_wiring import wiring_of
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.search.fold_space import fold_choices
@@ -80,9 +80,9 @@ def test_folding_by_primitives_computes_the_same() -> None:
 
 def test_streams_of_a_bundle_become_one_that_is_used_in_turn() -> None:
     program = small_gemm(mesh=(4, 4, 4))
-    wiring = folded_wiring(program.vmg.fold(gemm_fold(2, 2, 2)), declared_depths(program))
+    wiring = wiring_of(program.vmg.fold(gemm_fold(2, 2, 2)), {})
     assert len(wiring.depth) == 4 * (2 + 1)  # per pair of nodes: a buffer in each, a stream between them
-    inside = folded_wiring(program.vmg.fold(gemm_fold(1, 1, 1)), declared_depths(program))
+    inside = wiring_of(program.vmg.fold(gemm_fold(1, 1, 1)), {})
     assert inside.depth.tolist() == [1]
 
 
@@ -103,7 +103,7 @@ def test_a_local_buffer_holds_all_tokens_of_a_chain() -> None:
 
     program = load_program(top)
     chained = program.vmg.chain("producer_0", "consumer_0")
-    assert folded_wiring(chained, declared_depths(program)).depth.tolist() == [64]
+    assert wiring_of(chained, {}).depth.tolist() == [64]
     a, b = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
     run_graph(chained, a, b)
     assert np.array_equal(b, a + 1)

@@ -9,6 +9,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold_fifos import tokens_of
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.program.directive import Directive
@@ -103,8 +104,8 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
     column = (AxisFold(1, "block", "chain"), AxisFold(4))
     axes = {"load_a": (AxisFold(1),), "load_b": (AxisFold(4),), "pe": column}
     folded = FpgaCosts(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
-    assert whole.buffers == ()
-    assert dict(folded.buffers) == {"down": 4}
+    assert whole.vmg.uses.buffers == ()
+    assert folded.vmg.uses.buffers == (("down", 16 * 1024, 4),)
     assert whole.resources["streams"].bram18 == 0
     assert folded.resources["streams"].bram18 == 4 * 16 * 1024 * 8 // (2048 * 8)
 
@@ -112,7 +113,7 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
 def test_a_buffer_holds_what_a_task_puts_however_deep_its_stream_is_declared() -> None:
     """Where the number of gets depends on data, the puts of the other end still say it."""
     program = dse.load_program(programs.searched())
-    assert FpgaCosts(program.vmg, U280)._tokens == {"found": 8}
+    assert tokens_of(program).tolist() == [8]
 
 
 def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() -> None:
@@ -125,7 +126,7 @@ def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() 
     assert program.vmg.node_count == 32_768
     assert violations["lut"].needed > U280.limit("lut")
     assert "streams" not in violations["lut"].detail
-    assert not {"resources", "_connections"} & set(vars(mapping))
+    assert not {"fifos", "_fifo_kinds"} & set(vars(mapping.vmg.uses))
 
 
 def test_tiles_that_are_copied_in_while_tasks_run_are_held_twice_and_results_once() -> None:
