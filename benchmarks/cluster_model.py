@@ -126,6 +126,9 @@ class Inside:
         orders, self.orders = self.orders, []
         return [(order, pickle.loads(litter)) for order, litter in orders]
 
+    def hired(self) -> int:
+        return 2
+
     def idle(self) -> Any:
         return [0, 1] if not self.orders else []
 

@@ -68,7 +68,7 @@ class Driver:
         )  # fmt: skip
 
         if isinstance(self.proposer, ExactProposer):
-            self.proposer.meanwhile = self._meanwhile
+            self.proposer.ground.meanwhile = self._meanwhile
         decoded = (study.space.decode_genes(genes) for genes in study.enqueued)
         self._enqueued = [c for c in decoded if c is not None and ledger.screen.judge(c) == "new"]
 

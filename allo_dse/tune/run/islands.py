@@ -18,7 +18,8 @@ from ..search.protocol import Proposal, Told
 from ..search.screening import Screen
 from ..store.described import Bred
 from ..store.record import Record
-from ..workers.nursery import Breeders, Litter, Order
+from ..workers.breeders import Breeders
+from ..workers.nursery import Litter, Order
 
 LATE = 0.5  # time to propose, as a share of the time between results, from which on workers breed
 LITTER = 16  # designs of an order at least: Ray, and a process that begins to breed, cost as much as one or two
@@ -36,7 +37,13 @@ class Islands:
     """
 
     def __init__(
-        self, central: EvolutionProposer, screen: Screen, breeders: Breeders, *, seed: int, sizes: dict[str, int]
+        self,
+        central: EvolutionProposer,
+        screen: Screen,
+        breeders: Breeders[Order, Litter],
+        *,
+        seed: int,
+        sizes: dict[str, int],
     ) -> None:
         self.name, self.exhausted = central.name, False
         self._central, self._screen, self._breeders = central, screen, breeders

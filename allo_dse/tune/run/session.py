@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..declare.spec import StudySpec
 from ..results.study_result import Result
 from ..search.bred import EvolutionProposer
 from ..search.budget import Budget, StepLeft, StopSignals
+from ..search.exact.by_bounds import ExactProposer
 from ..search.proposals import SAMPLERS, make_proposer
 from ..search.protocol import Proposer, certificate_of
 from ..show.output import write_best, write_tables
@@ -29,7 +31,10 @@ from ..store.record import PlacementNote, Session, Verification
 from ..store.run_info import RunInfo, StatedObjective
 from ..store.rundir import RunDirectory, default_run_dir, versions
 from ..store.texts import error_text, valid_text
+from ..workers.breeders import Breeders
+from ..workers.leases import Leases
 from ..workers.ray_access import reach
+from ..workers.surveyor import Surveyor
 from ..workers.workforce import Workforce, demands, recruit, unusable_here
 from .cache import ResultCache
 from .driver import Driver
@@ -76,9 +81,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 with stop.leaving():
                     proposer = _proposer(ledger, options, seed, budget, evaluators[0])
                     workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
-                if workforce.breeders and options.storage is None and isinstance(proposer, EvolutionProposer):
-                    sizes = _sizes(study, options, evaluators[0])
-                    proposer = Islands(proposer, ledger.screen, workforce.breeders, seed=seed, sizes=sizes)
+                if workforce.breeders and options.storage is None:
+                    proposer = _shared_out(proposer, workforce.breeders, ledger, options, seed, evaluators[0])
                 keeper = Keeper(directory, ledger.screen, caches)
                 with _sharing(ledger, options, workforce, reporter) as team:
                     reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
@@ -164,6 +168,18 @@ def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, ev
     )  # fmt: skip
     ledger.write([session])
     proposer.restore(history.designs, history.told(ledger.judge), history.next_number)
+    return proposer
+
+
+def _shared_out(
+    proposer: Proposer, breeders: Breeders[Any, Any], ledger: Ledger, options: RunOptions, seed: int, first: Evaluator
+) -> Proposer:
+    """The proposer with workers that look for designs, where it can make use of them."""
+    if isinstance(proposer, EvolutionProposer):
+        return Islands(proposer, ledger.screen, breeders, seed=seed, sizes=_sizes(ledger.study, options, first))
+    if isinstance(proposer, ExactProposer):
+        here = partial(Surveyor, ledger.study, first)
+        proposer.search(Leases(ledger.screen, breeders, here, len(ledger.study.objectives)))
     return proposer
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.gene import Genes
@@ -57,6 +56,25 @@ class Litter:
     illegal: int = 0
 
 
+class Digests:
+    """Of programs, by which results are found again; each is computed once."""
+
+    def __init__(self, study: StudySpec) -> None:
+        self._programs = study.programs
+        self._known: dict[str, str] = {}
+
+    def bred(self, candidate: Candidate | Bred) -> Bred:
+        """A design as the driver gets it."""
+        return candidate if isinstance(candidate, Bred) else bred(candidate, self._digest(candidate))
+
+    def _digest(self, candidate: Candidate) -> str:
+        program = candidate.design.program
+        known = repr((sorted(candidate.params.items()), program.apart))
+        if known not in self._known:
+            self._known[known] = self._programs.digest(program)
+        return self._known[known]
+
+
 class Nursery:
     """Breeds designs of a study that it has not bred before, nor others as far as it was told."""
 
@@ -64,7 +82,7 @@ class Nursery:
         self._study, self._least = study, study.least_losses(evaluator)
         self._screen = Screen(study.space, study.check)
         self._proposer: EvolutionProposer | None = None
-        self._digests: dict[str, str] = {}
+        self._digests = Digests(study)
 
     def breed(self, order: Order) -> Litter:
         """Breed designs; fewer than were ordered when nothing new is found any more.
@@ -83,43 +101,8 @@ class Nursery:
             self._study.space.learn(parent)
         found = self._proposer.breed(order.first, order.count, order.parents, order.front)
         return Litter(
-            [bred(candidate, self._digest(candidate)) for candidate in found],
+            [self._digests.bred(candidate) for candidate in found],
             [(bred(candidate), violations) for candidate, violations in self._screen.taken()],
             self._screen.repeats - repeats,
             self._screen.illegal - illegal,
         )
-
-    def _digest(self, candidate: Candidate) -> str:
-        program = candidate.design.program
-        known = repr((sorted(candidate.params.items()), program.apart))
-        if known not in self._digests:
-            self._digests[known] = self._study.programs.digest(program)
-        return self._digests[known]
-
-
-class Breeders(Protocol):
-    """Workers that can be asked for designs, beside evaluating them."""
-
-    def idle(self) -> list[int]:
-        """Workers that have no order."""
-        ...
-
-    def order(self, worker: int, order: Order) -> None:
-        """Ask a worker for designs."""
-        ...
-
-    def litters(self) -> list[tuple[Order, Litter | None]]:
-        """What has come back since it was last asked; None for what was lost."""
-        ...
-
-    def appetite(self) -> int:
-        """How many designs all workers together have at a time, evaluating them and waiting."""
-        ...
-
-    def share(self) -> int:
-        """How many of them one worker has."""
-        ...
-
-    def pace(self) -> float | None:
-        """Seconds from one result to the next when all are busy; None as long as nothing is known."""
-        ...

@@ -24,7 +24,6 @@ from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
-from .nursery import Litter, Order
 from .pool import Batch, Loss, Pool, Task
 from .ray_access import unreachable
 from .workbench import Introduction, Workbench
@@ -63,8 +62,8 @@ class RayExecutor:
         self._pools: dict[str | None, Pool] = {}
         self._running: dict[Any, tuple[str | None, Batch]] = {}
         self._starting: dict[Any, tuple[str | None, int]] = {}
-        self._ordered: dict[Any, tuple[int, Order]] = {}  # from workers that evaluate every design
-        self._litters: list[tuple[Order, Litter | None]] = []
+        self._ordered: dict[Any, tuple[int, Any]] = {}  # from workers that evaluate every design
+        self._litters: list[tuple[Any, Any]] = []
         self._connect(study, workers, address)
         try:
             self._hire(workers)
@@ -141,6 +140,7 @@ class RayExecutor:
                 f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}",
                 hint="each node needs the study file at the same path, and the same packages",
             ) from error
+        self._greet(ready[0])
         return said.problems
 
     def _greet(self, reference: Any) -> None:
@@ -279,14 +279,17 @@ class RayExecutor:
         """Who evaluates every design."""
         return self._pools[self._needs[0].resource]
 
+    def hired(self) -> int:
+        return len(self._first.actors)
+
     def idle(self) -> list[int]:
         ordered = {worker for worker, _ in self._ordered.values()}
         return [worker for worker in self._first.ready if worker not in ordered]
 
-    def order(self, worker: int, order: Order) -> None:
-        self._ordered[self._first.actors[worker].breed.remote(order)] = worker, order
+    def order(self, worker: int, order: Any) -> None:
+        self._ordered[self._first.actors[worker].fill.remote(order)] = worker, order
 
-    def litters(self) -> list[tuple[Order, Litter | None]]:
+    def litters(self) -> list[tuple[Any, Any]]:
         found, self._litters = self._litters, []
         return found
 

@@ -1,4 +1,4 @@
-"""What a worker process does: it evaluates designs, and breeds them."""
+"""What a worker process does: it evaluates designs, and finds others."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .evaluate_one import Bench, make_bench
 from .lost_workers import Place, here
 from .nursery import Litter, Nursery, Order
 from .pool import Task
+from .surveyor import Lease, Survey, Surveyor
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Workbench:
         self._asked = asked
         self._benches: dict[int, Bench] = {}
         self._nursery: Nursery | None = None
+        self._surveyor: Surveyor | None = None
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     def introduce(self) -> Introduction:
@@ -58,6 +60,15 @@ class Workbench:
                 self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
             )
         return self._benches[task.rung].run(task.number, candidate)
+
+    def fill(self, order: Order | Lease) -> Litter | Survey | None:
+        """Find designs."""
+        return self.breed(order) if isinstance(order, Order) else self._survey(order)
+
+    def _survey(self, lease: Lease) -> Survey | None:
+        if self._surveyor is None:
+            self._surveyor = Surveyor(self._study, self._evaluators[0])
+        return self._surveyor.survey(lease)
 
     def breed(self, order: Order) -> Litter:
         """Breed designs."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unavailable
 
 from ..declare.spec import StudySpec
 from ..search.budget import parse_duration
+from .breeders import Breeders
 from .evaluate_one import INLINE_WORKER, make_bench
 from .executor import Executor, InlineExecutor
-from .nursery import Breeders
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Workforce:
     executor: Executor
     usable: list[bool]
     notes: list[str]
-    breeders: Breeders | None = None
+    breeders: Breeders[Any, Any] | None = None
 
 
 def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:

@@ -33,6 +33,9 @@ class Here:
         self.told: list[tuple[set[str], set[str]]] = []
         """With each order, keys that its worker was told before it bred and those that it bred then."""
 
+    def hired(self) -> int:
+        return WORKERS
+
     def idle(self) -> list[int]:
         return [n for n in range(WORKERS) if n not in {worker for worker, _ in self.orders}]
 

@@ -30,6 +30,7 @@ from tests.support.values import present
 from tests.tune.fakes import FakeEvaluator, fake_study
 from tests.tune.hazards import Hazard, own_processes, wait_until
 from tests.tune.ray_evaluators import Deadly, Gated, HangsInAWorker, Noting, OnNothing, OnTheBoard, is_deadly, noted
+from tests.tune.search.exact.test_by_bounds import Looseness
 
 PARAMS = {"size": 512, "Pm": 8, "Pn": 8, "Pk": 8}
 EXHAUSTIVE: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
@@ -266,6 +267,39 @@ def test_random_kills_of_workers_that_breed_lose_and_double_nothing(
     assert all(expected[r.key] == r.metrics for r in result.records if r.status == "ok")
     again = made.run(10**6, run_dir=tmp_path / "run", sampler="evolution", progress="quiet", verify=False)
     assert Counter(r.key for r in again.records) == Counter(expected.keys())
+
+
+class NotingAndBounded(Noting):
+    def bounding(self) -> Looseness:
+        return Looseness(0.2)
+
+
+def test_a_space_leased_to_workers_that_are_killed_is_closed_with_the_same_proof(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped by its budget, with workers killed, and gone on with by other numbers of workers."""
+    made = study(NotingAndBounded(tmp_path / "notes", seconds=0.005))
+    exact: dict[str, Any] = {"sampler": "exact", "progress": "quiet", "verify": False}
+    once = made.run(10**6, run_dir=tmp_path / "once", **exact)
+    total = len(once.records)
+    (tmp_path / "notes").unlink()
+    murderer = Murderer(monkeypatch, total // 2, kills=2)
+    ray: dict[str, Any] = {"workers": 2, "ray_address": cluster.address, "run_dir": tmp_path / "run", **exact}
+    part = made.run(total // 2, **ray)
+    assert not murderer.times
+    assert len(part.records) == total // 2
+    stopped, closed = present(part.certificate), present(once.certificate)
+    assert stopped.listed
+    assert not stopped.complete
+    for gap, best in zip(stopped.gaps, closed.gaps, strict=True):
+        assert present(gap.bound) <= present(best.bound)
+    result = made.run(10**6, **ray)
+    found = present(result.certificate)
+    assert (found.complete, found.designs) == (True, closed.designs)
+    if not found.failed:  # a design that two of the killed workers had may be on the front
+        assert found.gaps == closed.gaps
+        assert {result.values[d.key] for d in result.front} == {once.values[d.key] for d in once.front}
+    assert set(Counter(r.key for r in result.records).values()) == {1}
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ class GuidedProposer(ExactProposer):
 
     def _breed(self) -> list[Proposal]:
         assert self._bred is not None
-        found = self._bred.ask(1, 0) if self._ahead() is not None else []
+        found = self._bred.ask(1, 0) if self.ground.left() else []
         for proposal in found:
             self._proposed[proposal.number] = self._bounds_of(proposal.candidate.genes)
             self._number += 1

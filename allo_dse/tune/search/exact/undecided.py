@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from allo_dse.space.regions import Region
 from allo_dse.space.space import Candidate
 
+from ...store.described import Bred
 from ..front import Points
 
-Item = Candidate | Region
+Item = Candidate | Bred | Region
 Rows = NDArray[Any]  # of items: bounds, how far, level, rank, size
 
 REGION = -1  # level of what is no design yet
@@ -195,7 +196,12 @@ def magnitude(losses: Points) -> Points:
 
 
 def distance(found: Points, bounds: Points) -> NDArray[np.float64]:
-    """How far designs that were found are from bounds, in the objective in which they are furthest."""
+    """How far designs that were found are from bounds, in the objective in which they are furthest.
+
+    Numbers of different sign are as far apart as can be: what is nowhere worse than another is never further away."""
     with np.errstate(invalid="ignore"):
-        apart = (magnitude(found) - magnitude(bounds)).max(-1)
-    return np.where(np.isnan(apart), math.inf, apart)
+        apart = magnitude(found) - magnitude(bounds)
+    if found.min(initial=0.0) < 0 or bounds.min(initial=0.0) < 0:
+        apart = np.where(np.sign(found) == np.sign(bounds), apart, np.where(found < bounds, -math.inf, math.inf))
+    worst = apart.max(-1)
+    return np.where(np.isnan(worst), math.inf, worst)

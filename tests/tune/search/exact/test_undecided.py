@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allo_dse.tune.search.exact import undecided
@@ -36,6 +36,15 @@ def expected(queue: Undecided) -> int | None:
 
 
 @given(steps=STEPS, kept=st.sampled_from([1, 4096]))
+@example(  # a point leaves the front for one of another sign
+    steps=[
+        ("found", (-1.0, 0.5)),
+        ("add", [(-4.0, -4.0), (-4.0, -4.0)]),
+        ("tighten", (-1.0, -4.0)),
+        ("found", (-4.0, -1.0)),
+    ],
+    kept=1,
+)
 def test_the_next_item_is_that_which_the_front_is_furthest_from(steps: Any, kept: int) -> None:
     before, undecided._MOST_DECIDED = undecided._MOST_DECIDED, kept
     try:
