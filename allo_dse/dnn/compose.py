@@ -21,6 +21,7 @@ from .operators.work import Work
 from .problem import TICK_US, Problem, between_us, problem_of
 from .solve import WORK_LIMIT, Solution, solve
 from .streams import edges_of, stream_ends, written_as
+from .strided import with_strided
 
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Of an FPGA, on which compositions are looked for."""
@@ -99,6 +100,12 @@ class Composition:
         return ", ".join(f"{source.step.name} to {target.step.name}" for source, target in ends)
 
     @property
+    def strided(self) -> str:
+        """Which operators read what as it lies, in another order than their own, in words."""
+        runs = [run for launch in self.launches for run in launch.runs]
+        return ", ".join(f"{run.step.name} reads {run.reads_strided}" for run in runs if run.strided)
+
+    @property
     def gap(self) -> float:
         """How much faster another composition may be, as a share of this one's time."""
         return max(0.0, 1 - self.bound_us / self.takes_us)
@@ -146,7 +153,7 @@ class Composition:
         designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
         known: Arrays = {**network.constants, **inputs}
         for step in network.steps:
-            given = [known[name] for name in step.inputs]
+            given = step.given(known)
             if isinstance(step.work, Work):
                 made = run_program(designs[step.output].program, given, designs[step.output].vmg)
             else:
@@ -196,6 +203,7 @@ def compose(
     Raises:
         StudyError: where there is none within the limit or the tolerance, or an operator needs more columns.
     """
+    fronts = with_strided(fronts)
     accuracy = accuracy_of(fronts, tolerance, inputs)
     return _composed(
         fronts, _problem(fronts), accuracy, columns=columns, share=share, work_limit=work_limit, stream=stream
@@ -240,6 +248,7 @@ def compositions(
     inputs: Mapping[str, Array] | None = None,
 ) -> list[Composition]:
     """The front of compositions over latency and columns, or shares of an FPGA's resources, the fewest first."""
+    fronts = with_strided(fronts)
     accuracy = accuracy_of(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
     if isinstance(fronts.device, NpuDevice):
@@ -293,6 +302,7 @@ def _first_columns(problem: Problem, solution: Solution, members: Sequence[int])
 
 
 def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int) -> Run:
-    point = fronts.points[one.key][solution.choice[o]]
+    point = fronts.points_of(one)[solution.choice[o]]
+    assert point is not None
     start = solution.start[o] * TICK_US
     return Run(one.step, point, first_column, start, start + point.latency_us, one.copy)

@@ -82,11 +82,11 @@ class Accuracy:
     @cached_property
     def effects(self) -> dict[tuple[str, str], float]:
         """The deviation that each candidate causes by itself, on its fastest design; by its step's name and its key."""
-        return {(one.step.name, one.key): self._effect(one) for one in self.fronts.candidates if not one.copy}
+        return {(one.step.name, one.key): self._effect(one) for one in self.fronts.candidates if one.first}
 
     def _effect(self, one: Operator) -> float:
         network, design = self.fronts.network, self.fronts.points[one.key][-1].design.design
-        made = run_program(design.program, [self.exact[name] for name in one.step.inputs], design.vmg)
+        made = run_program(design.program, one.step.given(self.exact), design.vmg)
         shaped = made.reshape(network.shapes[one.step.output])
         found = self.deviation(network.changed(self.exact, one.step.output, shaped))
         return found if math.isfinite(found) else math.inf

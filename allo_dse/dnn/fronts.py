@@ -20,6 +20,7 @@ from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.mapper.model.movement import Transport
 from allo_dse.space.choices.schedules import ScheduleParameter, memory, pack
 from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.results.study_result import Result
@@ -56,6 +57,7 @@ class Point:
         proved: no other design of the operator's space is faster there, as the evaluator times them.
         bound: shares of the time for which resources are busy.
         resources: that it takes of an FPGA, where it is one piece of hardware, a column so to speak.
+        transport: how its tiles move, where what it reads lies in another order.
     """
 
     columns: int
@@ -67,6 +69,7 @@ class Point:
     proved: bool
     design: BestDesign
     resources: Mapping[str, int] = field(default_factory=dict)
+    transport: Transport | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,18 @@ class Fronts:
     """Attributes:
     candidates: the steps that programs do, each by itself and those that one can do together.
     points: the front of every work by its key, the fewest columns first.
+    strided: the same designs for what lies in another order, by key and walk; None where one cannot read so.
     """
 
     network: Network
     device: Device
     candidates: tuple[Operator, ...]
     points: Mapping[str, tuple[Point, ...]]
+    strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = field(default_factory=dict)
+
+    def points_of(self, one: Operator) -> tuple[Point | None, ...]:
+        """The designs of an operator, as it reads."""
+        return self.strided[one.key, one.walk] if one.walk else self.points[one.key]
 
     @property
     def proved(self) -> bool:

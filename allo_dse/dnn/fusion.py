@@ -21,6 +21,7 @@ class Operator:
         step: reads what comes from outside and writes what the last step does. names: of the network's steps.
         key: of its work, which operators that are alike share.
         copy: of the hardware that does these, where they may have more than one.
+        walk: in which it reads what lies in another order, where there is such.
     """
 
     step: Step
@@ -28,6 +29,12 @@ class Operator:
     names: tuple[str, ...]
     key: str = ""
     copy: int = 0
+    walk: str = ""
+
+    @property
+    def first(self) -> bool:
+        """Whether none before it does the same on other hardware, or by reading in another order."""
+        return not self.copy and not self.walk
 
     @property
     def reads(self) -> tuple[DType, ...]:

@@ -51,6 +51,17 @@ class Run:
         return interface(self.point.design.design.program)[1][0].dtype
 
     @property
+    def strided(self) -> dict[str, int]:
+        """The tensors of its program that it reads where they lie, in another order: positions among its inputs."""
+        reads = interface(self.point.design.design.program)[0]
+        return {reads[at].name: at for at, order in enumerate(self.step.through) if order is not None}
+
+    @property
+    def reads_strided(self) -> str:
+        """These, as the network calls them, in words."""
+        return ", ".join(dict.fromkeys(self.step.inputs[at] for at in self.strided.values()))
+
+    @property
     def design(self) -> str:
         """What the design is called, and a copy of it."""
         return self.key + (f"_{self.copy}" if self.copy else "")
@@ -118,7 +129,8 @@ class Launch:
         for run in self.runs:
             after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
             ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
-            parts.append(Part(run.point.design.design, run.first_column, tuple(after), run.start_us - ready_us))
+            wait_us, own = run.start_us - ready_us, run.point
+            parts.append(Part(own.design.design, run.first_column, tuple(after), wait_us, own.transport))
         return max(ends_together(parts, device))
 
     def period_us(self, device: Device) -> float:

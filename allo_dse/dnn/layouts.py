@@ -12,6 +12,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.common.errors import StudyError
+
 from .network import Arrange, Network, Shape, Step
 
 Array = NDArray[np.generic]
@@ -71,6 +73,26 @@ def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
         return False
     numbers = np.arange(math.prod(shapes[0]), dtype=np.int32)
     return np.array_equal(function(numbers.reshape(shapes[0])).ravel(), numbers)
+
+
+def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.int32]:
+    """Where the elements of a rearrangement come from: from 1 among those of its inputs, 0 where it is zero.
+
+    Args:
+        name: of its step.
+
+    Raises:
+        StudyError: where it computes something.
+    """
+    parts: list[NDArray[np.int32]] = []
+    first = 1
+    for shape in shapes:
+        parts.append(np.arange(first, first + math.prod(shape), dtype=np.int32).reshape(shape))
+        first += math.prod(shape)
+    order: NDArray[np.int32] = np.asarray(work.function(*parts), np.int32)
+    if not np.array_equal(work.function(*(np.negative(part) for part in parts)), np.negative(order)):
+        raise StudyError(f"step {name!r} is no rearrangement: it computes", hint="give it as a dse.dnn Host step")
+    return order.ravel()
 
 
 def _without_unread(network: Network) -> Network:

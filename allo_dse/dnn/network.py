@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,7 @@ class Step:
 
     Attributes:
         others: that may be done instead of its work, which is a program as well.
+        through: by input, in what order its program reads it, where that is not the one in which it lies.
     """
 
     name: str
@@ -85,6 +87,12 @@ class Step:
     inputs: tuple[str, ...]
     output: str
     others: tuple[Work, ...] = ()
+    through: tuple[Arrange | None, ...] = ()
+
+    def given(self, known: Mapping[str, Array]) -> list[Array]:
+        """The arrays that it reads."""
+        arrays = [known[name] for name in self.inputs]
+        return [own.function(one) if own else one for one, own in zip_longest(arrays, self.through)]
 
     @property
     def works(self) -> tuple[Work, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
@@ -66,6 +66,7 @@ class Problem:
         tail: by operator, ticks of what follows it and no operator. launches: at most; one for each step if not given.
         edges: that may be streams, of a problem of one launch. All that is streamed is called at once: what else it
             reads must be there before the first of it starts.
+        own: of an operator that takes another time on them the designs of its kind; None where it cannot run.
         effects: of each operator what it takes of the deviation that is allowed, as a share of `ALLOWED`; none is.
     """
 
@@ -80,6 +81,15 @@ class Problem:
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
+    own: Mapping[int, tuple[Choice | None, ...]] = field(default_factory=dict)
+
+    def designs(self, o: int) -> tuple[Choice | None, ...]:
+        """The choices of an operator."""
+        return self.own.get(o) or self.choices[self.kinds[o]]
+
+    def ticks(self, o: int) -> list[int]:
+        """What it takes on each, 0 where it cannot run."""
+        return [choice.ticks if choice else 0 for choice in self.designs(o)]
 
     @property
     def steps(self) -> int:
@@ -88,9 +98,7 @@ class Problem:
     @property
     def horizon(self) -> int:
         """Ticks in which any order is done: each operator in a launch of its own, one after another, at its slowest."""
-        slowest = sum(max(c.ticks for c in self.choices[kind]) for kind in self.kinds) + sum(
-            map(self._late, self.edges)
-        )
+        slowest = sum(max(self.ticks(o)) for o in range(len(self.kinds))) + sum(map(self._late, self.edges))
         waits = sum(sum(waits.values()) for waits in self.after) + sum(self.release) + sum(self.tail)
         return slowest + waits + self.between * self.steps
 
@@ -209,4 +217,9 @@ def problem_of(fronts: Fronts) -> Problem:
         release=tuple(release),
         tail=tuple(tail),
         launches=None if isinstance(device, NpuDevice) else 1,
+        own={
+            o: tuple(choice_of(point, device) if point else None for point in fronts.points_of(one))
+            for o, one in enumerate(candidates)
+            if one.walk
+        },
     )

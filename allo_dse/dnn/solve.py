@@ -81,10 +81,8 @@ class _Model:
         model.minimize(self.length)
 
     def _size(self, operator: int) -> cp_model.IntVar:
-        choices = self.problem.choices[self.problem.kinds[operator]]
-        return self.model.new_int_var_from_domain(
-            cp_model.Domain.from_values([0, *(choice.ticks for choice in choices)]), f"size_{operator}"
-        )
+        domain = cp_model.Domain.from_values([0, *self.problem.ticks(operator)])
+        return self.model.new_int_var_from_domain(domain, f"size_{operator}")
 
     def _one_design_each(self) -> None:
         """Every step is done once, by an operator in one launch, with the choice that its kind has there."""
@@ -94,11 +92,13 @@ class _Model:
             choices = range(len(self.problem.choices[kind]))
             self.model.add(self.present[o] == sum(self.runs[o, c, at] for c in choices for at in self.launches))
             self.model.add(self.launch[o] == sum(at * self.runs[o, c, at] for c in choices for at in self.launches))
-            ticks = [choice.ticks for choice in self.problem.choices[kind]]
+            ticks = self.problem.ticks(o)
             self.model.add(self.size[o] == sum(ticks[c] * self.runs[o, c, at] for c in choices for at in self.launches))
             for c in choices:
                 for at in self.launches:
                     self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
+                    if self.problem.designs(o)[c] is None:
+                        self.model.add(self.runs[o, c, at] == 0)
 
     def _resources(self) -> None:
         """The designs of a launch fit the device; a kind has one."""
@@ -182,7 +182,9 @@ class _Model:
         busy: dict[int, list[cp_model.LinearExpr]] = {}
         moving = []
         for (o, c, _), one in self.runs.items():
-            choice = self.problem.choices[self.problem.kinds[o]][c]
+            choice = self.problem.designs(o)[c]
+            if choice is None:
+                continue
             busy.setdefault(self.problem.kinds[o], []).append(choice.ticks * one)
             moving.append(choice.ticks * choice.bandwidth * one)
         for times in busy.values():
@@ -207,7 +209,9 @@ class _Model:
         times: dict[int, list[cp_model.IntervalVar]] = {kind: [] for kind in self.problem.kinds}
         demands: dict[int, list[int]] = {kind: [] for kind in self.problem.kinds}
         for o, kind in enumerate(self.problem.kinds):
-            for c, choice in enumerate(self.problem.choices[kind]):
+            for c, choice in enumerate(self.problem.designs(o)):
+                if choice is None:
+                    continue
                 chosen = self.model.new_bool_var(f"chosen_{o}_{c}")
                 self.model.add(chosen == sum(self.runs[o, c, at] for at in self.launches))
                 end = self.start[o] + choice.ticks
@@ -283,12 +287,11 @@ def _in_turn(problem: Problem) -> Solution | None:
             singles.setdefault(steps[0], []).append(o)
     for step in range(problem.steps):  # in an order in which they can run
         o, c = _fastest(problem, singles.get(step, []))
-        designs = problem.choices[problem.kinds[o]]
         taken += problem.effects[o] if problem.effects else 0
         earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
         launch[o], choice[o] = len(ends), c
         start[o] = max(problem.release[o], *earliest, max(ends.values(), default=-problem.between) + problem.between)
-        ends[o] = start[o] + designs[choice[o]].ticks
+        ends[o] = start[o] + problem.ticks(o)[c]
     length = max(end + problem.tail[o] for o, end in ends.items())
     if taken > ALLOWED or (problem.launches is not None and problem.launches < problem.steps):
         return None
@@ -299,10 +302,12 @@ def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
     """Of operators the one with the least effect, of these the fastest, and its design."""
     found, needs = [], problem.limits
     for o in operators:
-        designs = problem.choices[problem.kinds[o]]
-        effect, needs = problem.effects[o] if problem.effects else 0, designs[0].needs
-        fitting = [c for c, d in enumerate(designs) if all(map(operator.le, d.needs, problem.limits))]
-        found += [(effect, designs[c].ticks, o, c) for c in fitting]
+        effect, needs = problem.effects[o] if problem.effects else 0, problem.choices[problem.kinds[o]][0].needs
+        found += [
+            (effect, design.ticks, o, c)
+            for c, design in enumerate(problem.designs(o))
+            if design and all(map(operator.le, design.needs, problem.limits))
+        ]
     if not found:
         raise StudyError(
             f"an operator of the network has no design within {_words(problem.limits)} of the device",
@@ -313,7 +318,7 @@ def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
 
 def _least(problem: Problem) -> int:
     """No solution is shorter than the step that takes longest however it is done."""
-    least = [min(c.ticks for c in problem.choices[kind]) for kind in problem.kinds]
+    least = [min(c.ticks for c in problem.designs(o) if c) for o in range(len(problem.kinds))]
     return max(
         min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)
         for step in range(problem.steps)

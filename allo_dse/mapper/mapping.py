@@ -16,6 +16,7 @@ from functools import cached_property
 
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.program.directive import Directive
+from allo_dse.program.index_maps import IntArray
 
 from .fold.vmg import VMG
 from .limits.fpga import FpgaCosts
@@ -28,6 +29,7 @@ from .place.placed_design import Infeasible, PlacedDesign
 from .place.problem import problem_of
 from .streams.node_memory import NodeMemory, group_memory
 from .streams.view import MappingView
+from .transport.strided import read_as_it_lies
 from .transport.transport_plan import plan_transport
 
 PLACE_SECONDS = 120.0
@@ -79,6 +81,10 @@ class DeviceMapping:
     def transport(self) -> Transport:
         """Which tiles move over which channels."""
         return plan_transport(self.view, self.npu, self.buffering)
+
+    def reading(self, orders: Mapping[str, IntArray]) -> Transport | str:
+        """The same for tensors that lie in DRAM in another order, or why there is none; see `read_as_it_lies`."""
+        return read_as_it_lies(self.transport, self.view, self.npu.shim.descriptor, self.buffering, orders)
 
     @cached_property
     def memory(self) -> tuple[NodeMemory, ...]:

@@ -43,9 +43,20 @@ def problems(draw: st.DrawFn, most: int = MOST) -> Problem:
     release, tail = (tuple(draw(few) for _ in kinds) for _ in range(2))
     after = fused_waits(waits, does)
     between = draw(st.sampled_from([0, 5, 30]))
-    return Problem(
-        tuple(numbers.index(k) for k in kinds), choices, tuple(does), after, (4,), between, release, tail
-    )  # fmt: skip
+    kinds = [numbers.index(k) for k in kinds]
+    others = st.one_of(st.none(), st.builds(Choice, st.just((0,)), ticks, bandwidths))
+    own: dict[int, tuple[Choice | None, ...]] = {}
+    if draw(st.booleans()):  # one step by the same designs, but reading as it lies what others wait for
+        o = draw(st.integers(0, count - 1))
+        differs = [(one, draw(others)) for one in choices[kinds[o]]]
+        new = len(does)
+        own[new] = tuple(other and replace(other, needs=one.needs) for one, other in differs)
+        if any(own[new]):
+            kinds, does, release, tail = [*kinds, kinds[o]], [*does, does[o]], (*release, 0), (*tail, tail[o])
+            after = (*({**w, new: w[o]} if o in w else w for w in after), dict.fromkeys(after[o], 0))
+        else:
+            own = {}
+    return Problem(tuple(kinds), choices, tuple(does), after, (4,), between, release, tail, own=own)
 
 
 @st.composite
@@ -132,6 +143,7 @@ def _of(problem: Problem, chosen: Sequence[int]) -> Problem:
         tuple(problem.tail[o] for o in chosen), problem.launches,
         tuple(replace(e, source=place[e.source], target=place[e.target]) for e in problem.edges
               if e.source in place and e.target in place),
+        own={place[o]: own for o, own in problem.own.items() if o in place},
     )  # fmt: skip
 
 
@@ -158,6 +170,8 @@ def _assignments(problem: Problem) -> Iterator[tuple[tuple[int, ...], tuple[int,
         for chosen in product(*(range(len(problem.choices[k])) for k, _ in groups)):
             own = dict(zip(groups, chosen, strict=True))
             choice = tuple(own[problem.kinds[o], launch[o]] for o in range(count))
+            if any(problem.designs(o)[c] is None for o, c in enumerate(choice)):
+                continue
             for streams in _streams(problem, choice):
                 used = [
                     sum(problem.choices[k][c].needs[number] for (k, where), c in own.items() if where == at)
@@ -184,7 +198,8 @@ def _length(
     done: dict[int, tuple[int, int, int]] = {}  # start, end, bandwidth
     streamed = {(e.source, e.target): e.lags[choice[e.source]][choice[e.target]] for e in streams}
     for o in order:
-        design = problem.choices[problem.kinds[o]][choice[o]]
+        design = problem.designs(o)[choice[o]]
+        assert design is not None
         together = _called_with(streams, o)
         reads = [(b, wait) for m in together for b, wait in problem.after[m].items() if (b, m) not in streamed]
         if any(b not in done for b, _ in reads):
@@ -221,7 +236,7 @@ def _shortest_of(problem: Problem) -> int:
     best = problem.horizon
     orders = list(_orders(problem))
     for launch, choice, streams in _assignments(problem):
-        ticks = [problem.choices[problem.kinds[o]][c].ticks for o, c in enumerate(choice)]
+        ticks = [problem.ticks(o)[c] for o, c in enumerate(choice)]
         least = sum(max(t for t, where in zip(ticks, launch, strict=True) if where == at) for at in set(launch))
         if least + problem.between * max(launch) < best:
             ordered = (order for order in orders if all(launch[a] <= launch[b] for a, b in pairwise(order)))
@@ -239,7 +254,7 @@ def _check(problem: Problem, found: Solution) -> None:
     """The solution does every step once, keeps every rule, and ends when it says."""
     runs = [o for o, at in enumerate(found.launch) if at >= 0]
     assert sorted(step for o in runs for step in problem.does[o]) == list(range(problem.steps))
-    ends = {o: found.start[o] + problem.choices[problem.kinds[o]][found.choice[o]].ticks for o in runs}
+    ends = {o: found.start[o] + problem.ticks(o)[found.choice[o]] for o in runs}
     streams = tuple(problem.edges[number] for number in found.streams)
     streamed = {(e.source, e.target) for e in streams}
     for e in streams:

@@ -107,6 +107,7 @@ def _show(composition: Composition) -> None:
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
         **({"streams": composition.streamed} if composition.streamed else {}),
+        **({"strided": composition.strided} if composition.strided else {}),
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         **({"accuracy": composition.in_words} if types else {}),
         "proved": composition.certificate,

@@ -10,7 +10,9 @@ On an NPU it needs what `launch_*/*/build.py` need: Allo with its AIE backend, X
 and a C++ compiler, and for the card XRT. `network.json` has the launches and the steps, `inputs.npz` and
 `constants.npz` what the network reads, `expected.npz` its outputs as its operators' references compute them,
 `orders.npz` where the elements of each rearrangement come from (from 1; 0 is a zero), `host_*.py` what the host
-computes. Inputs of your own: replace `inputs.npz`, and remove `expected.npz`.
+computes. Inputs of your own: replace `inputs.npz`, and remove `expected.npz`. What a design reads as it lies, in
+another order than its program's (`strided` in `network.json`, with the loops of its shim channels), NumPy puts in that
+order first: Allo's tensors lie row by row.
 
 Allo's host program runs one region, and configures the array for each of its calls. Every design is a build of its own
 therefore, and what a launch has side by side runs one after another: the time of a launch is the sum of its calls,
@@ -164,7 +166,7 @@ def _run(network: Facts, built: Mapping[str, Built | Kernel], repetitions: int) 
             at_once = groups[name] if isinstance(design, Kernel) and design.on_card else [name]
             try:
                 for one in sorted(set(at_once) - called):
-                    built[runs[one][1]["folder"]].start([known.get(tensor) for tensor in reads[one]], repetitions)
+                    built[runs[one][1]["folder"]].start(_given(runs[one][1], reads[one], known, orders), repetitions)
                     called.add(one)
             except WrongResults as wrong:
                 raise WrongResults(f"launch {number}: {name}: {wrong}") from None
@@ -187,6 +189,16 @@ def _run(network: Facts, built: Mapping[str, Built | Kernel], repetitions: int) 
         "host_us": host_us,
         **_checked(network["outputs"], known),
     }
+
+
+def _given(
+    run: Facts, reads: Sequence[str], known: Mapping[str, Array], orders: Mapping[str, Array]
+) -> list[Array | None]:
+    """What a run reads, in its program's order; nothing of what comes as a stream on a card."""
+    given = [known.get(tensor) for tensor in reads]
+    for one in run.get("strided", ()):
+        given[one["input"]] = _moved([known[reads[one["input"]]]], orders[one["order"]])
+    return given
 
 
 def _groups(launches: Sequence[Facts]) -> dict[str, frozenset[str]]:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
@@ -22,6 +21,7 @@ from allo_dse.tune.store.file_names import file_name
 from ..compose import Composition
 from ..elements import random_inputs
 from ..launches import Launch, Run
+from ..layouts import order_of
 from ..network import Arrange, Array, Arrays, Convert, Host, Network, Step
 from ..operators.work import Work
 from . import driver
@@ -80,6 +80,7 @@ def _launch(launch: Launch) -> JsonObject:
                 "step": run.step.name,
                 "kind": run.step.work.kind,
                 "reads": list(run.step.inputs),
+                **({"strided": _strided(run)} if run.strided else {}),
                 "writes": run.step.output,
                 "design": run.design,
                 "folder": _folder(launch, run),
@@ -103,6 +104,29 @@ def _launch(launch: Launch) -> JsonObject:
         ],
         **({"resources": launch.resources} if launch.resources else {}),
     }
+
+
+def _strided(run: Run) -> list[JsonObject]:
+    """What an operator reads where it lies, and how its shim channels walk there, in 32-bit words."""
+    assert run.point.transport is not None
+    return [
+        {
+            "tensor": tensor,
+            "reads": run.step.inputs[at],
+            "order": _order_name(run.step, at),
+            "input": at,
+            "channels": [
+                {"column": t.column, "loops": t.pattern.dims, "repeat": [t.pattern.repeat, t.pattern.repeat_step],
+                 "host_loops": list(zip(t.pattern.host_loops, t.pattern.host_steps, strict=True))}
+                for t in run.point.transport.transfers if t.tensor == tensor
+            ],
+        }
+        for tensor, at in run.strided.items()
+    ]  # fmt: skip
+
+
+def _order_name(step: Step, position: int) -> str:
+    return f"{step.name} reads {position}"
 
 
 def _folder(launch: Launch, run: Run) -> str:
@@ -193,24 +217,15 @@ def in_order(composition: Composition) -> Iterator[Step]:
 def _orders(network: Network) -> Arrays:
     """Where the elements of each rearrangement come from: from 1 among those of its inputs, 0 where it is zero; nothing
     where they stay."""
-    orders = {}
+    orders: Arrays = {}
     for step in network.steps:
         if isinstance(step.work, Arrange) and not isinstance(step.work, Convert):
             shapes = [network.shapes[name] for name in step.inputs]
-            orders[step.name] = np.zeros(0, np.int32) if step.work.free else _order(step, step.work, shapes)
+            orders[step.name] = np.zeros(0, np.int32) if step.work.free else order_of(step.work, shapes, step.name)
+        for at, through in enumerate(step.through):
+            if through is not None:
+                orders[_order_name(step, at)] = order_of(through, [network.shapes[step.inputs[at]]], step.name)
     return orders
-
-
-def _order(step: Step, work: Arrange, shapes: list[tuple[int, ...]]) -> Array:
-    parts: list[NDArray[np.int32]] = []
-    first = 1
-    for shape in shapes:
-        parts.append(np.arange(first, first + math.prod(shape), dtype=np.int32).reshape(shape))
-        first += math.prod(shape)
-    order: NDArray[np.int32] = np.asarray(work.function(*parts), np.int32)
-    if not np.array_equal(work.function(*(np.negative(part) for part in parts)), np.negative(order)):
-        raise StudyError(f"step {step.name!r} is no rearrangement: it computes", hint="give it as a dse.dnn Host step")
-    return order.ravel()
 
 
 def _expected(network: Network, inputs: Mapping[str, Array]) -> dict[str, Arrays]:

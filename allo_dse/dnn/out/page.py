@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
+from itertools import zip_longest
 
 from allo_dse.common.notebooks import columns_html
 from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, styles, text_width
@@ -35,6 +36,8 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
     title = escape(f"{network.name} on {device.name}")
     streams = "; streams: " + composition.streamed if composition.streamed else ""
     said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}{streams}."
+    if composition.strided:
+        said += f" As it lies, in another order: {composition.strided}."
     if composition.accuracy is not None:
         said += f" Accuracy: {composition.in_words}."
     parts = {
@@ -123,8 +126,9 @@ def graph_svg(composition: Composition) -> str:
         y += height + _GAP
     streamed = {name for launch in composition.launches for name in launch.streams}
     for run in (run for launch in composition.launches for run in launch.runs):
-        for one in made[run.step.output].inputs:
-            _edges(canvas, places, sources.get(one, [(one, False)]), places[run.step.output], streamed)
+        for one, order in zip_longest(made[run.step.output].inputs, run.step.through):
+            tip = ": read as it lies, in another order" if order else ""
+            _edges(canvas, places, sources.get(one, [(one, False)]), places[run.step.output], streamed, tip)
     kinds = _colors(composition)
     for run in (run for launch in composition.launches for run in launch.runs):
         left, top = places[run.step.output]
@@ -145,12 +149,13 @@ def _edges(
     sources: Sequence[tuple[str, bool]],
     to: tuple[float, float],
     streamed: Collection[str],
+    strided: str,
 ) -> None:
     for name, moved in sources:
         if name in places:
             x, y = places[name]
             points = [(x + _BOX / 2, y + _HIGH), (to[0] + _BOX / 2, to[1])]
-            color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name)
+            color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name + strided)
             canvas.path(points, _GAP * 0.6, color, dash="4 3" if moved else "", tip=tip)
 
 

@@ -52,7 +52,15 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        transport, schedules = design.mapping.transport, design.mapping.view.periods
+        return self.moved(design, design.mapping.transport)
+
+    def moved(self, design: Design, transport: Transport) -> Metrics:
+        """Metrics of a design with another transport plan than its own.
+
+        Raises:
+            SimulationError: if the design deadlocks.
+        """
+        schedules = design.mapping.view.periods
         simulation = _Simulation(design, schedules, design.mapping.view.channels, transport)
         blocks = []
         for periods, count in blocks_of(schedules[0].periods, transport, NpuDevice.of(design.device).board):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.model.movement import Transport
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.tables import Table
 from allo_dse.space.design import Design
@@ -22,12 +23,14 @@ class Part:
     Attributes:
         first_column: of those that it has.
         after: positions of the parts before it whose ends it waits for. wait_us: time from then until it is called.
+        transport: how its tiles move, where that is not its mapping's own plan.
     """
 
     design: Design
     first_column: int
     after: tuple[int, ...]
     wait_us: float
+    transport: Transport | None = None
 
 
 def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
@@ -46,9 +49,10 @@ def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
         gates: list[tuple[int, int]] = []
         mapping = part.design.mapping
         built.gates, built.first_column, built.periods = gates, part.first_column, mapping.view.periods[0].periods
-        add_design(built, mapping.view.periods, mapping.view.channels, mapping.transport)
+        transport = part.transport or mapping.transport
+        add_design(built, mapping.view.periods, mapping.view.channels, transport)
         built.gates = None
-        wait_us = part.wait_us + host_us(part.design.program, device, mapping.transport.host_rewrites)
+        wait_us = part.wait_us + host_us(part.design.program, device, transport.host_rewrites)
         before = [links[one, at] for one in part.after]
         following = [stream for (one, _), stream in links.items() if one == at]
         taken, given = [*before, *(end for _, end in gates)], [*(begin for begin, _ in gates), *following]

@@ -91,6 +91,7 @@ class Transfer(Struct, frozen=True):
         moves: tiles of each flow over the run.
         depth: tiles of each flow that the memory tile holds.
         pattern: the walk through DRAM.
+        lies_in_bytes: size of what it walks through there, where that is not the tensor of the program.
     """
 
     index: int
@@ -103,6 +104,7 @@ class Transfer(Struct, frozen=True):
     moves: int
     depth: int
     pattern: AccessPattern
+    lies_in_bytes: int = 0
 
     @property
     def dram_bytes(self) -> int:
