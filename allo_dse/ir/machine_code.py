@@ -44,9 +44,13 @@ class MachineCode:
 
         The call lets other Python threads run, and holds interrupts back until it returns.
         """
-        address = self._engine.get_function_address(f"_mlir_ciface_{name}")
-        if not address:
-            raise SimulationError(f"the compiled module has no function {name}")
-        entry = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)
+        entry = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.address(name))
         entry.owner = self._engine  # type: ignore[attr-defined]  # the code lives as long as the engine does
         return entry
+
+    def address(self, name: str) -> int:
+        """Where a public function lies, as long as this object lives."""
+        address: int = self._engine.get_function_address(f"_mlir_ciface_{name}")
+        if not address:
+            raise SimulationError(f"the compiled module has no function {name}")
+        return address

@@ -1,9 +1,9 @@
-"""Task bodies compiled, or read from disk where an earlier process has compiled the same."""
+"""Task bodies and the run time compiled, or read from disk where an earlier process has compiled the same."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from allo_dse.ir import kept
-from allo_dse.ir.machine_code import processor
+from allo_dse.ir.machine_code import MachineCode, processor
 
 from .lowering.signature import Body, CompiledBodies
 from .run_time.variant import PLAIN, Variant
@@ -21,15 +21,37 @@ _KIND = "code"
 
 def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> CompiledBodies:
     """As `lowering.bodies.compile_bodies`, which says what it raises."""
-    content = msgspec.msgpack.encode((_compiler(), variant, bodies))
-    found = kept.known(_KIND, content)
-    if found is not None:
-        return msgspec.msgpack.decode(found, type=CompiledBodies)
-    from .lowering.bodies import compile_bodies
+    if not bodies:
+        return CompiledBodies(b"", (), (), (), ())
 
-    compiled = compile_bodies(bodies, variant)
-    kept.keep(_KIND, content, msgspec.msgpack.encode(compiled))
-    return compiled
+    def compiled() -> bytes:
+        from .lowering.bodies import compile_bodies
+
+        return msgspec.msgpack.encode(compile_bodies(bodies, variant))
+
+    return msgspec.msgpack.decode(_kept((_compiler(), variant, bodies), compiled), type=CompiledBodies)
+
+
+@cache
+def run_time(variant: Variant) -> MachineCode:
+    """The scheduler and the table process, once in each process."""
+
+    def compiled() -> bytes:
+        from .lowering.bodies import compile_runtime
+
+        return compile_runtime(variant)
+
+    return MachineCode(_kept((_compiler(), variant), compiled))
+
+
+def _kept(key: object, made: Callable[[], bytes]) -> bytes:
+    """What was made before of an equal key, or is made now."""
+    content = msgspec.msgpack.encode(key)
+    found = kept.known(_KIND, content)
+    if found is None:
+        found = made()
+        kept.keep(_KIND, content, found)
+    return found
 
 
 @cache

@@ -34,6 +34,8 @@ from .run_result import RunResult
 from .window_recorder import WindowRecorder
 
 if TYPE_CHECKING:
+    from allo_dse.ir.machine_code import MachineCode
+
     from ..codegen.lowering.control import Steps
 
 CACHED_ENGINES = 64
@@ -59,13 +61,15 @@ class Engine:
         """Machine code of a variant, compiled when first asked for."""
         from allo_dse.ir.machine_code import MachineCode  # neither reads logs nor shows results needs a compiler
 
-        from ..codegen.kept_code import compiled_bodies
+        from ..codegen.kept_code import compiled_bodies, run_time
 
         with self._lock:
             if variant not in self._codes:
-                compiled = compiled_bodies(self._texts, variant)
-                code = MachineCode(compiled.object_file)
-                self._codes[variant] = _Code(code.function("df_run"), code.function("df_destroy"), compiled)
+                runs, compiled = run_time(variant), compiled_bodies(self._texts, variant)
+                bodies = MachineCode(compiled.object_file) if self._texts else None
+                start = 0 if bodies is None else bodies.address("df_start_body")
+                run, destroy = runs.function("df_run"), runs.function("df_destroy")
+                self._codes[variant] = _Code(run, destroy, bodies, start, compiled)
             return self._codes[variant]
 
     def run(
@@ -131,6 +135,7 @@ class Engine:
         registers = needed_registers(network, self.signatures) if self._has_pipelines else no_registers(network)
         code = self._code(Variant(watch.max_events is not None, payload, registers.any))
         arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
+        arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
         until = None if watch.window is None else watch.window[0] - 1  # what is done at its start counts
         extrapolator = Extrapolator(network, arena, until) if extrapolate else None
@@ -222,10 +227,14 @@ class Engine:
 
 @dataclass(frozen=True)
 class _Code:
-    """Machine code of one variant."""
+    """Machine code of one variant: of the run time, and of task bodies, where there are any, with the address of the
+    function that starts them.
+    """
 
     run: Callable[[int], None]
     destroy: Callable[[int], None]
+    bodies: MachineCode | None
+    start_body: int
     compiled: CompiledBodies
 
 

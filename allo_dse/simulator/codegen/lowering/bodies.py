@@ -12,8 +12,9 @@ from allo_dse.ir.jit import TO_LLVM, compile_object, run_passes
 
 from ..run_time import fifo
 from ..run_time.emit import Emitter, function, make_internal
-from ..run_time.module import add_runtime
+from ..run_time.module import START_BODY, add_bodies_runtime, add_runtime
 from ..run_time.record_fields import Header
+from ..run_time.scheduler import RUN
 from ..run_time.variant import PLAIN, Variant
 from .coroutines import to_coroutine
 from .divisions import guard_divisions
@@ -35,7 +36,7 @@ class LoweredBody(NamedTuple):
 
 
 def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> CompiledBodies:
-    """Compile bodies together with the scheduler and the table process.
+    """Compile bodies, which the code of `compile_runtime` of the same variant runs.
 
     Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
 
@@ -53,11 +54,23 @@ def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> Compiled
                 k if needs else _add_full(module, body, starts, variant)
                 for body, k, needs in zip(bodies, number, needs_payload, strict=True)
             )
-        add_runtime(module, starts, variant)
-        lower_coroutines(module)
-        to_llvm(module)
-        code = compile_object(module, "df_run")
+        add_bodies_runtime(module, starts, variant, polls=any(b.signature.polls for b in lowered))
+        code = _machine_code(module, START_BODY)
         return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
+
+
+def compile_runtime(variant: Variant) -> bytes:
+    """The scheduler and the table process as an object file."""
+    with text_context():
+        module = ir.Module.create()
+        add_runtime(module, variant)
+        return _machine_code(module, RUN)
+
+
+def _machine_code(module: ir.Module, entry: str) -> bytes:
+    lower_coroutines(module)
+    to_llvm(module)
+    return compile_object(module, entry)
 
 
 def _add(module: ir.Module, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:

@@ -274,6 +274,13 @@ class Emitter:
         with self.here():
             func.CallOp([], ir.FlatSymbolRefAttr.get(name), list(arguments))
 
+    def call_at(self, address: ir.Value, arguments: Sequence[ir.Value]) -> None:
+        """Call a function of no result whose address is a pointer."""
+        kind = ir.FunctionType.get([a.type for a in arguments], [])
+        with self.here():
+            callee = ir.Operation.create("builtin.unrealized_conversion_cast", [kind], [address]).result
+            func.CallIndirectOp([], callee, list(arguments))
+
     def result_of(self, name: str, arguments: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
         """Call a function of one result."""
         with self.here():

@@ -52,7 +52,9 @@ class Header(IntEnum):
     FAULT_SLOT = 18
     TOKENS_FIRST = 19
     """1 to run who waited for a token next: tokens go as far as they can before others are made."""
-    SIZE = 20
+    START_BODY = 20
+    """Address of `df_start_body`, the function that starts compiled task bodies; 0 where there are none."""
+    SIZE = 21
 
 
 class Node(IntEnum):

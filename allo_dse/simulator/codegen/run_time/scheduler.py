@@ -10,8 +10,6 @@ nothing can happen at its stream before its time any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from allo_dse.ir.bindings import ir
 
 from . import events, fifo
@@ -29,14 +27,18 @@ PREFETCHED = 4
 PUSH_PENDING, CHOOSE = "df_push_pending", "df_choose"
 
 
-def define_scheduler(module: ir.Module, bodies: Sequence[str], variant: Variant) -> None:
-    """`df_run(header)`; `bodies` are the names of functions (header, node, arguments) that start compiled bodies."""
+def define_requests(module: ir.Module) -> None:
+    """`df_push_request(header, node)`: the node asks for a resource, or for the answer to a poll, at its clock."""
     _define_before(module)
     _define_push(module)
     _define_request(module)
+
+
+def define_scheduler(module: ir.Module, variant: Variant) -> None:
+    """`df_run(header)`, in a module that has the table process and requests."""
     _define_choose(module)
     _define_grant(module, variant)
-    _define_start(module, bodies)
+    _define_start(module)
     _define_turn(module)
     _define_run(module, variant)
     _define_destroy(module)
@@ -127,22 +129,18 @@ def _resume(e: Emitter, header: ir.Value, node: ir.Value, active: ir.Value) -> N
     e.go(after)
 
 
-def _define_start(module: ir.Module, bodies: Sequence[str]) -> None:
+def _define_start(module: ir.Module) -> None:
     """Start the current slot of a node; a compiled body runs until it blocks for the first time."""
     ptr = Emitter.pointer_type()
     op = function(module, START_SLOT, [ptr, ptr, ptr])
     header, node, slot = op.arguments
     e = Emitter(op.entry_block)
-    blocks = [e.new_block() for _ in range(len(bodies) + 1)]
-    e.switch(e.load(slot, Slot.BODY), blocks[0], blocks)
-    e.go(blocks[0])
-    e.call(tables.START, [node])
-    e.call(tables.STEP, [header, node])
-    e.return_()
-    for block, name in zip(blocks[1:], bodies, strict=True):
-        e.go(block)
-        e.call(name, [header, node, e.load_ptr(slot, Slot.ARGUMENTS)])
+    with e.when(e.is_(e.load(slot, Slot.BODY), "==", 0)):
+        e.call(tables.START, [node])
+        e.call(tables.STEP, [header, node])
         e.return_()
+    e.call_at(e.load_ptr(header, Header.START_BODY), [header, node, slot])
+    e.return_()
 
 
 def _define_before(module: ir.Module) -> None:
@@ -158,7 +156,6 @@ def _define_before(module: ir.Module) -> None:
 
 
 def _define_request(module: ir.Module) -> None:
-    """`df_push_request(header, node)`: the node asks at its clock."""
     ptr = Emitter.pointer_type()
     op = function(module, PUSH_REQUEST, [ptr, ptr])
     header, node = op.arguments
