@@ -49,6 +49,7 @@ class Busy:
 
     def __init__(self, seconds: Any, wait: Any) -> None:
         self.seconds, self.wait = seconds, wait
+        self.waits = bool(wait)
 
     def evaluate(self, design: Any) -> Metrics:
         if self.wait:

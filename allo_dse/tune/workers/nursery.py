@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from allo_dse.eval.evaluator import Evaluator
+from allo_dse.space.design import Design
 from allo_dse.space.gene import Genes
 from allo_dse.space.sampler.selection import Floats
 from allo_dse.space.space import Candidate
@@ -76,13 +78,21 @@ class Digests:
 
 
 class Nursery:
-    """Breeds designs of a study that it has not bred before, nor others as far as it was told."""
+    """Breeds designs of a study that it has not bred before, nor others as far as it was told.
 
-    def __init__(self, study: StudySpec, evaluator: Evaluator) -> None:
-        self._study, self._least = study, study.least_losses(evaluator)
-        self._screen = Screen(study.space, study.check)
+    Args:
+        pause: called between designs.
+    """
+
+    def __init__(self, study: StudySpec, evaluator: Evaluator, pause: Callable[[], None] = lambda: None) -> None:
+        self._study, self._least, self._pause = study, study.least_losses(evaluator), pause
+        self._screen = Screen(study.space, self._check)
         self._proposer: EvolutionProposer | None = None
         self._digests = Digests(study)
+
+    def _check(self, design: Design) -> Sequence[Any]:
+        self._pause()
+        return self._study.check(design)
 
     def breed(self, order: Order) -> Litter:
         """Breed designs; fewer than were ordered when nothing new is found any more.

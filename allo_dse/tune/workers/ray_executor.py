@@ -35,6 +35,7 @@ START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "RAY_kill_child_processes_on_worker_exit"
+FINDING = "finding"  # of designs, beside an evaluator that waits
 MAX_STARTS = 3  # of a worker that fails to start
 
 
@@ -111,6 +112,8 @@ class RayExecutor:
         if any(need.isolate for need in self._needs):
             # Ray would end the child processes of a worker that ends, before they can end what they have started.
             options["runtime_env"] = {"env_vars": {KILL_CHILDREN: "0"}}
+        if self._needs[0].waits and resource == self._needs[0].resource:
+            options["concurrency_groups"] = {FINDING: 1}
         workbench: Any = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench)
         actor = workbench.remote(self._source, self._needs)
         pool.actors[worker] = actor
@@ -287,7 +290,10 @@ class RayExecutor:
         return [worker for worker in self._first.ready if worker not in ordered]
 
     def order(self, worker: int, order: Any) -> None:
-        self._ordered[self._first.actors[worker].fill.remote(order)] = worker, order
+        fill = self._first.actors[worker].fill
+        if self._needs[0].waits:
+            fill = fill.options(concurrency_group=FINDING)
+        self._ordered[fill.remote(order)] = worker, order
 
     def litters(self) -> list[tuple[Any, Any]]:
         found, self._litters = self._litters, []

@@ -6,6 +6,7 @@ lists a part of the designs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,12 +65,20 @@ class Survey:
 
 
 class Surveyor:
-    """Looks for designs in the parts of a study's space that it was leased."""
+    """Looks for designs in the parts of a study's space that it was leased.
 
-    def __init__(self, study: StudySpec, evaluator: Evaluator) -> None:
-        self._study, self._least = study, study.least_losses(evaluator)
+    Args:
+        pause: called between designs.
+    """
+
+    def __init__(self, study: StudySpec, evaluator: Evaluator, pause: Callable[[], None] = lambda: None) -> None:
+        self._study, self._least, self._pause = study, study.least_losses(evaluator), pause
         self._parts: dict[int, tuple[int, Prospect, Screen]] = {}
         self._digests = Digests(study)
+
+    def _meanwhile(self) -> bool:
+        self._pause()
+        return False
 
     def survey(self, lease: Lease) -> Survey | None:
         """Go on with a part; None when it is not known here how far it is."""
@@ -78,6 +87,7 @@ class Surveyor:
         if not lease.turn:
             screen = Screen(self._study.space, self._study.check)
             prospect = Prospect(self._study.space, screen, self._least, (lease.part, lease.parts))
+            prospect.meanwhile = self._meanwhile
         elif turn != lease.turn:
             return None
         assert prospect is not None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 
@@ -30,6 +32,30 @@ class Introduction:
     problems: list[str | None]
 
 
+class Turns:
+    """What two threads have in common, one of which never waits long: one that evaluates, beside one that looks for
+    designs while an evaluator waits for its tool."""
+
+    def __init__(self) -> None:
+        self._held, self._next = Lock(), Lock()
+
+    @contextmanager
+    def now(self) -> Iterator[None]:
+        """Have it as soon as the other pauses."""
+        with self._next:
+            self._held.acquire()
+        try:
+            yield
+        finally:
+            self._held.release()
+
+    def pause(self) -> None:
+        """Let the other have it that wants it."""
+        self._held.release()
+        with self._next:  # held by the other until it has it
+            self._held.acquire()
+
+
 class Workbench:
     """What a worker process has: the study, its space and its evaluators."""
 
@@ -40,6 +66,7 @@ class Workbench:
         self._benches: dict[int, Bench] = {}
         self._nursery: Nursery | None = None
         self._surveyor: Surveyor | None = None
+        self._turns = Turns()
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     def introduce(self) -> Introduction:
@@ -52,7 +79,8 @@ class Workbench:
 
     def _run(self, task: Task) -> Measurement:
         evaluator = self._evaluators[task.rung]
-        candidate = self._study.space.decode_genes(task.genes)
+        with self._turns.now():
+            candidate = self._study.space.decode_genes(task.genes)
         if candidate is None:
             return task.failed("the worker's space does not contain this design", full_name(evaluator), self._name)
         if task.rung not in self._benches:
@@ -62,19 +90,20 @@ class Workbench:
         return self._benches[task.rung].run(task.number, candidate)
 
     def fill(self, order: Order | Lease) -> Litter | Survey | None:
-        """Find designs."""
-        return self.breed(order) if isinstance(order, Order) else self._survey(order)
-
-    def _survey(self, lease: Lease) -> Survey | None:
-        if self._surveyor is None:
-            self._surveyor = Surveyor(self._study, self._evaluators[0])
-        return self._surveyor.survey(lease)
+        """Find designs; in a thread of its own where evaluators wait."""
+        with self._turns.now():
+            return self.breed(order) if isinstance(order, Order) else self._survey(order)
 
     def breed(self, order: Order) -> Litter:
         """Breed designs."""
         if self._nursery is None:
-            self._nursery = Nursery(self._study, self._evaluators[0])
+            self._nursery = Nursery(self._study, self._evaluators[0], self._turns.pause)
         return self._nursery.breed(order)
+
+    def _survey(self, lease: Lease) -> Survey | None:
+        if self._surveyor is None:
+            self._surveyor = Surveyor(self._study, self._evaluators[0], self._turns.pause)
+        return self._surveyor.survey(lease)
 
     def close(self) -> None:
         """End child processes."""

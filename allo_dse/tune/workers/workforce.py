@@ -50,9 +50,9 @@ def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float
     for evaluator in evaluators:
         deadline = deadlines.get(evaluator.name, deadlines.get(""))
         own = needs(evaluator)
-        asked.append(
-            own if deadline is None else replace(own, deadline_s=parse_duration(deadline, "a deadline"), isolate=True)
-        )
+        if deadline is not None:
+            own = replace(own, deadline_s=parse_duration(deadline, "a deadline"), isolate=True, waits=True)
+        asked.append(own)
     return asked
 
 

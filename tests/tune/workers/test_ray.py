@@ -15,17 +15,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
 from allo_dse.common.errors import StudyError
+from allo_dse.eval.evaluator import needs
 from allo_dse.tune.run import islands
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import Study
 from allo_dse.tune.workers import ray_executor
+from allo_dse.tune.workers.executor import Job
 from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_LOSSES, Pool, Task
 from allo_dse.tune.workers.ray_executor import RayExecutor
+from allo_dse.tune.workers.surveyor import Lease
 from tests.support.values import present
 from tests.tune.fakes import FakeEvaluator, fake_study
 from tests.tune.hazards import Hazard, own_processes, wait_until
@@ -300,6 +304,31 @@ def test_a_space_leased_to_workers_that_are_killed_is_closed_with_the_same_proof
         assert found.gaps == closed.gaps
         assert {result.values[d.key] for d in result.front} == {once.values[d.key] for d in once.front}
     assert set(Counter(r.key for r in result.records).values()) == {1}
+
+
+class GatedAndWaits(Gated):
+    waits = True
+    free = 0
+
+    def bounding(self) -> Looseness:
+        return Looseness(0.2)
+
+
+def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cluster: Any) -> None:
+    notes, gate = tmp_path / "notes", tmp_path / "gate"
+    made = study(GatedAndWaits(notes, gate=gate))
+    executor = RayExecutor(made, [needs(made.make_evaluator())], 1, cluster.address)
+    try:
+        executor.submit([Job(0, 0, next(made.space.designs()))])
+        executor.order(0, Lease(0, 1, 0, 4, 100, np.empty((0, 3)), []))
+        wait_until(lambda: not executor.collect() and executor.idle())
+        ((_, survey),) = executor.litters()
+        assert survey.designs
+        assert not noted(notes)
+        gate.touch()
+        wait_until(lambda: executor.collect())
+    finally:
+        executor.close()
 
 
 @pytest.fixture
