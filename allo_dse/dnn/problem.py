@@ -92,6 +92,28 @@ class Problem:
         return [choice.ticks if choice else 0 for choice in self.designs(o)]
 
     @property
+    def alike(self) -> list[list[int]]:
+        """Operators that do the same steps, of which one runs at most."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for o, steps in enumerate(self.does):
+            found.setdefault(steps, []).append(o)
+        return list(found.values())
+
+    @property
+    def longest_path(self) -> frozenset[int]:
+        """The steps that take longest, at their fastest, of those of which each waits for the one before."""
+        longest: dict[int, tuple[int, list[int]]] = {}
+        single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
+        for step, own in sorted(single.items()):  # in an order in which they can run
+            waits = {self.does[b][0] for b in self.after[own[0]] if len(self.does[b]) == 1}
+            took, path = max((longest[before] for before in waits), default=(0, []))
+            longest[step] = (
+                took + min((ticks for o in own for ticks in self.ticks(o) if ticks), default=0),
+                [*path, step],
+            )
+        return frozenset(max(longest.values())[1])
+
+    @property
     def steps(self) -> int:
         return 1 + max(step for steps in self.does for step in steps)
 

@@ -60,14 +60,12 @@ class _Model:
             for at in self.launches
         }
         self.present = [model.new_bool_var(f"present_{o}") for o in range(count)]
-        self.launch = [model.new_int_var(0, len(self.launches) - 1, f"launch_{o}") for o in range(count)]
-        self.start = [model.new_int_var(0, problem.horizon, f"start_{o}") for o in range(count)]
+        self._groups()
         edges = [(edge.source, edge.target) for edge in problem.edges]
         self.streams = {edge: model.new_bool_var("streams_{}_{}".format(*edge)) for edge in edges}
         # What is streamed is called with what it reads, and starts when it need not wait any more.
         called = [model.new_int_var(0, problem.horizon, f"called_{o}") for o in range(count if problem.edges else 0)]
         self.called = called or self.start
-        self.size = [self._size(o) for o in range(count)]
         self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
         self.length = model.new_int_var(0, problem.horizon, "length")
         self._one_design_each()
@@ -78,11 +76,25 @@ class _Model:
         self._streamed()
         self._in_their_launches()
         self._side_by_side()
+        if not problem.edges:
+            self._at_least()
         model.minimize(self.length)
 
-    def _size(self, operator: int) -> cp_model.IntVar:
-        domain = cp_model.Domain.from_values([0, *self.problem.ticks(operator)])
-        return self.model.new_int_var_from_domain(domain, f"size_{operator}")
+    def _groups(self) -> None:
+        """Of operators that do the same one runs at most: they have one launch, one start and one size."""
+        model, most, horizon = self.model, len(self.launches) - 1, self.problem.horizon
+        self.alike = self.problem.alike
+        self.group = {o: number for number, own in enumerate(self.alike) for o in own}
+        self.any = [model.new_bool_var(f"any_{own[0]}") for own in self.alike]
+        launch = [model.new_int_var(0, most, f"launch_{own[0]}") for own in self.alike]
+        start = [model.new_int_var(0, horizon, f"start_{own[0]}") for own in self.alike]
+        size = [self._size(own) for own in self.alike]
+        places = [self.group[o] for o in range(len(self.present))]
+        self.launch, self.start, self.size = ([one[at] for at in places] for one in (launch, start, size))
+
+    def _size(self, alike: Sequence[int]) -> cp_model.IntVar:
+        domain = cp_model.Domain.from_values([0, *(ticks for o in alike for ticks in self.problem.ticks(o))])
+        return self.model.new_int_var_from_domain(domain, f"size_{alike[0]}")
 
     def _one_design_each(self) -> None:
         """Every step is done once, by an operator in one launch, with the choice that its kind has there."""
@@ -91,14 +103,20 @@ class _Model:
         for o, kind in enumerate(self.problem.kinds):
             choices = range(len(self.problem.choices[kind]))
             self.model.add(self.present[o] == sum(self.runs[o, c, at] for c in choices for at in self.launches))
-            self.model.add(self.launch[o] == sum(at * self.runs[o, c, at] for c in choices for at in self.launches))
-            ticks = self.problem.ticks(o)
-            self.model.add(self.size[o] == sum(ticks[c] * self.runs[o, c, at] for c in choices for at in self.launches))
             for c in choices:
                 for at in self.launches:
                     self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
                     if self.problem.designs(o)[c] is None:
                         self.model.add(self.runs[o, c, at] == 0)
+
+        ticks = [self.problem.ticks(o) for o in range(len(self.problem.kinds))]
+        runs: dict[int, list[tuple[int, int, int]]] = {}
+        for one in self.runs:
+            runs.setdefault(self.group[one[0]], []).append(one)
+        for number, own in enumerate(self.alike):
+            self.model.add(self.any[number] == sum(self.present[o] for o in own))
+            self.model.add(self.launch[own[0]] == sum(one[2] * self.runs[one] for one in runs[number]))
+            self.model.add(self.size[own[0]] == sum(ticks[o][c] * self.runs[o, c, at] for o, c, at in runs[number]))
 
     def _resources(self) -> None:
         """The designs of a launch fit the device; a kind has one."""
@@ -113,17 +131,27 @@ class _Model:
     def _order(self) -> None:
         """Operators wait for what they read, and the end for all."""
         for o, waits in enumerate(self.problem.after):
-            self.model.add(self.called[o] >= self.problem.release[o])
+            self.model.add(self.called[o] >= self.problem.release[o]).only_enforce_if(self.present[o])
             end = self.start[o] + self.size[o] + self.problem.tail[o]
             self.model.add(self.length >= end).only_enforce_if(self.present[o])
-            self.model.add(self.start[o] == self.problem.release[o]).only_enforce_if(~self.present[o])
             for before, wait in waits.items():
                 both = (self.present[o], self.present[before])
                 through_dram = [~self.streams[before, o]] if (before, o) in self.streams else []
-                self.model.add(self.called[o] >= self.start[before] + self.size[before] + wait).only_enforce_if(
-                    *both, *through_dram
-                )
-                self.model.add(self.launch[o] >= self.launch[before]).only_enforce_if(*both)
+                if wait or self.problem.edges:
+                    self.model.add(self.called[o] >= self.start[before] + self.size[before] + wait).only_enforce_if(
+                        *both, *through_dram
+                    )
+        for number, own in enumerate(self.alike):
+            first = own[0]
+            self.model.add(self.start[first] == min(self.problem.release[o] for o in own)).only_enforce_if(
+                ~self.any[number]
+            )
+            for other in {self.group[before] for o in own for before in self.problem.after[o]}:
+                both = (self.any[number], self.any[other])
+                before = self.alike[other][0]
+                self.model.add(self.launch[first] >= self.launch[before]).only_enforce_if(*both)
+                if not self.problem.edges:
+                    self.model.add(self.start[first] >= self.start[before] + self.size[before]).only_enforce_if(*both)
 
     def _streamed(self) -> None:
         """What streams has hardware of its own, and starts so late that it never waits for what streams to it."""
@@ -132,7 +160,7 @@ class _Model:
         for o, kind in enumerate(kinds):
             alike.setdefault(kind, []).append(o)
         for o in range(len(kinds) if self.problem.edges else 0):
-            self.model.add(self.start[o] >= self.called[o])
+            self.model.add(self.start[o] >= self.called[o]).only_enforce_if(self.present[o])
         for edge in self.problem.edges:
             streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
             if kinds[edge.source] == kinds[edge.target]:
@@ -160,9 +188,14 @@ class _Model:
 
     def _in_their_launches(self) -> None:
         """An operator runs between the beginning of its launch and that of the next, before the array is configured."""
-        for o, kind in enumerate(self.problem.kinds):
+        for own in self.alike:
+            o = own[0]
             for at in self.launches:
-                here = [self.runs[o, c, at] for c in range(len(self.problem.choices[kind]))]
+                here = [
+                    self.runs[one, c, at]
+                    for one in own
+                    for c in range(len(self.problem.choices[self.problem.kinds[one]]))
+                ]
                 inside = self.model.new_bool_var(f"in_{o}_{at}")
                 self.model.add(inside == sum(here))
                 self.model.add(self.start[o] >= self.begin[at]).only_enforce_if(inside)
@@ -195,6 +228,29 @@ class _Model:
                 took = self.start[o] + self.size[o] - self.called[o]
                 self.model.add(period >= took).only_enforce_if(streams)
         return period
+
+    def _at_least(self) -> None:
+        """What follows from the rest, but the solver's bound does not see: launches follow each other, and take as long
+        as what is one after another in them, and as their columns are busy."""
+        problem, model = self.problem, self.model
+        used = [self._used(at) for at in self.launches]
+        between = problem.between * (sum(used) - 1)
+        for at in self.launches:
+            for number, limit in enumerate(problem.limits):
+                needs = [
+                    problem.choices[k][c].needs[number] * one for (k, c, own), one in self.has.items() if own == at
+                ]
+                model.add(sum(needs) <= limit * used[at])
+        path = problem.longest_path
+        in_turn = sum(self.size[own[0]] for own in self.alike if path & set(problem.does[own[0]]))
+        model.add(self.length >= between + in_turn)
+        ticks = {o: problem.ticks(o) for o in range(len(problem.kinds))}
+        for number, limit in enumerate(problem.limits):
+            areas = [
+                problem.choices[problem.kinds[o]][c].needs[number] * ticks[o][c] * one
+                for (o, c, _), one in self.runs.items()
+            ]
+            model.add(limit * (self.length - between) >= sum(areas))
 
     def _used(self, launch: int) -> cp_model.IntVar:
         """Whether there are operators in a launch."""

@@ -386,3 +386,20 @@ def test_what_streams_is_called_when_all_it_reads_is_there() -> None:
     assert solve(problem).length == 25  # through DRAM: the second while the first runs
     found = solve(replace(problem, limits=(2,)))
     assert (found.length, found.start, found.streams) == (31, (0, 20, 26), (0,))
+
+
+def test_several_types_are_proved_with_little_work() -> None:
+    """A chain of steps, each in a fast type or a slow one, on a part of the array or all of it: operators of which one
+    runs at most must not make it harder to put steps into launches."""
+    steps, fast = 12, range(12)
+    choices = [tuple(Choice((wide,), (600 + 37 * (o * 7 % 5)) // wide + 100, 0) for wide in (1, 2, 4)) for o in fast]
+    choices += [tuple(Choice((wide,), 4 * (600 + 37 * o) // wide + 100, 0) for wide in (2, 4)) for o in fast]
+    after = [
+        {b: 3 * (o // steps != b // steps) for b in (o % steps - 1, o % steps - 1 + steps)} if o % steps else {}
+        for o in range(2 * steps)
+    ]
+    none, does = (0,) * 2 * steps, tuple((o % steps,) for o in range(2 * steps))
+    problem = Problem(tuple(range(2 * steps)), tuple(choices), does, tuple(after), (4,), 250, none, none)
+    found = solve(problem, work_limit=3.0)
+    _check(problem, found)
+    assert found.length == found.bound
