@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from allo_dse.dnn.operators import binary_work, element_type, gemm_work, rms_nor
 from allo_dse.dnn.out.export import export
 from allo_dse.dnn.problem import ticks
 from allo_dse.dnn.streams import edges_of
+from allo_dse.eval.fpga.evaluator import FpgaSimulator
 
 MOST_TOKENS_US = 3 * 64 / 300
 """To hear of all tiles of a tensor, at most 64, at 300 MHz."""
@@ -121,6 +123,24 @@ def test_a_stream_starts_late_enough_and_saves_ports(chain: Fronts) -> None:
         points = chain.points[chain.candidates[edge.source].key]
         for point, lags in zip(points, edge.lags, strict=True):
             assert all(lag is None or 0 < lag <= ticks(point.latency_us + MOST_TOKENS_US) for lag in lags)
+
+
+def test_words_of_two_elements_are_the_widest_that_help(chain: Fronts) -> None:
+    """Memories have two ports: wider words bring nothing sooner and take no less, narrower ones take longer."""
+    slower = 0
+    for point in (point for points in chain.points.values() for point in points):
+        metrics = {}
+        for width in (1, 2, 4, 8):
+            own = point.design.design
+            schedule = tuple(replace(d, options={"bits": 16 * width}) if d.kind == "pack" else d for d in own.schedule)
+            metrics[width] = FpgaSimulator().evaluate(replace(own, schedule=schedule))
+        assert metrics[2]["latency_us"] == pytest.approx(point.latency_us)
+        for wide in (4, 8):
+            assert metrics[wide]["latency_us"] >= metrics[2]["latency_us"]
+            assert all(metrics[wide][name] >= metrics[2][name] for name in RESOURCES)
+        assert metrics[1]["latency_us"] >= metrics[2]["latency_us"]
+        slower += metrics[1]["latency_us"] > metrics[2]["latency_us"]
+    assert slower > len(chain.points)
 
 
 @needs_gcc
