@@ -99,6 +99,7 @@ class Run:
             self.proposer.search(Leases(self.screen, self.breeders, here, len(study.objectives)))
         self.values: list[Values] = []
         self.keys: list[str] = []
+        self.evaluated: set[str] = set()
         self.outstanding: list[tuple[int, Values]] = []
 
     def step(self) -> None:
@@ -113,6 +114,7 @@ class Run:
         for _ in range(self.rng.randint(0, len(self.outstanding))):
             number, values = self.outstanding.pop()
             self.values.append(values)
+            self.evaluated.add(self.keys[number])
             self.proposer.tell(number, Told(values, {}))
 
     def until(self, evaluated: float = float("inf")) -> Run:
@@ -192,10 +194,12 @@ def test_stopped_at_any_time_it_says_no_less_than_what_can_be_better(
     found = run.certificate
     assert found.listed
     assert found.open or run.front == best
+    # The first bound of some designs says nothing: until they are looked at again nothing can be said of the space.
+    silent = {one.key for one in run.study.space.designs() if int(one.key, 16) % 17 == 0}
     for number, gap in enumerate(found.gaps):
         least, now = (min(values[number] for values in front) for front in (best, run.front))
-        assert gap.bound is not None
-        assert gap.bound <= least
+        assert gap.bound is not None or silent - run.evaluated
+        assert gap.bound is None or gap.bound <= least
         assert gap.share is None or least >= now * (1 - gap.share) - 1e-9
 
 
