@@ -24,41 +24,6 @@ def _dominates(losses: Floats, one: int, other: int) -> bool:
 
 
 @compiled
-def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Integers:
-    """Of the designs at positions. 0: dominated by nothing; 1: by rank 0 only, and so on; infeasible ones follow, by
-    penalty."""
-    count = len(those)
-    ranks = np.zeros(count, np.int64)
-    violations = np.unique(penalty[those])
-    violations = violations[violations > 0]
-    dominating = np.zeros(count, np.int64)  # by how many designs of the ranks to come each one is dominated
-    left = 0
-    for one in range(count):
-        if penalty[those[one]] > 0:
-            dominating[one] = -1
-            continue
-        left += 1
-        for other in range(count):
-            dominating[one] += penalty[those[other]] <= 0 and _dominates(losses, those[other], those[one])
-    rank = 0
-    while left:
-        free = np.flatnonzero(dominating == 0)
-        left -= len(free)
-        for found in free:
-            ranks[found] = rank
-            dominating[found] = -1
-        for one in range(count):
-            if dominating[one] > 0:
-                for found in free:
-                    dominating[one] -= _dominates(losses, those[found], those[one])
-        rank += 1
-    for one in range(count):
-        if penalty[those[one]] > 0:
-            ranks[one] = rank + np.searchsorted(violations, penalty[those[one]])
-    return ranks
-
-
-@compiled
 def _by(ranks: Integers, values: Floats) -> Integers:
     """Positions by rank, then by value; in order where both are equal."""
     order = np.arange(len(ranks))
@@ -72,6 +37,53 @@ def _by(ranks: Integers, values: Floats) -> Integers:
             place -= 1
         order[place] = moved
     return order
+
+
+@compiled
+def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Integers:
+    """Of the designs at positions. 0: dominated by nothing; 1: by rank 0 only, and so on; infeasible ones follow, by
+    penalty."""
+    count = len(those)
+    ranks = np.zeros(count, np.int64)
+    penalties = np.empty(count)
+    dominating = np.zeros(count, np.int64)  # by how many designs of the ranks to come each one is dominated
+    left = 0
+    for one in range(count):
+        penalties[one] = penalty[those[one]]
+        if penalties[one] > 0:
+            dominating[one] = -1
+            continue
+        left += 1
+        for other in range(count):
+            dominating[one] += penalty[those[other]] <= 0 and _dominates(losses, those[other], those[one])
+    free = np.empty(count, np.int64)
+    rank = 0
+    while left:
+        found = 0
+        for one in range(count):
+            if dominating[one] == 0:
+                free[found] = one
+                found += 1
+        left -= found
+        for place in range(found):
+            ranks[free[place]] = rank
+            dominating[free[place]] = -1
+        for one in range(count):
+            if dominating[one] > 0:
+                for place in range(found):
+                    dominating[one] -= _dominates(losses, those[free[place]], those[one])
+        rank += 1
+    for one in range(count):
+        if penalties[one] > 0:
+            ranks[one] = rank
+    before = 0.0
+    for one in _by(ranks, penalties):
+        if penalties[one] > 0:
+            if before > 0.0 and penalties[one] > before:
+                rank += 1
+            before = penalties[one]
+            ranks[one] = rank
+    return ranks
 
 
 @compiled
@@ -113,6 +125,17 @@ def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end
 
 
 @compiled
+def _and_range(these: Integers, start: int, end: int) -> Integers:
+    """Some positions, then all of a range."""
+    joined = np.empty(len(these) + end - start, np.int64)
+    for place in range(len(these)):
+        joined[place] = these[place]
+    for place in range(end - start):
+        joined[len(these) + place] = start + place
+    return joined
+
+
+@compiled
 def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> Integers:
     """The positions of the parents, best first, after some generations.
 
@@ -132,14 +155,21 @@ def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> In
         out = fenced and _outranked(losses, penalty, fence, start, end)
         if out and settled:
             continue
-        those = best if out else np.concatenate((best, np.arange(start, end)))
+        those = best if out else _and_range(best, start, end)
         settled = False
         if not len(those):
             continue
         ranks = domination_ranks(losses, penalty, those)
         order = _by(ranks, -crowding_distances(losses, those, ranks))[:size]
-        settled = out and len(order) == len(best) and bool((those[order] == best).all())
-        best = those[order]
-        fenced = len(best) == size and not penalty[best].any()
-        fence = best[ranks[order] == ranks[order[-1]]]
+        kept = np.empty(len(order), np.int64)
+        settled = out and len(order) == len(best)
+        fenced = len(order) == size
+        worst = 0
+        for place in range(len(order)):
+            kept[place] = those[order[place]]
+            settled = settled and kept[place] == best[place]
+            fenced = fenced and penalty[kept[place]] == 0
+            worst += ranks[order[place]] == ranks[order[-1]]
+        best = kept
+        fence = best[len(best) - worst :]  # they are in order of their ranks
     return best
