@@ -124,7 +124,9 @@ def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing
     optuna.delete_study(study_name="fake", storage=opened(url)._storage)
 
 
-def test_two_drivers_share_a_study(tmp_path: Path, url: Any) -> None:
+def test_two_drivers_share_a_study(tmp_path: Path, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Looks are many in the time that their designs take, also where the machine is busy with something else.
+    monkeypatch.setattr("allo_dse.tune.run.optuna_storage.LOOK_SECONDS", 0.3)
     results = {}
 
     def drive(name: str, seed: int) -> None:
