@@ -18,8 +18,10 @@ from .fusion import Operator
 from .launches import Launch, Run
 from .network import Array, Arrays, Network
 from .operators.work import Work
-from .problem import TICK_US, Problem, between_us, problem_of
-from .solve import WORK_LIMIT, Solution, solve
+from .problem import between_us, problem_of
+from .solver.problem import TICK_US, Problem
+from .solver.solution import Solution
+from .solver.solve import WORK_LIMIT, solve
 from .streams import edges_of, stream_ends, written_as
 from .strided import with_strided
 
@@ -163,18 +165,18 @@ class Composition:
 
     @cached_property
     def time_us(self) -> dict[str, float]:
-        """Where the time goes: beginning launches, waiting for the host and for rearrangements, and for the rest by
-        what holds up the operator that ends last among those that run."""
+        """Where the time goes: beginning launches, the host with its launches and descriptors, rearrangements and steps
+        of the host, and for the rest by what is busiest of the operator that ends last among those that run."""
         parts = {"reconfiguration": (len(self.launches) - 1) * self._between_us}
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         done = 0.0
         for run in runs:
             alone = max(0.0, run.end_us - max(done, run.start_us))
-            name = max(run.point.bound, key=lambda name: run.point.bound[name])
-            parts[name] = parts.get(name, 0.0) + alone
+            for name, share in run.spent.items():
+                parts[name] = parts.get(name, 0.0) + alone * share
             done = max(done, run.end_us)
-        parts["host and layouts"] = max(0.0, self.latency_us - sum(parts.values()))
-        return parts
+        parts["layouts, host steps"] = max(0.0, self.latency_us - sum(parts.values()))
+        return {name: us for name, us in parts.items() if us >= TICK_US}
 
     @property
     def _between_us(self) -> float:

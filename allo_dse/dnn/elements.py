@@ -26,7 +26,7 @@ from .execute import difference, run_program
 from .fronts import Fronts
 from .fusion import Operator
 from .network import Array, Arrays, Convert, Host, Network, Step
-from .problem import ALLOWED
+from .solver.problem import ALLOWED
 
 ROUNDS = 6
 """Budgets that are tried at most. All together get as much of the solver's work as the fastest composition of all."""

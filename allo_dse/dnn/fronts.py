@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -103,6 +103,7 @@ def search_fronts(
     cache: str | Path = "runs/.networks",
     target: str = "allo",
     seed: int = 0,
+    say: Callable[[str], None] = lambda said: None,
 ) -> Fronts:
     """The fronts of a network's operators; of those that are alike only one.
 
@@ -110,6 +111,7 @@ def search_fronts(
         trials: designs to evaluate for a point.
         cache: directory with a run for each point, which other networks and calls read again.
         target: what shall build the designs, as a study has it.
+        say: is called with a line before designs of an operator are searched that the cache has none of.
 
     Raises:
         StudyError: for an operator that fits the device in none of its types, and where a program changes meanwhile.
@@ -121,11 +123,14 @@ def search_fronts(
         replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
     )
     failed: dict[str, StudyError] = {}
+    keys = list(dict.fromkeys(one.key for one in candidates))
     for names, group in groupby(candidates, lambda one: one.names):
         variants = list(group)
         for one in variants:
             if one.key in points or one.key in failed:
                 continue
+            if not any(options.cache.glob(f"{one.key}-*")):
+                say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.name} ({one.work.kind})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
             except StudyError as error:  # another type may do; where no design of several steps fits, each has its own

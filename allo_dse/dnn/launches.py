@@ -15,7 +15,11 @@ from allo_dse.mapper.model.disjoint_sets import DisjointSets
 from .execute import interface
 from .fronts import Point
 from .network import Step
-from .problem import BANDWIDTH, choice_of
+from .problem import choice_of
+from .solver.problem import BANDWIDTH
+
+HOST = "host"
+"""Its share of a design's time, in which nothing of the device is busy."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,14 @@ class Run:
     def reads_strided(self) -> str:
         """These, as the network calls them, in words."""
         return ", ".join(dict.fromkeys(self.step.inputs[at] for at in self.strided.values()))
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Shares of its time: of the host, which the device waits for, and the rest of what is busiest in it."""
+        waits = self.point.bound.get(HOST, 0.0)
+        device = {name: share for name, share in self.point.bound.items() if name != HOST}
+        busiest = max(device, key=lambda name: device[name])
+        return {busiest: 1 - waits} | ({HOST: waits} if waits else {})
 
     @property
     def design(self) -> str:

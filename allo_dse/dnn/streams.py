@@ -21,7 +21,7 @@ from .execute import interface, loaded
 from .fronts import Fronts, Point
 from .network import Arrange, Network, Step
 from .operators.work import Work
-from .problem import TICK_US, Edge
+from .solver.problem import TICK_US, Edge
 
 FLOATS = {("bfloat", 16), ("float", 32)}
 """Kinds and bits of types that streams carry."""

@@ -67,6 +67,8 @@ def test_more_columns_are_never_slower_and_the_whole_is_told(fronts: Fronts) -> 
     # Of the three steps the first two are one program: one configuration less, and no tensor between them in DRAM.
     assert [run.step.name for launch in few.launches for run in launch.runs] == ["gemm_0+relu_1", "gemm_2"]
     assert len(few.launches) == 2
+    waits = [run.point.latency_us * run.point.bound["host"] for launch in few.launches for run in launch.runs]
+    assert few.time_us["host"] == pytest.approx(sum(waits), rel=1e-3)  # one after another, each waits for its launch
     for one in more:
         _check(one, 2)
         assert one.latency_us < few.latency_us
@@ -136,8 +138,11 @@ def test_the_command_maps_a_network(tmp_path: Path) -> None:
     assert [run["step"] for launch in found["launches"] for run in launch["runs"]] == [
         *("up_projection+relu", "down_projection"),
     ]
+    designs = ["up_projection (gemm)", "relu (relu)", "down_projection (gemm)", "up_projection+relu (gemm_relu)"]
+    assert done.stderr.splitlines() == [f"{at} of 4: designs of {one}" for at, one in enumerate(designs, 1)]
     again = allo_tune("network", study, *SIZES, *OPTIONS, "--cache", cache)
     assert "no composition of these designs is faster" in again.stdout
+    assert not again.stderr
 
 
 def _two_products() -> dse.Network:

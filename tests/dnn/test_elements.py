@@ -31,7 +31,7 @@ from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary
 from allo_dse.dnn.operators.elementwise import unary
 from allo_dse.dnn.operators.work import Work
 from allo_dse.dnn.out.export import export, facts_of
-from allo_dse.dnn.problem import ticks
+from allo_dse.dnn.solver.problem import ticks
 from allo_dse.lang.types import DType
 from tests.dnn.models import Writer
 from tests.dnn.out.test_driver import _run as run_on_stand_in

@@ -21,7 +21,7 @@ from allo_dse.dnn.launches import Launch
 from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import binary_work, element_type, gemm_work, rms_norm_work, unary_work
 from allo_dse.dnn.out.export import export
-from allo_dse.dnn.problem import ticks
+from allo_dse.dnn.solver.problem import ticks
 from allo_dse.dnn.streams import edges_of
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 

@@ -18,11 +18,12 @@ from allo_dse.dnn.network import Arrange, Array
 from allo_dse.dnn.operators import element_type, unary_work
 from allo_dse.dnn.out.export import export
 from allo_dse.dnn.out.page import page_html
-from allo_dse.dnn.problem import TICK_US, moved_us, problem_of
-from allo_dse.dnn.solve import solve
+from allo_dse.dnn.problem import moved_us, problem_of
+from allo_dse.dnn.solver.problem import TICK_US
+from allo_dse.dnn.solver.solve import solve
 from allo_dse.dnn.strided import with_strided
 from tests.dnn.out.test_driver import _run
-from tests.dnn.test_solve import shortest
+from tests.dnn.solver.test_solve import shortest
 
 ROWS, COLUMNS = 256, 128
 

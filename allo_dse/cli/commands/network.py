@@ -66,7 +66,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     loaded = load_network(model, parse_settings(settings or []))
     with json_only() as out:
         try:
-            fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target)
+            fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target, say=_say)
         except KeyboardInterrupt as stopped:
             raise typer.Exit(say_stopped(stopped, ["allo-tune", *sys.argv[1:]])) from None
         found = (
@@ -84,6 +84,10 @@ def network(  # noqa: PLR0913 (the flags of a command)
     for composition in found:
         _show(composition)
     print_facts({"page": f"{page}, or allo-tune dashboard"}, console())
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _show(composition: Composition) -> None:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.dnn.problem import ALLOWED, BANDWIDTH, Choice, Edge, Problem
-from allo_dse.dnn.solve import Solution, solve
+from allo_dse.dnn.solver.problem import ALLOWED, BANDWIDTH, Choice, Edge, Problem
+from allo_dse.dnn.solver.solution import Solution
+from allo_dse.dnn.solver.solve import solve
 
 MOST = 5
 

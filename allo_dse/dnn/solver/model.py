@@ -1,44 +1,16 @@
-"""The fastest way to put operators into launches: exact, or with a bound on what is left to gain (CP-SAT)."""
+"""A problem for CP-SAT."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
-from allo_dse.common.errors import StudyError
-from allo_dse.device.fpga_model import RESOURCES
-
 from .problem import ALLOWED, BANDWIDTH, Problem
 
-WORK_LIMIT = 60.0
-"""CP-SAT's deterministic time, about as many seconds: then the best so far is taken, with what is proved of it."""
 
-
-@dataclass(frozen=True)
-class Solution:
-    """Attributes:
-    launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
-    length: ticks from the start to the end of everything. bound: no solution is shorter, or, for a stream, does with
-        less time from input to input. streams: numbers of the problem's edges.
-    """
-
-    launch: tuple[int, ...]
-    start: tuple[int, ...]
-    choice: tuple[int, ...]
-    length: int
-    bound: int
-    streams: tuple[int, ...] = ()
-
-    @property
-    def gap(self) -> float:
-        """How much shorter another solution may be, as a share of this one's length."""
-        return 1 - self.bound / self.length if self.length else 0.0
-
-
-class _Model:
+class Model:
     """The decisions of a problem as variables, and what must hold of them."""
 
     def __init__(self, problem: Problem) -> None:
@@ -280,106 +252,3 @@ class _Model:
         self.model.add_cumulative(
             [one for kind in times for one in times[kind]], [one for kind in times for one in demands[kind]], BANDWIDTH
         )
-
-
-def solve(
-    problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False, near: Solution | None = None
-) -> Solution:
-    """The shortest solution, or the best that is found within a limit of work.
-
-    Args:
-        stream: the one with the least time from input to input instead, and the shortest of these; for one launch.
-        near: where to look first.
-
-    Raises:
-        StudyError: where the designs of the operators do not fit the device.
-    """
-    made, known = _Model(problem), _in_turn(problem)
-    begun = near or known
-    for (o, c, at), one in made.runs.items():
-        made.model.add_hint(one, begun is not None and begun.launch[o] == at and begun.choice[o] == c)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1  # the same problem, the same solution
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = work_limit
-    bound = 0
-    if stream:
-        period = made.period()
-        made.model.minimize(period)
-        if solver.solve(made.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            bound = round(solver.best_objective_bound)
-            made.model.add(period <= solver.value(period))
-            made.model.minimize(made.length)
-    if solver.solve(made.model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        if known is None:
-            raise StudyError(
-                "no designs of the network's operators were found that fit the device together",
-                hint="more trials find smaller ones; give a larger device",
-            )
-        return known
-    chosen = {o: (at, c) for (o, c, at), one in made.runs.items() if solver.value(one)}
-    count = range(len(problem.kinds))
-    found = Solution(
-        launch=tuple(chosen.get(o, (-1, -1))[0] for o in count),
-        start=tuple(solver.value(made.start[o]) if o in chosen else -1 for o in count),
-        choice=tuple(chosen.get(o, (-1, -1))[1] for o in count),
-        length=solver.value(made.length),
-        bound=bound if stream else max(_least(problem), round(solver.best_objective_bound)),
-        streams=tuple(e for e, one in enumerate(made.streams.values()) if solver.value(one)),
-    )
-    if stream or known is None:
-        return found
-    return min(found, replace(known, bound=found.bound), key=lambda one: one.length)
-
-
-def _in_turn(problem: Problem) -> Solution | None:
-    """Every step by itself, on its fastest design, in a launch of its own; none where there are fewer launches."""
-    launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
-    ends: dict[int, int] = {}
-    taken = 0
-    singles: dict[int, list[int]] = {}
-    for o, steps in enumerate(problem.does):
-        if len(steps) == 1:
-            singles.setdefault(steps[0], []).append(o)
-    for step in range(problem.steps):  # in an order in which they can run
-        o, c = _fastest(problem, singles.get(step, []))
-        taken += problem.effects[o] if problem.effects else 0
-        earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
-        launch[o], choice[o] = len(ends), c
-        start[o] = max(problem.release[o], *earliest, max(ends.values(), default=-problem.between) + problem.between)
-        ends[o] = start[o] + problem.ticks(o)[c]
-    length = max(end + problem.tail[o] for o, end in ends.items())
-    if taken > ALLOWED or (problem.launches is not None and problem.launches < problem.steps):
-        return None
-    return Solution(tuple(launch), tuple(start), tuple(choice), length, _least(problem))
-
-
-def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
-    """Of operators the one with the least effect, of these the fastest, and its design."""
-    found, needs = [], problem.limits
-    for o in operators:
-        effect, needs = problem.effects[o] if problem.effects else 0, problem.choices[problem.kinds[o]][0].needs
-        found += [
-            (effect, design.ticks, o, c)
-            for c, design in enumerate(problem.designs(o))
-            if design and all(map(operator.le, design.needs, problem.limits))
-        ]
-    if not found:
-        raise StudyError(
-            f"an operator of the network has no design within {_words(problem.limits)} of the device",
-            hint=f"it needs {_words(needs)}",
-        )
-    return min(found)[2:]
-
-
-def _least(problem: Problem) -> int:
-    """No solution is shorter than the step that takes longest however it is done."""
-    least = [min(c.ticks for c in problem.designs(o) if c) for o in range(len(problem.kinds))]
-    return max(
-        min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)
-        for step in range(problem.steps)
-    )
-
-
-def _words(needs: Sequence[int]) -> str:
-    return f"{needs[0]} columns" if len(needs) == 1 else f"({', '.join(map(str, needs[1:]))}) of {', '.join(RESOURCES)}"
