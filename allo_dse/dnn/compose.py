@@ -25,6 +25,7 @@ from .solver.solve import WORK_LIMIT, solve
 from .streams import edges_of, stream_ends, written_as
 from .strided import with_strided
 
+WAITING = "reconfiguration"
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Of an FPGA, on which compositions are looked for."""
 
@@ -99,13 +100,13 @@ class Composition:
     def streamed(self) -> str:
         """Which operators stream to which, in words; nothing where none does."""
         ends = [pair for launch in self.launches for pair in launch.streams.values()]
-        return ", ".join(f"{source.step.name} to {target.step.name}" for source, target in ends)
+        return ", ".join(f"{source.step.title} to {target.step.title}" for source, target in ends)
 
     @property
     def strided(self) -> str:
         """Which operators read what as it lies, in another order than their own, in words."""
         runs = [run for launch in self.launches for run in launch.runs]
-        return ", ".join(f"{run.step.name} reads {run.reads_strided}" for run in runs if run.strided)
+        return ", ".join(f"{run.step.title} reads {run.reads_strided}" for run in runs if run.strided)
 
     @property
     def gap(self) -> float:
@@ -167,7 +168,7 @@ class Composition:
     def time_us(self) -> dict[str, float]:
         """Where the time goes: beginning launches, the host with its launches and descriptors, rearrangements and steps
         of the host, and for the rest by what is busiest of the operator that ends last among those that run."""
-        parts = {"reconfiguration": (len(self.launches) - 1) * self._between_us}
+        parts = {WAITING: (len(self.launches) - 1) * self._between_us}
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         done = 0.0
         for run in runs:

@@ -89,6 +89,14 @@ class Step:
     others: tuple[Work, ...] = ()
     through: tuple[Arrange | None, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The name without what it repeats: /a/Conv.product+/a/Conv+/a/Relu is /a/Conv+Relu."""
+        first, *others = self.name.split("+")
+        if others and first == f"{others[0]}.product":
+            first, *others = others
+        return "+".join([first, *(one.rpartition("/")[2] or one for one in others)])
+
     def given(self, known: Mapping[str, Array]) -> list[Array]:
         """The arrays that it reads."""
         arrays = [known[name] for name in self.inputs]

@@ -128,7 +128,7 @@ def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [
         (
             str(launch.number) if run is launch.runs[0] else "",
-            f"{run.step.name} ({run.step.work.kind})",
+            f"{run.step.title} ({run.step.work.kind})",
             *([types[run.step.name]] if types else ()),
             str(run.first_column)
             if run.point.resources

@@ -1,4 +1,5 @@
-"""Products of matrices with what follows on their elements, as one program: the product never goes to DRAM."""
+"""Products and sums of matrices with what follows on their elements, as one program: the first result never goes to
+DRAM."""
 
 from __future__ import annotations
 
@@ -106,6 +107,62 @@ def gemm_then(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="add", then="", Ty
     return top
 
 
+def gemm_bias_add(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, then="", Ty=bfloat16):
+    """The product and a row, and the sum of that and another matrix: a kernel for each, as each has its own input."""
+    Mt, Nt = M // Pm, N // Pn
+    LyA, LyB, LyC = [S(1), S(0)], [S(0), S(2)], [S(0), S(1)]
+
+    @df.region()
+    def top(A: Ty[M, K], B: Ty[K, N], Row: Ty[N], Other: Ty[M, N], C: Ty[M, N]):
+        sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
+        products: Stream[Ty[Mt, Nt], 2][Pm, Pn]
+        biased: Stream[Ty[Mt, Nt], 2][Pm, Pn]
+
+        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B])
+        def gemm(local_A: Ty[M, K] @ LyA, local_B: Ty[K, N] @ LyB):
+            pk, pm, pn = df.get_pid()
+            before: Ty[Mt, Nt]
+            with allo.meta_if(pk > 0):
+                before[:, :] = sums[pk - 1, pm, pn].get()
+            with allo.meta_else():
+                before[:, :] = 0
+            after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
+            with allo.meta_if(pk < Pk - 1):
+                sums[pk, pm, pn].put(after)
+            with allo.meta_else():
+                products[pm, pn].put(after)
+
+        @df.kernel(mapping=[Pm, Pn], args=[Row])
+        def bias(row: Ty[N] @ [S(1)]):
+            pm, pn = df.get_pid()
+            x: Ty[Mt, Nt] = products[pm, pn].get()
+            y: Ty[Mt, Nt] = 0
+            for i, j in allo.grid(Mt, Nt):
+                y[i, j] = x[i, j] + row[j]
+            biased[pm, pn].put(y)
+
+        @df.kernel(mapping=[Pm, Pn], args=[Other, C])
+        def finish(other: Ty[M, N] @ LyC, local_C: Ty[M, N] @ LyC):
+            pm, pn = df.get_pid()
+            x: Ty[Mt, Nt] = biased[pm, pn].get()
+            with allo.meta_if(then == "relu"):
+                local_C[:, :] = allo.relu(allo.add(x, other))
+            with allo.meta_else():
+                local_C[:, :] = allo.add(x, other)
+
+    return top
+
+
+def add_relu(N=1048576, P=512, Ty=bfloat16):
+    @df.region()
+    def top(A: Ty[N], B: Ty[N], C: Ty[N]):
+        @df.kernel(mapping=[P], args=[A, B, C])
+        def core(a: Ty[N] @ [S(0)], b: Ty[N] @ [S(0)], c: Ty[N] @ [S(0)]):
+            c[:] = allo.relu(allo.add(a, b))
+
+    return top
+
+
 OPERAND: dict[str, Callable[[Floats, Floats], Floats]] = {
     "add": np.add,
     "add_row": np.add,
@@ -127,6 +184,13 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     rows, columns, then = work.params.get("M"), work.params.get("N"), following.kind
     kind = f"{work.kind}_{then}"
     made = cast(Callable[..., Floats], work.reference)
+    alike = {name: value for name, value in work.params.items() if name != "op"}
+    if work.kind == "gemm_add_row" and then == "add":
+        return Work(kind, gemm_bias_add, alike, lambda *given: made(*given[:3]) + given[3], work.verify_with)
+    if work.kind in ("add", "gemm_add_row_add") and then == "relu":
+        last = add_relu if work.kind == "add" else gemm_bias_add
+        more = {} if work.kind == "add" else {"then": then}
+        return Work(kind, last, {**alike, **more}, lambda *given: UNARY[then](made(*given)), work.verify_with)
     if work.kind in ("gemm", "gemm_add_row") and then in UNARY:
         program = gemm_unary if work.kind == "gemm" else gemm_then
         params = {**work.params, "op" if work.kind == "gemm" else "then": then}

@@ -10,11 +10,12 @@ from allo_dse.common.notebooks import columns_html
 from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, styles, text_width
 from allo_dse.drawing.points import points_svg
 
-from ..compose import Composition
+from ..compose import WAITING, Composition
 from ..launches import Run
 from ..network import Network, Step
 
-_BOX, _HIGH, _GAP, _LEFT = 170.0, 40.0, 26.0, 16.0
+_BOX, _HIGH, _GAP, _LEFT = 210.0, 40.0, 26.0, 16.0
+_LANE, _LANES = 9.0, 8  # of edges beside the boxes
 _WIDE, _ROW = 900.0, 26.0
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -62,7 +63,7 @@ def _wide(html: str) -> str:
 def _row(run: Run, launch: int) -> dict[str, object]:
     return {
         "launch": launch,
-        "operator": run.step.name,
+        "operator": run.step.title,
         "kind": run.step.work.kind,
         "type": run.writes.name,
         "from us": round(run.start_us, 1),
@@ -128,16 +129,17 @@ def graph_svg(composition: Composition) -> str:
     for run in (run for launch in composition.launches for run in launch.runs):
         for one, order in zip_longest(made[run.step.output].inputs, run.step.through):
             tip = ": read as it lies, in another order" if order else ""
-            _edges(canvas, places, sources.get(one, [(one, False)]), places[run.step.output], streamed, tip)
+            _edges(canvas, places, sources.get(one, [(one, False)]), run.step.output, streamed, tip)
     kinds = _colors(composition)
     for run in (run for launch in composition.launches for run in launch.runs):
         left, top = places[run.step.output]
         canvas.box(left, top, _BOX, _HIGH, tip=f"{run.step.name}: {run.point.latency_us:,.1f} us, {_busiest(run)}")
         canvas.fill(left, top, 5, _HIGH, kinds[run.step.work.kind])
-        canvas.text(left + 12, top + 17, fit(run.step.name, _BOX - 20), bold=True)
-        canvas.text(
-            left + 12, top + 32, fit(f"{run.step.work.kind}, {run.point.latency_us:,.0f} us", _BOX - 20), size=10
-        )
+        canvas.text(left + 12, top + 17, fit(run.step.title, _BOX - 20), bold=True)
+        took = f"{run.point.latency_us:,.0f} us"
+        kind = fit(run.step.work.kind, _BOX - 28 - text_width(took, 10), 10)
+        canvas.text(left + 12, top + 32, kind, size=10)
+        canvas.text(left + _BOX - 8, top + 32, took, size=10, anchor="end")
     outside = f"inputs: {', '.join(network.inputs)}; outputs: {', '.join(network.outputs)}"
     canvas.text(_LEFT, y + 6, fit(outside, 700), faint=True)
     return str(canvas)
@@ -147,16 +149,26 @@ def _edges(
     canvas: Canvas,
     places: Mapping[str, tuple[float, float]],
     sources: Sequence[tuple[str, bool]],
-    to: tuple[float, float],
+    target: str,
     streamed: Collection[str],
     strided: str,
 ) -> None:
+    """From box to box; where others are in the way, beside all of them."""
+    to = places[target]
     for name, moved in sources:
-        if name in places:
-            x, y = places[name]
-            points = [(x + _BOX / 2, y + _HIGH), (to[0] + _BOX / 2, to[1])]
-            color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name + strided)
-            canvas.path(points, _GAP * 0.6, color, dash="4 3" if moved else "", tip=tip)
+        if name not in places:
+            continue
+        (x, y), dash = places[name], "4 3" if moved else ""
+        color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name + strided)
+        if not any(y < top < to[1] and min(x, to[0]) <= left <= max(x, to[0]) for left, top in places.values()):
+            canvas.path([(x + _BOX / 2, y + _HIGH), (to[0] + _BOX / 2, to[1])], _GAP * 0.6, color, dash=dash, tip=tip)
+            continue
+        lane = list(places).index(name) % _LANES
+        beside = max(left for left, _ in places.values()) + _BOX + 2 * _GAP + _LANE * lane
+        start, end = x + 0.9 * _BOX, to[0] + 0.9 * _BOX
+        under, over = y + _HIGH + 9, to[1] - 9
+        points = [(start, y + _HIGH), (start, under), (beside, under), (beside, over), (end, over), (end, to[1])]
+        canvas.line(points, color, dash=dash, tip=tip, arrow=True)
 
 
 def _colors(composition: Composition) -> dict[str, str]:
@@ -176,19 +188,24 @@ def timeline_svg(composition: Composition) -> str:
     for launch in composition.launches:
         start, wide = left + launch.start_us * scale, (launch.end_us - launch.start_us) * scale
         canvas.box(start, top, max(1.0, wide), rows * _ROW, radius=0, opacity=0.06, tip=f"launch {launch.number}")
-        if wide > 12:
-            canvas.text(start + 2, top - 6, fit(f"launch {launch.number}", wide), size=10, faint=True)
+        label = next((one for one in (f"launch {launch.number}", str(launch.number)) if text_width(one, 10) < wide), "")
+        canvas.text(start + 2, top - 6, label, size=10, faint=True)
+    between = composition.time_us.get(WAITING, 0.0) / max(1, len(composition.launches) - 1)
+    for launch in composition.launches[:-1] if between else ():
+        start, wide = left + launch.end_us * scale, between * scale
+        canvas.box(start, top, wide, rows * _ROW, radius=0, opacity=0.3, tip=f"{WAITING}: {between:,.0f} us")
     for run in runs:
         x, wide = left + run.start_us * scale, max(1.0, (run.end_us - run.start_us) * scale)
         y, high = top + run.first_column * _ROW + 2, run.point.columns * _ROW - 4
         tip = f"{run.step.name}: {run.start_us:,.1f} to {run.end_us:,.1f} us, {_busiest(run)}"
         canvas.fill(x, y, wide, high, kinds[run.step.work.kind], tip)
-        if wide > text_width(run.step.name, 10) + 6:
-            canvas.text(x + 4, y + high / 2 + 4, run.step.name, size=10, color="#fff")
+        if wide > min(60, text_width(run.step.title, 10) + 6):
+            canvas.text(x + 4, y + high / 2 + 4, fit(run.step.title, wide - 6, 10), size=10, color="#fff")
     bottom = top + rows * _ROW
     canvas.text(left, bottom + 16, "0", size=10)
     canvas.text(left + _WIDE, bottom + 16, f"{composition.latency_us:,.0f} us", size=10, anchor="end")
-    canvas.legend(left, bottom + 36, [(kind, color, "") for kind, color in kinds.items()])
+    shown = {**kinds, **({WAITING: GREY} if between else {})}
+    canvas.legend(left, bottom + 36, [(kind, color, "") for kind, color in shown.items()])
     return str(canvas)
 
 

@@ -55,6 +55,30 @@ def test_a_layer_with_bias_and_function(op: str) -> None:
     _check(work, _given((M, K), (K, N), (N,)))
 
 
+def test_a_sum_of_what_is_biased_and_its_relu() -> None:
+    """As a block of ResNet ends, and without the function one of GPT-2."""
+    works: list[Work | None] = [PRODUCT]
+    size = M * N
+    for alone in (row_work("add", M, N, ELEMENT), binary_work("add", size, ELEMENT), unary_work("relu", size, ELEMENT)):
+        assert works[-1] is not None
+        works.append(fused_work(works[-1], alone, 0))
+    _, _, added, last = works
+    given = _given((M, K), (K, N), (N,), (M, N))
+    A, B, row, other = given
+    for work, expected in ((added, A @ B + row + other), (last, np.maximum(A @ B + row + other, 0))):
+        assert work is not None
+        _check(work, given)
+        assert difference(reference_of(work, given), expected) < 1e-5
+    assert last is not None
+    assert fused_work(last, unary_work("relu", M * N, ELEMENT), 0) is None
+
+
+def test_a_sum_and_its_relu() -> None:
+    work = fused_work(binary_work("add", M * N, ELEMENT), unary_work("relu", M * N, ELEMENT), 0)
+    assert work is not None
+    _check(work, _given((M * N,), (M * N,)))
+
+
 def test_only_what_no_one_else_reads_is_fused() -> None:
     """The product `up` is read once, `gate` twice and `down` is wanted itself."""
     net = dse.Network("gated")

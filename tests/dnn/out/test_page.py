@@ -11,8 +11,8 @@ import pytest
 import allo_dse as dse
 from allo_dse.dnn.compose import Composition, compositions
 from allo_dse.dnn.fronts import search_fronts
-from allo_dse.dnn.network import Arrange
-from allo_dse.dnn.operators import element_type, unary_work
+from allo_dse.dnn.network import Arrange, Step
+from allo_dse.dnn.operators import binary_work, element_type, unary_work
 from allo_dse.dnn.out.page import page_html, sources_of
 
 ELEMENTS = 4096
@@ -20,14 +20,15 @@ ELEMENTS = 4096
 
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> list[Composition]:
-    """Two functions of one input, and one of the first's elements turned around."""
+    """Two functions of one input, one of the first's elements turned around, and the product of its two ends."""
     element = element_type("bf16")
     net = dse.Network("a<b")
     x = net.input("x", (64, 64))
     first = net.add(unary_work("relu", ELEMENTS, element), x, name="first", shape=(64, 64))
     turned = net.add(Arrange(np.transpose, False), first, name="turned")
     last = net.add(unary_work("gelu", ELEMENTS, element), turned, name="last")
-    net.output(net.add(unary_work("silu", ELEMENTS, element), x, name="other"), last)
+    both = net.add(binary_work("mul", ELEMENTS, element), first, last, name="both")
+    net.output(net.add(unary_work("silu", ELEMENTS, element), x, name="other"), both)
     return compositions(search_fronts(net, "npu1_2col", trials=2, cache=tmp_path_factory.mktemp("cache")))
 
 
@@ -43,8 +44,23 @@ def test_everything_is_on_the_page(front: list[Composition], tmp_path: Path) -> 
         assert f">{name}</text>" in page
         assert f"{us:,.0f} us, " in page
     assert 'stroke-dasharray="4 3"' in page  # from the first to the last, whose elements are turned around
+    beside = re.findall(r'<path d="M[^"L]*L([^" ]*)[^"]*(?:L[^"L]*){4}"', page)  # from the first to the product of both
+    assert len(beside) == 1
     assert len(re.findall("<circle", page)) == (len(front) if len(front) > 1 else 0)
     assert not re.findall(r'(?:src|href)="', page)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("up_projection+relu", "up_projection+relu"),
+        ("/a/Conv.product+/a/Conv+/a/body.2/Relu", "/a/Conv+Relu"),
+        ("/a/Conv.product", "/a/Conv.product"),
+        ("/a/Conv+/b/Add", "/a/Conv+Add"),
+    ],
+)
+def test_names_do_not_repeat_themselves(name: str, title: str) -> None:
+    assert Step(name, Arrange(np.transpose, False), (), "").title == title
 
 
 def test_what_a_tensor_is_made_of_is_known_through_rearrangements(front: list[Composition]) -> None:
