@@ -18,15 +18,19 @@ def points_svg(points: Sequence[Point], x_name: str, y_name: str, tips: Sequence
     canvas.line([(_LEFT, _TOP), (_LEFT, bottom), (right, bottom)], "currentColor", width=1)
     (x_low, x_high), (y_low, y_high) = _span([x for x, _ in points]), _span([y for _, y in points])
     for value in dict.fromkeys((x_low, x_high)):
-        canvas.text(_at(value, x_low, x_high, _LEFT, right), bottom + 16, f"{value:,.4g}", size=10, anchor="middle")
+        canvas.text(_at(value, x_low, x_high, _LEFT, right), bottom + 16, _said(value), size=10, anchor="middle")
     for value in dict.fromkeys((y_low, y_high)):
-        canvas.text(_LEFT - 6, _at(value, y_low, y_high, bottom, _TOP) + 4, f"{value:,.4g}", size=10, anchor="end")
+        canvas.text(_LEFT - 6, _at(value, y_low, y_high, bottom, _TOP) + 4, _said(value), size=10, anchor="end")
     canvas.text((_LEFT + right) / 2, bottom + 32, x_name, anchor="middle")
     canvas.text(_LEFT, _TOP - 4, y_name)
     for (x, y), tip in zip(points, tips, strict=True):
         centre = _at(x, x_low, x_high, _LEFT, right), _at(y, y_low, y_high, bottom, _TOP)
         canvas.dot(*centre, _RADIUS, COLORS[0], tip)
     return str(canvas)
+
+
+def _said(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:

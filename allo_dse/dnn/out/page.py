@@ -85,7 +85,17 @@ def _front(front: Sequence[Composition]) -> str:
     used = [one.columns if share == "columns" else one.launches[0].resources["lut"] for one in front]
     points = [(float(x), one.latency_us) for x, one in zip(used, front, strict=True)]
     tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
-    return _wide(points_svg(points, share, "latency (us)", tips))
+    rows = [
+        {
+            "on": one.where,
+            "latency (us)": f"{one.latency_us:,.0f}",
+            "launches": len(one.launches),
+            "inputs/s": f"{one.inputs_per_s():,.1f}",
+            "at most faster": f"{one.gap:.1%}",
+        }
+        for one in front
+    ]
+    return _wide(points_svg(points, share, "latency (us)", tips)) + _wide(columns_html(rows))
 
 
 def sources_of(network: Network) -> dict[str, list[tuple[str, bool]]]:
@@ -165,6 +175,7 @@ def _edges(
             continue
         lane = list(places).index(name) % _LANES
         beside = max(left for left, _ in places.values()) + _BOX + 2 * _GAP + _LANE * lane
+        canvas.width = max(canvas.width, beside)
         start, end = x + 0.9 * _BOX, to[0] + 0.9 * _BOX
         under, over = y + _HIGH + 9, to[1] - 9
         points = [(start, y + _HIGH), (start, under), (beside, under), (beside, over), (end, over), (end, to[1])]

@@ -3,8 +3,8 @@
 Launches follow each other, so their times add up, and each is a small problem of its own. What is done when one ends is
 a set of steps with all that they wait for; a network has few such sets, as it is nearly a chain. An edge takes
 at least what follows from its operators one by one. Only launches on the path that looks shortest are solved, until all
-of it are and it still is. No solution is shorter: what a path leaves out, waiting for what ended in an earlier launch,
-only adds to it.
+of it are and it still is. No solution is shorter: what a path leaves out, waiting for what ended in an earlier launch
+and a limit of the deviation of all together, only adds to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from .problem import Choice, Problem
+from .problem import ALLOWED, Choice, Problem
 from .solution import Solution
 
 MOST_SETS, MOST_LAUNCHES = 2_000, 100_000
@@ -105,11 +105,11 @@ class ByLaunches:
 
     @cached_property
     def _designs(self) -> list[tuple[Choice, ...]]:
-        """Of each operator, those that fit."""
-        limit = self.problem.limits[0]
+        """Of each operator those that fit, of one that alone takes more of the deviation than is allowed none."""
+        limit, effects = self.problem.limits[0], self.problem.effects or (0,) * len(self.masks)
         return [
-            tuple(one for one in self.problem.designs(o) if one and one.needs[0] <= limit)
-            for o in range(len(self.masks))
+            tuple(one for one in self.problem.designs(o) if one and one.needs[0] <= limit) if effect <= ALLOWED else ()
+            for o, effect in enumerate(effects)
         ]
 
     @property
@@ -174,7 +174,8 @@ class ByLaunches:
         What is waited for from before is left out, but for what the first launch, from whose begin time counts, waits
         for, and the last one has after it.
         """
-        own, problem = [o for o, mask in enumerate(self.masks) if not mask & ~launch], self.problem
+        own = [o for o, mask in enumerate(self.masks) if not mask & ~launch and self._designs[o]]
+        problem = self.problem
         place = {o: at for at, o in enumerate(own)}
         steps = {step: at for at, step in enumerate(_bits(launch))}
         kinds = {kind: at for at, kind in enumerate(dict.fromkeys(problem.kinds[o] for o in own))}

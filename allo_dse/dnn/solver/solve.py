@@ -15,7 +15,7 @@ from allo_dse.common.errors import StudyError
 
 from .by_launches import by_launches
 from .model import Model
-from .problem import Problem
+from .problem import ALLOWED, Problem
 from .solution import Solution, in_turn, least_of
 
 WORK_LIMIT = 60.0
@@ -37,11 +37,11 @@ def solve(
         StudyError: where the designs of the operators do not fit the device.
     """
     work, known, bound = _Work(work_limit), in_turn(problem), least_of(problem)
-    if problem.launches is None and not problem.effects:
+    if problem.launches is None:
         path, least = by_launches(problem, work.launch, work.more)
         bound = max(bound, least)
-        known = min((one for one in (known, path) if one), key=lambda one: one.length)
-        if known.length <= bound:
+        known = min((one for one in (known, path) if one and _allowed(problem, one)), key=_length, default=None)
+        if known is not None and known.length <= bound:
             return replace(known, bound=bound)
     made = Model(problem)
     if known is not None and not stream:
@@ -60,6 +60,15 @@ def solve(
         return found
     assert known is not None
     return replace(known, bound=bound)
+
+
+def _allowed(problem: Problem, one: Solution) -> bool:
+    """Whether its operators together take no more of the deviation than is allowed."""
+    return sum(effect for effect, at in zip(problem.effects, one.launch, strict=False) if at >= 0) <= ALLOWED
+
+
+def _length(one: Solution) -> int:
+    return one.length
 
 
 @dataclass

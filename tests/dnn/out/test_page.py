@@ -13,7 +13,7 @@ from allo_dse.dnn.compose import Composition, compositions
 from allo_dse.dnn.fronts import search_fronts
 from allo_dse.dnn.network import Arrange, Step
 from allo_dse.dnn.operators import binary_work, element_type, unary_work
-from allo_dse.dnn.out.page import page_html, sources_of
+from allo_dse.dnn.out.page import graph_svg, page_html, sources_of
 
 ELEMENTS = 4096
 
@@ -46,6 +46,11 @@ def test_everything_is_on_the_page(front: list[Composition], tmp_path: Path) -> 
     assert 'stroke-dasharray="4 3"' in page  # from the first to the last, whose elements are turned around
     beside = re.findall(r'<path d="M[^"L]*L([^" ]*)[^"]*(?:L[^"L]*){4}"', page)  # from the first to the product of both
     assert len(beside) == 1
+    graph = graph_svg(front[-1])
+    (width,) = re.findall(r'<svg[^>]* width="([\d.]+)"', graph)
+    assert max(float(x) for x in re.findall(r"[ML]([\d.]+) ", graph)) < float(width)
+    for one in front if len(front) > 1 else ():
+        assert f"<td>{one.where}</td><td>{one.latency_us:,.0f}</td><td>{len(one.launches)}</td>" in page
     assert len(re.findall("<circle", page)) == (len(front) if len(front) > 1 else 0)
     assert not re.findall(r'(?:src|href)="', page)
 
