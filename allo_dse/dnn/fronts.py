@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
+import msgspec
+
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
@@ -26,6 +28,7 @@ from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.budget import SIGNALS, StepLeft
 from allo_dse.tune.search.objectives import minimize
+from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
 from .execute import loaded
@@ -39,6 +42,7 @@ TRIALS = 60
 FRONT = ("latency_us", "utilization")
 """Of designs for FPGAs: time, and the share of the resource of which a design takes most. With an objective for each
 resource as many trials find slower designs: few of them are worse than another one in all."""
+KEPT = "front.json"
 MOST_POINTS, MOST_COPIES = 12, 4
 """Of a work on an FPGA: designs to choose from, and pieces of hardware."""
 
@@ -130,7 +134,8 @@ def search_fronts(
             if one.key in points or one.key in failed:
                 continue
             if not any(options.cache.glob(f"{one.key}-*")):
-                say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.name} ({one.work.kind})")
+                dtype = f", {one.writes.name}" if len(variants) > 1 else ""
+                say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
             except StudyError as error:  # another type may do; where no design of several steps fits, each has its own
@@ -251,10 +256,8 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
     )
     asked = hashlib.sha256(repr((FRONT, schedules, FpgaSimulator.version)).encode()).hexdigest()[:12]
     place = options.cache / f"{key}-{device.key[:12]}-{asked}-{options.trials}-{options.seed}"
-    result = _searched(study, place, options)
-    designs = sorted(result.front, key=lambda one: -float(one.metrics["latency_us"]))
-    if not designs:
-        raise StudyError(f"no design fits {device.name}", hint="smaller sizes or more trials may")
+    found, proved = _searched(study, place, options)
+    designs = sorted(found, key=lambda one: -float(one.metrics["latency_us"]))
     step = max(1, -(-(len(designs) - 1) // (MOST_POINTS - 1)))
     for one in dict.fromkeys([designs[0], *designs[::-step][::-1]]):
         metrics = one.metrics
@@ -265,14 +268,63 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
             local_memory_bytes=0,
             dram_bytes=int(metrics["dram_bytes"]),
             bound=dict(metrics["bound"]),
-            proved=result.stopped == "exhausted",
+            proved=proved,
             design=one,
             resources={name: int(metrics[name]) for name in RESOURCES},
         )
 
 
-def _searched(study: Study, place: Path, options: Options) -> Result:
-    """The result of a whole search, or of what was left of one."""
+class Kept(msgspec.Struct, frozen=True):
+    """What a search found, beside its run: the designs of the front, or why there are none.
+
+    Attributes:
+        proved: nothing of the space is left that may be better.
+        near: of the fastest design, as `BestDesign` has it.
+    """
+
+    proved: bool
+    designs: list[Record]
+    near: str = ""
+    why: tuple[str, str] = ("", "")
+
+
+def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDesign], bool]:
+    """The front of a whole search, or of what was left of one, the best first, and whether it is proved.
+
+    Raises:
+        StudyError: where no design fits.
+    """
+    found = _kept(study, place / KEPT)
+    if found is None:
+        found = _kept_of(_run(study, place, options))
+        scratch = place / f"{KEPT}.part"
+        scratch.write_bytes(msgspec.json.encode(found))
+        scratch.replace(place / KEPT)
+    if not found.designs:
+        raise StudyError(found.why[0], hint=found.why[1])
+    return [BestDesign(study, record, place, found.near) for record in found.designs], found.proved
+
+
+def _kept(study: Study, path: Path) -> Kept | None:
+    """What an earlier search found; None where there is none, or its designs are not in the space any more."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Kept)
+        for record in found.designs:
+            study.candidate(record.key, record.genes)
+    except (OSError, msgspec.DecodeError, StudyError):
+        return None
+    return found
+
+
+def _kept_of(result: Result) -> Kept:
+    try:
+        near = result.best().near
+    except StudyError as none:
+        return Kept(False, [], why=(none.message, none.hint))
+    return Kept(result.stopped == "exhausted", [one.record for one in result.front], near)
+
+
+def _run(study: Study, place: Path, options: Options) -> Result:
     result = study.run(
         options.trials,
         seed=options.seed,
@@ -290,8 +342,7 @@ def _searched(study: Study, place: Path, options: Options) -> Result:
 def _point(study: Study, columns: int, whole: int, place: Path, options: Options) -> Point | None:
     """The fastest design of a study; None where none fits so many columns of the whole array."""
     try:
-        result = _searched(study, place, options)
-        best = result.best()
+        (best, *_), proved = _searched(study, place, options)
     except StudyError:
         if columns < whole:
             return None  # the operator needs more columns
@@ -304,6 +355,6 @@ def _point(study: Study, columns: int, whole: int, place: Path, options: Options
         local_memory_bytes=int(metrics["local_memory_bytes"]),
         dram_bytes=int(metrics["dram_bytes"]),
         bound=dict(metrics["bound"]),
-        proved=result.stopped == "exhausted",
+        proved=proved,
         design=best,
     )

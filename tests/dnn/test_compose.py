@@ -172,6 +172,35 @@ def test_a_search_that_is_stopped_is_no_search_without_designs(
     assert search_fronts(_two_products(), device, trials=2, cache=tmp_path).points
 
 
+@pytest.mark.parametrize("device", ["npu1_2col", "u280"])
+def test_designs_that_are_kept_are_not_searched_again(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what has none on few columns; what is kept and damaged, or of another space, is."""
+    found = search_fronts(_two_products(), device, trials=2, cache=tmp_path)
+    asked: list[str] = []
+    run = dse.Study.run
+
+    def searching(study: dse.Study, *given: Any, **named: Any) -> Result:
+        asked.append(study.name)
+        return run(study, *given, **named)
+
+    monkeypatch.setattr(dse.Study, "run", searching)
+    again = search_fronts(_two_products(), device, trials=2, cache=tmp_path)
+    assert not asked
+    for key, points in found.points.items():
+        told, kept = (
+            [(p.design.key, dict(p.design.metrics), p.resources, p.proved) for p in own]
+            for own in (points, again.points[key])
+        )
+        assert told == kept
+    (path, *_) = tmp_path.glob("*/front.json")
+    for damaged in (path.read_text().replace('"key":"', '"key":"another'), "{"):
+        path.write_text(damaged)
+        search_fronts(_two_products(), device, trials=2, cache=tmp_path)
+    assert len(asked) == 2
+
+
 def test_a_program_that_changes_during_the_search_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, sources = fronts_module.work_key, iter(["before", "before"])
     monkeypatch.setattr(fronts_module, "work_key", lambda work: key(work) + next(sources, "after"))

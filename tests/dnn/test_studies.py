@@ -28,6 +28,7 @@ TOLERANCE = 0.02  # bfloat16, after as many operators as a block has
         pytest.param("gpt2_block.py", {"length": "16", "width": "32", "heads": "2"}, "npu1_1col", id="gpt2"),
         pytest.param("gpt2_block.py", {"length": "16", "width": "32", "heads": "2"}, "u280", id="gpt2_fpga"),
         pytest.param("resnet_stage.py", {"side": "4", "inside": "16", "blocks": "1"}, "npu1_1col", id="resnet"),
+        pytest.param("resnet_stage.py", {"side": "4", "inside": "16", "blocks": "1"}, "u280", id="resnet_fpga"),
     ],
 )
 def test_the_composed_designs_compute_what_the_operators_do(
