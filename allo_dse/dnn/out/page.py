@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
-from itertools import zip_longest
+from itertools import cycle, zip_longest
 
 from allo_dse.common.notebooks import columns_html
-from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, styles, text_width
+from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, text_width
 from allo_dse.drawing.points import points_svg
 
 from ..compose import WAITING, Composition
@@ -17,6 +17,7 @@ from ..network import Network, Step
 _BOX, _HIGH, _GAP, _LEFT = 210.0, 40.0, 26.0, 16.0
 _LANE, _LANES = 9.0, 8  # of edges beside the boxes
 _WIDE, _ROW = 900.0, 26.0
+_MORE_COLORS = ("#2f4b7c", "#8c2d19", "#4a7023", "#7b1fa2", "#00696b", "#5d4037")  # white letters can be read on them
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 14px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 1200px; padding: 12px 16px 40px; }
@@ -183,8 +184,8 @@ def _edges(
 
 
 def _colors(composition: Composition) -> dict[str, str]:
-    kinds = (run.step.work.kind for launch in composition.launches for run in launch.runs)
-    return {kind: color for kind, (color, _) in styles(kinds).items()}
+    kinds = dict.fromkeys(run.step.work.kind for launch in composition.launches for run in launch.runs)
+    return dict(zip(kinds, cycle((*COLORS, *_MORE_COLORS))))
 
 
 def timeline_svg(composition: Composition) -> str:
