@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from allo_dse.lang.types import DType
 
 from .execute import interface, loaded
-from .network import Network, Step
+from .network import Arrange, Network, Step
 from .operators.fused import fused_work
 from .operators.work import Work
 
@@ -65,17 +65,27 @@ def fused_operators(network: Network) -> Iterator[Operator]:
     while waiting:
         one = waiting.pop()
         if one.step.output not in network.outputs:
-            found = list(_with_next(one, readers.get(one.step.output, [])))
+            found = list(_with_next(one, *_readers(network, readers, one.step.output)))
             waiting += found
             yield from found
 
 
-def _with_next(one: Operator, readers: list[Step]) -> Iterator[Operator]:
+def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> tuple[list[Step], str]:
+    """What reads a tensor, and what the tensor is called there: what gives it another shape alone is none of them."""
+    found = readers.get(name, [])
+    if len(found) == 1 and isinstance(found[0].work, Arrange) and found[0].work.free:
+        (step,) = found
+        if len(step.inputs) == 1 and step.output not in network.outputs:
+            return _readers(network, readers, step.output)
+    return found, name
+
+
+def _with_next(one: Operator, readers: list[Step], result: str) -> Iterator[Operator]:
     """An operator together with the only step that reads its result, where there are programs for both."""
-    if len(readers) != 1 or one.work.reference is None or readers[0].inputs.count(one.step.output) > 1:
+    if len(readers) != 1 or one.work.reference is None or readers[0].inputs.count(result) > 1:
         return
     (after,) = readers
-    position = after.inputs.index(one.step.output)
+    position = after.inputs.index(result)
     others = tuple(name for at, name in enumerate(after.inputs) if at != position)
     names = (*one.names, after.name)
     for following in after.works:

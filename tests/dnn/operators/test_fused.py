@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import allo_dse as dse
 from allo_dse.dnn.execute import deviation, difference, loaded, reference_of, run_program
 from allo_dse.dnn.fusion import fused_operators
+from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import binary_work, element_type, gemm_work, row_work, unary_work
 from allo_dse.dnn.operators.fused import fused_work
 from allo_dse.dnn.operators.work import Work
@@ -77,6 +80,22 @@ def test_a_sum_and_its_relu() -> None:
     work = fused_work(binary_work("add", M * N, ELEMENT), unary_work("relu", M * N, ELEMENT), 0)
     assert work is not None
     _check(work, _given((M * N,), (M * N,)))
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_product_in_another_shape_is_the_product_still(wanted: bool, tmp_path: Path) -> None:
+    """But for one that the network gives out, in the other shape."""
+    net, element = dse.Network("reshaped"), element_type("bf16")
+    x, w = net.input("x", (M, K)), net.constant("w", np.ones((K, N)) / K)
+    product = net.add(gemm_work(M, N, K, element), x, w, name="product")
+    shaped = net.add(Arrange(lambda one: one.reshape(1, M, N), True), product, name="shaped")
+    last = net.add(unary_work("relu", M * N, element), shaped, name="relu", shape=(1, M, N))
+    net.output(last, *([shaped] if wanted else []))
+    assert [one.names for one in fused_operators(net)] == ([] if wanted else [("product", "relu")])
+    found = dse.compose(dse.search_fronts(net, "npu1_1col", trials=2, cache=tmp_path))
+    given = {"x": np.random.default_rng(1).standard_normal((M, K)).astype(np.float32)}
+    assert difference(found.run(given)[last], net.run(given, simulated=False)[last]) < 0.02
+    assert [name for name, _ in found.operators] == (["product", "relu"] if wanted else ["product+relu"])
 
 
 def test_only_what_no_one_else_reads_is_fused() -> None:
