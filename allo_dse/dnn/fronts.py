@@ -47,7 +47,7 @@ MOST_POINTS, MOST_COPIES = 12, 4
 """Of a work on an FPGA: designs to choose from, and pieces of hardware."""
 
 _HINTS = {
-    True: 'target "model" asks for what the device has only, not for what Allo builds',
+    True: 'target "model" (--target model) asks for what the device has only, not for what Allo builds',
     False: "other sizes may fit; of a program of your own, other parameters",
 }
 
@@ -143,7 +143,8 @@ def search_fronts(
         if len(names) == 1 and not any(one.key in points for one in variants):
             last = failed[variants[-1].key]
             place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
-            raise StudyError(f"{place}: {last.message}", hint=last.hint or _HINTS[target == "allo"]) from last
+            may = _HINTS[target == "allo" and isinstance(found, NpuDevice)]
+            raise StudyError(f"{place}: {last.message}", hint="; ".join(filter(None, [may, last.hint]))) from last
     for one in candidates:
         if work_key(one.work) != one.key:
             raise StudyError(
