@@ -40,7 +40,7 @@ class Command:
     """Runs a command on a folder with the design, and reads the metrics that it writes.
 
         Study(..., evaluator=Command("./measure.sh {design}"))                    # every design
-        Study(..., rungs=[Command("./measure.sh {design}", top=16)])              # the best 16 of the simulator's
+        Study(..., rungs=[Command("./measure.sh {design}", top=16)])              # 16 of the simulator's
 
     The folder holds `design.json`, `parameters.json`, `mapping.py` and the program (see docs/hardware.md). The command
     writes one JSON object of metrics, as the last line of its standard output or to `metrics.json` in the folder, and
@@ -53,7 +53,7 @@ class Command:
         resource: the Ray resource that its workers must have.
         version: by default a digest of the command and of the files that it names.
         directory: where folders are kept, by the design's key; by default they are deleted.
-        top: as a rung, how many designs are promoted to it: the best ones of the rung below.
+        top: as a rung, how many designs are promoted to it.
         cwd: where it runs; by default where this object was made.
     """
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..gene import Gene, Genes
+from .features import Features
 from .selection import Booleans, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Scales, Surrogate, fitted_scales
 
@@ -16,54 +17,6 @@ WORST_SHARE = 0.1  # of the losses that count as equally bad, so that models att
 REFERENCE_MARGIN = 0.1  # of the hypervolume's reference point beyond the front, as a share of its span
 GROWTH = 1.2  # of the number of designs between two fits of a model's scales
 FEWEST = 3  # designs with losses to learn from
-ABSENT = -0.5  # feature of a gene that a design does not have; those that it has are 0 to 1
-
-
-@dataclass(frozen=True)
-class Features:
-    """Genes as numbers: positions in their ranges from 0 to 1, and one number per category.
-
-    Attributes:
-        names: of the genes.
-        groups: the position in `names` of the gene that each feature belongs to, (features,).
-    """
-
-    names: tuple[str, ...]
-    ranges: tuple[Gene, ...]
-    groups: Integers
-
-    @classmethod
-    def of(cls, designs: Sequence[Mapping[str, int]], genes: Mapping[str, Gene]) -> Features:
-        """For everything that differs between designs."""
-        known = sorted({name for design in designs for name in design})
-        names = tuple(name for name in known if len({design.get(name) for design in designs}) > 1)
-        ranges = tuple(genes[name] for name in names)
-        widths = [_width(gene) for gene in ranges]
-        return cls(names, ranges, np.repeat(np.arange(len(names)), widths))
-
-    def encode(self, designs: Sequence[Mapping[str, int]]) -> Floats:
-        """(designs, features)."""
-        columns: list[Floats] = []
-        for name, gene in zip(self.names, self.ranges, strict=True):
-            values = np.array([design.get(name, gene.low - 1) for design in designs], float)
-            if gene.kind == "categorical":
-                # Different categories are at distance 1.
-                columns += [(values == value) * 0.5**0.5 for value in range(gene.low, gene.high + 1)]
-            else:
-                columns.append(np.where(values < gene.low, ABSENT, _position(values, gene)))
-        return np.stack(columns, 1)
-
-
-def _width(gene: Gene) -> int:
-    return gene.high - gene.low + 1 if gene.kind == "categorical" else 1
-
-
-def _position(values: Floats, gene: Gene) -> Floats:
-    low, high = float(gene.low), float(gene.high)
-    if gene.kind == "log":
-        values, low, high = np.log(np.maximum(values, low)), np.log(low), np.log(high)
-    found: Floats = (values - low) / max(1e-9, high - low)
-    return found
 
 
 class Memory:
@@ -201,23 +154,37 @@ class Prospects:
         return [candidates[n] for n in order.tolist()]
 
     def _gain(self, coded: Floats, rng: np.random.Generator) -> Floats:
-        count = self._objectives
-        directions = np.abs(rng.standard_normal((DRAWS, count))) + 1e-3
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        draws = rng.standard_normal((DRAWS, count)) if count > 1 else QUANTILES[:, None]
-        predicted = [fit.predict(coded) for fit in self._fits[:count]]
-        expected, reached = np.full((len(coded), DRAWS), np.inf), np.full((len(coded), DRAWS), np.inf)
-        front = np.full((len(self._front), DRAWS), np.inf)
-        for n, (mean, deviation) in enumerate(predicted):
-            along, limit = directions[:, n], self._reference[n]
-            expected = np.minimum(expected, (limit - mean[:, None]) / along)
-            reached = np.minimum(reached, (limit - mean[:, None] - deviation[:, None] * draws[:, n]) / along)
-            front = np.minimum(front, (limit - self._front[:, None, n]) / along)
-        best = np.maximum(front.max(0), 0)
-        gain: Floats = (np.maximum(reached, best) ** count - best**count).mean(1)
-        # Where no draw is an improvement, what comes nearest to one is the best.
-        gain += 1e-6 * np.exp(np.minimum(expected - best, 0)).mean(1)
-        return gain
+        predicted = [fit.predict(coded) for fit in self._fits[: self._objectives]]
+        means, deviations = (np.stack(of, 1) for of in zip(*predicted, strict=True))
+        return expected_gain(means, deviations, self._front, self._reference, rng)
+
+
+def expected_gain(
+    means: Floats, deviations: Floats, front: Floats, reference: Floats, rng: np.random.Generator
+) -> Floats:
+    """The hypervolume that each design is expected to add to a front, up to a factor, (designs,).
+
+    Args:
+        means, deviations: of the losses, (designs, objectives).
+        front: (designs, objectives), of any number of designs.
+        reference: (objectives,).
+    """
+    count = len(reference)
+    directions = np.abs(rng.standard_normal((DRAWS, count))) + 1e-3
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    draws = rng.standard_normal((DRAWS, count)) if count > 1 else QUANTILES[:, None]
+    expected, reached = np.full((len(means), DRAWS), np.inf), np.full((len(means), DRAWS), np.inf)
+    known = np.full((len(front), DRAWS), np.inf)
+    for n in range(count):
+        along, room = directions[:, n], (reference[n] - means[:, n])[:, None]
+        expected = np.minimum(expected, room / along)
+        reached = np.minimum(reached, (room - deviations[:, n, None] * draws[:, n]) / along)
+        known = np.minimum(known, (reference[n] - front[:, n, None]) / along)
+    best = known.max(0, initial=0.0)
+    gain: Floats = (np.maximum(reached, best) ** count - best**count).mean(1)
+    # Where no draw is an improvement, what comes nearest to one is the best.
+    gain += 1e-6 * np.exp(np.minimum(expected - best, 0)).mean(1)
+    return gain
 
 
 def _quantiles() -> Floats:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allo_dse.common.errors import StudyError
+from allo_dse.space.gene import Gene, Genes
 
 from ..store.record import Record
+from .foresight import FEWEST, Foresight
 from .front import Points, pareto_positions
 from .tally import Tally
 
@@ -21,16 +23,22 @@ if TYPE_CHECKING:
     from allo_dse.eval.evaluator import Evaluator
 
 
+POOL = 1000  # designs of which the next is chosen: the best by the rung below, so that choosing takes 0.1 s at most
+
+
 @dataclass(frozen=True)
 class Rung:
-    """A more expensive evaluator, and which designs of the rung below it measures: the front, and the best others.
+    """A more expensive evaluator, and how many designs of the rung below it measures.
+
+    The first are the best by the rung below. Once some are measured, those come next that are expected to add most to
+    what was measured, by a model of how measured values differ from those of the rung below, and of what fails.
 
         Study(..., rungs=[Rung(CoSimulation, best=0.02, at_most=50)])
 
     Args:
         evaluator: an evaluator, its class, or a function that makes it.
-        front: promote the Pareto front of the rung below.
-        best: promote this share of the rung below (its feasible designs), the front included.
+        front: promote at least as many designs as the Pareto front of the rung below has.
+        best: promote this share of the rung below (its feasible designs), those of `front` included.
         at_most: how many designs to promote in all.
         pruner: a pruner of Optuna, which may keep designs from going up: to it each is a trial whose first objective is
             reported at every rung.
@@ -50,7 +58,7 @@ class Rung:
 
 
 def as_rung(given: Rung | Evaluator | Callable[[], Evaluator]) -> Rung:
-    """A rung, or one for an evaluator: with `top`, the best so many designs go up to it."""
+    """A rung, or one for an evaluator: with `top`, so many designs go up to it."""
     if isinstance(given, Rung):
         return given
     top = getattr(given, "top", None)
@@ -58,28 +66,33 @@ def as_rung(given: Rung | Evaluator | Callable[[], Evaluator]) -> Rung:
 
 
 def promoted(rung: Rung, values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...]) -> list[str]:
-    """The designs to promote, the most promising first.
-
-    Designs are ordered by layers (the front, the front of the rest, ...), and within a layer by their distance from the
-    ideal point when each objective spans 0 to 1.
+    """The designs to promote before anything is measured, the most promising first.
 
     Args:
         values: objective values of the feasible designs of the rung below, by key.
         signs: factors that turn values into losses.
     """
-    if not values:
-        return []
-    keys = list(values)
-    losses = np.array([values[key] for key in keys], float) * np.array(signs)
-    wanted = min(len(keys), math.ceil(rung.best * len(keys)), rung.at_most)
-    layer = _by_distance(losses, np.array(pareto_positions(losses)))
-    chosen = layer if rung.front else layer[:wanted]
-    left = np.setdiff1d(np.arange(len(keys)), layer)
-    while len(chosen) < wanted and len(left):
+    keys, front = _in_layers(values, signs, min(rung.at_most, math.ceil(rung.best * len(values))))
+    return keys[: _allowed(rung, len(values), front)]
+
+
+def _allowed(rung: Rung, count: int, front: int) -> int:
+    """How many of so many feasible designs, of which some are the front, may go up in all."""
+    return min(rung.at_most, max(math.ceil(rung.best * count), front if rung.front else 0))
+
+
+def _in_layers(values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...], least: int) -> tuple[list[str], int]:
+    """At least so many designs in the order of layers (the front, the front of the rest, ...), and within a layer of
+    their distance from the ideal point when each objective spans 0 to 1; and how many the first layer has."""
+    keys, chosen, front = list(values), np.zeros(0, np.int64), 0
+    losses = np.array([values[key] for key in keys], float).reshape(len(keys), len(signs)) * np.array(signs)
+    left = np.arange(len(keys))
+    while len(left) and (not front or len(chosen) < least):
         layer = left[pareto_positions(losses[left])]
-        chosen = np.concatenate([chosen, _by_distance(losses, layer)[: wanted - len(chosen)]])
+        front = front or len(layer)
+        chosen = np.concatenate([chosen, _by_distance(losses, layer)])
         left = np.setdiff1d(left, layer)
-    return [keys[position] for position in chosen[: rung.at_most]]
+    return [keys[position] for position in chosen.tolist()], front
 
 
 def _by_distance(losses: Points, positions: np.ndarray) -> np.ndarray:
@@ -131,6 +144,7 @@ class Ladder:
 
     Args:
         rungs: above the first; None for one that cannot be used.
+        ranges: of the genes of designs.
     """
 
     def __init__(
@@ -138,12 +152,15 @@ class Ladder:
         rungs: Sequence[Rung | None],
         tally: Tally,
         signs: Sequence[float],
+        ranges: Mapping[str, Gene],
     ) -> None:
         self._rungs = rungs
         self._tally = tally
         self._signs = tuple(signs)
+        self._ranges = ranges
         self._gates = {n: Gate(rung.pruner, len(rungs)) for n, rung in enumerate(rungs, 1) if rung and rung.pruner}
         self._sent: dict[int, set[str]] = {n: set(tally.rungs.get(n, ())) for n in range(1, len(rungs) + 1)}
+        self._genes: dict[str, Genes] = {}
 
     @property
     def usable(self) -> list[int]:
@@ -154,27 +171,49 @@ class Ladder:
         """Up to `room` designs to promote to a rung.
 
         Args:
-            over: whether the rung below has seen everything it will see. Until then only its front goes up, and at most
-                half of what may be promoted: the first fronts of a search are not worth much.
+            over: whether the rung below has seen everything it will see. Until then at most half of what may be
+                promoted goes up: the first fronts of a search are not worth much.
         """
         rung = self._rungs[number - 1]
         sent = self._sent[number]
         if rung is None or room <= 0:
             return []
-        left = rung.at_most - len(sent)
+        below = max((n for n in (0, *self.usable) if n < number), default=0)
+        values, measured = self._tally.feasible(below), self._tally.rungs.get(number, {})
         if over:
-            below = max((n for n in (0, *self.usable) if n < number), default=0)
-            keys = promoted(rung, self._tally.feasible(below), self._signs)
-            if number in self._gates:
-                new = [key for key in keys if key not in sent]
-                keys = self._gates[number].passed(new, self._losses, below)
+            in_order, front = _in_layers(values, self._signs, POOL + len(sent))
+            room = min(room, _allowed(rung, len(values), front) - len(sent))
         else:
-            left -= rung.at_most // 2
             settled = rung.front and number == 1 and self._tally.front.reference is not None
-            keys = list(self._tally.front.keys) if settled else []
-        chosen = [key for key in keys if key not in sent][: max(0, min(room, left))]
+            most = min(rung.at_most - rung.at_most // 2, _allowed(rung, len(values), len(self._tally.front.keys)))
+            room = min(room, most - len(sent)) if settled else 0
+            in_order = _in_layers(values, self._signs, POOL + len(sent))[0] if room > 0 else []
+        if room <= 0:
+            return []
+        keys = [key for key in in_order if key not in sent]
+        if number in self._gates:
+            keys = self._gates[number].passed(keys, self._losses, below)
+        if len(measured) >= FEWEST:
+            keys = self._foresight(values, in_order, measured).best(room, keys, sent - measured.keys())
+        chosen = keys[:room]
         sent.update(chosen)
         return [self._tally.record(key) for key in chosen]
+
+    def _foresight(
+        self,
+        values: Mapping[str, tuple[float, ...]],
+        pool: Sequence[str],
+        measured: Mapping[str, tuple[float, ...] | None],
+    ) -> Foresight:
+        below = {key: values[key] for key in {*pool, *(measured.keys() & values.keys())}}
+        for key in below.keys() - self._genes.keys():
+            self._genes[key] = self._tally.record(key).genes
+        losses = {key: self._as_losses(of) for key, of in below.items()}
+        found = {key: values and self._as_losses(values) for key, values in measured.items()}
+        return Foresight(self._genes, self._ranges, losses, found)
+
+    def _as_losses(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(sign * value for sign, value in zip(self._signs, values, strict=True))
 
     def _losses(self, number: int) -> dict[str, float]:
         """The first objective's losses of the designs that a rung found feasible."""
