@@ -132,6 +132,9 @@ class Inside:
     def idle(self) -> Any:
         return [0, 1] if not self.orders else []
 
+    def breeders(self) -> Any:
+        return [0, 1]
+
     def appetite(self) -> int:
         return 2 * AHEAD * MAX_BATCH
 

@@ -61,6 +61,12 @@ class FakePrograms:
     def digest(self, program: Program) -> Any:
         return f"gemm{self.salt}"
 
+    def pack(self, program: Program) -> bytes | None:
+        return None
+
+    def unpack(self, params: Any, packed: bytes) -> None:
+        raise AssertionError("nothing was packed")
+
 
 class FakeFolds(FoldChoice):
     """Mesh axis 0 chains (block), axes 1 and 2 bundle (block or cyclic)."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.mapper.program import Program
@@ -18,6 +19,22 @@ from ..programs import Programs
 
 MOST_TRIED = 256
 """Assignments around one that cannot be built that are looked at before it is left as it is."""
+
+
+Positions = tuple[int, ...]
+"""In the values of all free parameters, in their order."""
+
+
+class Meaning(NamedTuple):
+    """Which program genes mean, for other processes that need not find out.
+
+    Attributes:
+        program: packed.
+    """
+
+    wanted: Positions
+    found: Positions
+    program: bytes
 
 
 class ParameterChoice(QuestionChoice):
@@ -43,7 +60,11 @@ class ParameterChoice(QuestionChoice):
         self._parameters = parameters
         self._programs = programs
         self._builds, self._builder = builds, builder
-        self._repaired: dict[tuple[int, ...], Draft | None] = {}
+        self._free = tuple(parameters.free)
+        self._repaired: dict[Positions, Draft | None] = {}
+        self._made: dict[Positions, Draft] = {}  # since it was last asked what is new
+        self._known: set[Positions] = set()
+        self._told: dict[Positions, Meaning] = {}
 
     def decide(self, draft: Draft, ask: Ask) -> Draft | None:
         """None where a condition of the study forbids the values.
@@ -51,7 +72,7 @@ class ParameterChoice(QuestionChoice):
         Raises:
             AlloDseError: when the program does not compile with them.
         """
-        wanted = dict.fromkeys(self._parameters.free, 0)
+        wanted = dict.fromkeys(self._free, 0)
 
         def pick(name: str, parameter: Parameter) -> int:
             asked = Question.position(_gene(name), len(parameter.values), ordered=parameter.ordered)
@@ -59,16 +80,55 @@ class ParameterChoice(QuestionChoice):
             return wanted[name]
 
         params = self._parameters.assign(pick)
-        if self._builds is not None:
-            key = tuple(wanted.values())
-            if key not in self._repaired:
-                self._repaired[key] = self._nearest(draft, wanted)
-            found = self._repaired[key]
-            if found is not None:
-                return replace(draft, params=found.params, program=found.program)
+        key = tuple(wanted.values())
+        decided = self._meant(draft, params, wanted, key)
+        return self._noted(key, decided)
+
+    def _noted(self, key: Positions, decided: Draft | None) -> Draft | None:
+        if decided is not None and key not in self._known:
+            self._known.add(key)
+            self._made[key] = decided
+        return decided
+
+    def _meant(self, draft: Draft, params: Assignment, wanted: Mapping[str, int], key: Positions) -> Draft | None:
+        told = self._told.pop(key, None)
+        if told is not None:
+            params = self._params_at(told.found)
+            self._programs.unpack(params, told.program)
+            self._repaired[key] = replace(draft, params=params, program=self._programs.load(params))
+        if self._builds is not None and key not in self._repaired:
+            self._repaired[key] = self._nearest(draft, wanted)
+        found = self._repaired.get(key)
+        if found is not None:
+            return replace(draft, params=found.params, program=found.program)
         if not self._parameters.allows(params):
             return None
         return replace(draft, params=params, program=self._programs.load(params))
+
+    def _params_at(self, positions: Positions) -> Assignment:
+        at = dict(zip(self._free, positions, strict=True))
+        return self._parameters.assign(lambda name, _: at[name])
+
+    def wanted(self, genes: Genes) -> Positions:
+        """What genes of a design want."""
+        return tuple(genes.get(_gene(name), 0) for name in self._free)
+
+    def meanings(self) -> list[Meaning]:
+        """What was found out since it was last asked, as far as others can be told."""
+        made, self._made = self._made, {}
+        found = []
+        for wanted, draft in made.items():
+            packed = self._programs.pack(draft.compiled)
+            if packed is not None:
+                found.append(Meaning(wanted, self.wanted(self._genes(dict(draft.params))), packed))
+        return found
+
+    def learn(self, meanings: Iterable[Meaning]) -> None:
+        """Take over what others have found out, from now on for what is new here."""
+        for meaning in meanings:
+            if meaning.wanted not in self._known:
+                self._known.add(meaning.wanted)
+                self._told[meaning.wanted] = meaning
 
     def _nearest(self, draft: Draft, wanted: Mapping[str, int]) -> Draft | None:
         """The nearest program that can be built, or None when there is none near."""
@@ -92,7 +152,8 @@ class ParameterChoice(QuestionChoice):
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         """Parameters for which the program does not compile, or cannot be built, have none."""
         for params in self._parameters.assignments():
-            yield self._decided(draft, params), self._genes(dict(params))
+            genes = self._genes(dict(params))
+            yield self._noted(self.wanted(genes), self._decided(draft, params)), genes
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(dict(design.program.params))

@@ -96,7 +96,10 @@ class Islands:
         appetite = self._breeders.appetite()
         wanted = appetite - len(self._stock) - self._open
         litter = max(LITTER, self._breeders.share())
-        idle = self._breeders.idle() if wanted >= min(litter, max(1, appetite // 2)) else []
+        if wanted < min(litter, max(1, appetite // 2)):
+            return
+        breeders = self._breeders.breeders()
+        idle = [worker for worker in self._breeders.idle() if worker in breeders]
         if not idle:
             return
         parents, front = self._central.best()

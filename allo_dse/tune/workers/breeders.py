@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol, TypeVar
 
 OrderT = TypeVar("OrderT")
@@ -17,6 +18,10 @@ class Breeders(Protocol[OrderT, FoundT]):
 
     def idle(self) -> list[int]:
         """Workers that have no order."""
+        ...
+
+    def breeders(self) -> Collection[int]:
+        """Those of all workers that together make full use of the cores where they run."""
         ...
 
     def order(self, worker: int, order: OrderT) -> None:

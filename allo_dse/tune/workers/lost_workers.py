@@ -22,15 +22,22 @@ EXIT_SECONDS = 5.0  # for a process that has closed its connections to be gone
 
 @dataclass(frozen=True)
 class Place:
-    """Where a worker runs: Ray's id of its node, and its process there."""
+    """Where a worker runs: Ray's id of its node, its process there, and how many cores that may use."""
 
     node: str
     process: int
+    cores: int = 1
 
 
 def here() -> Place:
     """Where this worker runs."""
-    return Place(ray.get_runtime_context().get_node_id(), os.getpid())
+    return Place(ray.get_runtime_context().get_node_id(), os.getpid(), _cores())
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def begin_autopsy(place: Place) -> Any:

@@ -9,10 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..store.record import Measurement
+from .lost_workers import Place
 
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
-HANDLING = 1 / 16  # share of a driver's time that batches may take while all workers are busy, and Ray as much again
+HANDLING = 1 / 16  # share of a driver's time, and of a node's cores, that batches may take, and Ray as much again
+CALL_SECONDS = (
+    0.001  # of a core that a batch takes where its worker is, whatever is in it (benchmarks/cluster_model.py)
+)
+BREEDERS_PER_CORE = 2  # one breeds while the other waits for the driver
 AHEAD = 2  # batches per worker, so that none waits for the driver
 MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
 MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
@@ -102,7 +107,7 @@ class Pool:
 
     def __init__(self, workers: int, idle_since: float | None = None) -> None:
         self.actors: list[Any] = [None] * workers
-        self.places: dict[int, Any] = {}
+        self.places: dict[int, Place] = {}
         self.failures: Counter[int] = Counter()
         self.idle_since = idle_since
         self.given_up = False
@@ -113,6 +118,8 @@ class Pool:
         self.seconds: dict[int, float] = {}
         self.handling = 0.0
         self._unfinished: Counter[int] = Counter()  # tasks by rung, wherever they are
+        self._breeders: set[int] | None = None  # None: not known since a worker came or went
+        self._crowd = 0.0  # workers per core where there are most of them
         self._load: dict[int, int] = {}  # batches of those that are ready
         self._by_load = [OrderedDict[int, None]() for _ in range(AHEAD)]  # those that can take more
 
@@ -123,13 +130,34 @@ class Pool:
         """Positions of the workers that have started."""
         return self._load.keys()
 
-    def welcome(self, worker: int, place: Any) -> None:
-        """A worker has started."""
-        self.places[worker] = place
+    def welcome(self, worker: int, place: Place | None = None) -> None:
+        """A worker has started; by itself, where it is not known on which node."""
+        self.places[worker] = place or Place(f"of {worker}", 0)
         self._load[worker] = 0
         self._by_load[0][worker] = None
         self.idle_since = None
         self.given_up = False
+        self._recount()
+
+    def _recount(self) -> None:
+        """After a worker has come or gone."""
+        self._breeders = None
+        places = [self.places[worker] for worker in self.ready]
+        nodes = Counter(place.node for place in places)
+        self._crowd = max((nodes[place.node] / place.cores for place in places), default=0.0)
+
+    def breeders(self) -> set[int]:
+        """Workers that breed: the first ones on each node, as many as make full use of its cores. More of them would
+        compile the same programs, and find what others have found."""
+        if self._breeders is None:
+            self._breeders = set()
+            nodes: Counter[str] = Counter()
+            for worker in sorted(self.ready):
+                place = self.places[worker]
+                nodes[place.node] += 1
+                if nodes[place.node] <= BREEDERS_PER_CORE * place.cores:
+                    self._breeders.add(worker)
+        return self._breeders
 
     def busy(self, worker: int) -> bool:
         """Whether a worker has something to do."""
@@ -141,6 +169,7 @@ class Pool:
         references = [reference for reference, batch in self.running.items() if batch.worker == worker]
         tasks = tuple(task for reference in references for task in self.release(reference).tasks)
         del self._load[worker], self._by_load[0][worker]
+        self._recount()
         return tasks
 
     def _put(self, worker: int, more: int) -> None:
@@ -174,11 +203,11 @@ class Pool:
 
     def batch_size(self, rung: int) -> int:
         """How many designs to send at once, so that sending costs little beside evaluating, and little of the time in
-        which the driver has to send one batch to each worker."""
+        which the driver has to send one batch to each worker, and the cores of a node to take one for each."""
         seconds = self.seconds.get(rung, 0.0)
         if seconds <= 0:
             return 1
-        in_time = self.handling * len(self.ready) / (HANDLING * seconds)
+        in_time = max(self.handling * len(self.ready), CALL_SECONDS * self._crowd) / (HANDLING * seconds)
         return max(1, min(MAX_BATCH, max(int(BATCH_SECONDS / seconds), math.ceil(in_time))))
 
     def learn(self, rung: int, seconds: float) -> None:

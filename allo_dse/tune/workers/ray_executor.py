@@ -19,6 +19,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
+from allo_dse.space.shared_programs import SharedPrograms
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
@@ -65,6 +66,7 @@ class RayExecutor:
         self._starting: dict[Any, tuple[str | None, int]] = {}
         self._ordered: dict[Any, tuple[int, Any]] = {}  # from workers that evaluate every design
         self._litters: list[tuple[Any, Any]] = []
+        self._programs = SharedPrograms(study.space)
         self._connect(study, workers, address)
         try:
             self._hire(workers)
@@ -211,7 +213,8 @@ class RayExecutor:
     def _dispatch(self) -> None:
         for resource, pool in self._pools.items():
             while (batch := pool.next_batch()) is not None:
-                reference = pool.actors[batch.worker].run.remote(batch.tasks)
+                programs = self._programs.needed((resource, batch.worker), (task.genes for task in batch.tasks))
+                reference = pool.actors[batch.worker].run.remote(batch.tasks, programs)
                 pool.start(reference, batch)
                 self._running[reference] = (resource, batch)
 
@@ -289,11 +292,14 @@ class RayExecutor:
         ordered = {worker for worker, _ in self._ordered.values()}
         return [worker for worker in self._first.ready if worker not in ordered]
 
+    def breeders(self) -> set[int]:
+        return self._first.breeders()
+
     def order(self, worker: int, order: Any) -> None:
-        fill = self._first.actors[worker].fill
+        find = self._first.actors[worker].find
         if self._needs[0].waits:
-            fill = fill.options(concurrency_group=FINDING)
-        self._ordered[fill.remote(order)] = worker, order
+            find = find.options(concurrency_group=FINDING)
+        self._ordered[find.remote(order)] = worker, order
 
     def litters(self) -> list[tuple[Any, Any]]:
         found, self._litters = self._litters, []
@@ -312,7 +318,9 @@ class RayExecutor:
     def _born(self, reference: Any) -> None:
         worker, order = self._ordered.pop(reference)
         try:
-            self._litters.append((order, ray.get(reference)))
+            found, programs = ray.get(reference)
+            self._programs.keep((self._needs[0].resource, worker), programs)
+            self._litters.append((order, found))
         except RayActorError as error:
             self._litters.append((order, None))
             if worker in self._first.ready:  # its batches have not told of its death
@@ -331,6 +339,7 @@ class RayExecutor:
         if pool is self._first:
             lost = [reference for reference, (of, _) in self._ordered.items() if of == worker]
             self._litters += [(self._ordered.pop(reference)[1], None) for reference in lost]
+        self._programs.forget((resource, worker))
         self._start(resource, pool, worker)
 
     def _conclude(self, pool: Pool, reference: Any) -> list[Measurement]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
+from allo_dse.space.choices.parameters import Meaning
+from allo_dse.space.shared_programs import learn, meanings
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
@@ -73,8 +75,15 @@ class Workbench:
         """Say where this is and what it can do."""
         return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
 
-    def run(self, tasks: Sequence[Task]) -> list[Measurement]:
-        """Evaluate designs given as genes."""
+    def run(self, tasks: Sequence[Task], programs: Sequence[Meaning] = ()) -> list[Measurement]:
+        """Evaluate designs given as genes.
+
+        Args:
+            programs: of theirs that others have compiled.
+        """
+        if programs:
+            with self._turns.now():
+                learn(self._study.space, programs)
         return [self._run(task) for task in tasks]
 
     def _run(self, task: Task) -> Measurement:
@@ -88,6 +97,12 @@ class Workbench:
                 self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
             )
         return self._benches[task.rung].run(task.number, candidate)
+
+    def find(self, order: Order | Lease) -> tuple[Litter | Survey | None, list[Meaning]]:
+        """Find designs, and hand on programs that were compiled for that."""
+        found = self.fill(order)
+        with self._turns.now():
+            return found, meanings(self._study.space)
 
     def fill(self, order: Order | Lease) -> Litter | Survey | None:
         """Find designs; in a thread of its own where evaluators wait."""

@@ -39,6 +39,9 @@ class Here:
     def idle(self) -> list[int]:
         return [n for n in range(WORKERS) if n not in {worker for worker, _ in self.orders}]
 
+    def breeders(self) -> range:
+        return range(WORKERS)
+
     def order(self, worker: int, order: Order) -> None:
         self.orders.append((worker, order))
 

@@ -69,6 +69,9 @@ class Here:
             self.count += 1
         return found
 
+    def breeders(self) -> range:
+        return range(len(self._surveyors))
+
     @property
     def under_way(self) -> bool:
         return bool(self._orders)

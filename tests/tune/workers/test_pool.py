@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.tune.workers.pool import AHEAD, MAX_LOSSES, Loss, Pool, Task
+from allo_dse.tune.workers.lost_workers import Place
+from allo_dse.tune.workers.pool import AHEAD, BREEDERS_PER_CORE, MAX_LOSSES, Loss, Pool, Task
 
 WORKERS = 3
 STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear")
@@ -109,3 +110,39 @@ def test_batches_grow_with_the_time_that_the_driver_takes_for_all_workers() -> N
     assert pool.batch_size(0) == 40
     pool.seconds[0] = 600.0
     assert pool.batch_size(0) == 1
+
+
+def crowded(cores: int, workers: int) -> Pool:
+    """Half of the workers on one node, half on another."""
+    pool = Pool(workers)
+    for worker in range(workers):
+        pool.welcome(worker, Place("ab"[worker % 2], worker, cores))
+    return pool
+
+
+def test_batches_grow_with_the_workers_that_share_a_core() -> None:
+    pool = crowded(2, 128)
+    pool.seconds[0] = 0.1
+    # A millisecond for each of 32 workers on a core, which is a sixteenth of the half second that the batches last.
+    assert pool.batch_size(0) == 6
+    assert pool.room(0) == 128 * AHEAD * 6
+    roomy = crowded(64, 128)
+    roomy.seconds[0] = 0.1
+    assert roomy.batch_size(0) == 1
+    for worker in range(8, 128):
+        pool.lost(worker)
+    assert pool.batch_size(0) == 1
+
+
+def test_as_many_breed_as_keep_the_cores_of_each_node_busy() -> None:
+    pool = crowded(1, 12)
+    assert pool.breeders() == set(range(2 * BREEDERS_PER_CORE))
+    pool.lost(1)
+    assert pool.breeders() == {*range(2 * BREEDERS_PER_CORE + 1), 2 * BREEDERS_PER_CORE + 1} - {
+        1,
+        2 * BREEDERS_PER_CORE,
+    }
+    pool.welcome(1, Place("b", 99, 1))
+    assert pool.breeders() == set(range(2 * BREEDERS_PER_CORE))
+    everyone = crowded(6, 12)
+    assert everyone.breeders() == set(range(12))

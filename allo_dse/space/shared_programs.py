@@ -1,0 +1,67 @@
+"""Programs that one process has compiled, for the others that work on the same study."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from .choices.parameters import Meaning, ParameterChoice, Positions
+from .gene import Genes
+from .space import Space
+
+MOST_BYTES = 256 << 20  # of packed programs that are kept to be sent; others are compiled where they are needed
+
+
+def _choice_of(space: Space) -> ParameterChoice | None:
+    return next((choice for choice in space.choices if isinstance(choice, ParameterChoice)), None)
+
+
+def meanings(space: Space) -> list[Meaning]:
+    """The programs that were met here since it was last asked."""
+    choice = _choice_of(space)
+    return [] if choice is None else choice.meanings()
+
+
+def learn(space: Space, told: Iterable[Meaning]) -> None:
+    """Take over programs that were met elsewhere."""
+    choice = _choice_of(space)
+    if choice is not None:
+        choice.learn(told)
+
+
+class SharedPrograms:
+    """Knows the programs of all processes, and who has which.
+
+    Args:
+        space: whose genes are sent along with programs.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._choice = _choice_of(space)
+        self._meanings: dict[Positions, Meaning] = {}
+        self._bytes = 0
+        self._told: dict[object, set[Positions]] = defaultdict(set)
+
+    def keep(self, who: object, found: Iterable[Meaning]) -> None:
+        """Take in what a process has met."""
+        for meaning in found:
+            self._told[who].add(meaning.wanted)
+            if meaning.wanted not in self._meanings and self._bytes + len(meaning.program) <= MOST_BYTES:
+                self._meanings[meaning.wanted] = meaning
+                self._bytes += len(meaning.program)
+
+    def needed(self, who: object, designs: Iterable[Genes]) -> list[Meaning]:
+        """The programs of designs that a process is not known to have."""
+        if self._choice is None or not self._meanings:
+            return []
+        found, told = [], self._told[who]
+        for genes in designs:
+            wanted = self._choice.wanted(genes)
+            if wanted in self._meanings and wanted not in told:
+                told.add(wanted)
+                found.append(self._meanings[wanted])
+        return found
+
+    def forget(self, who: object) -> None:
+        """Another process has its place."""
+        self._told.pop(who, None)
