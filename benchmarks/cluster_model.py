@@ -37,7 +37,7 @@ from allo_dse.tune.workers.ray_executor import RayExecutor
 from allo_dse.tune.workers.workbench import Workbench
 from allo_dse.tune.workers.workforce import Workforce
 from benchmarks.search_overhead import Instant, gemm_study
-from benchmarks.workers import measure
+from benchmarks.workers import cpu_of_others, measure
 
 HORIZON_BATCHES = 20_000
 DESIGNS, WARM_UP = 1500, 500  # evaluated to find out what one costs; the first ones compile programs
@@ -182,13 +182,14 @@ def bred_costs() -> tuple[float, float]:
 
 
 def batch_cost(executor: RayExecutor, jobs: Any) -> Any:
-    """Seconds of this process to have these designs evaluated as one batch."""
-    started = time.process_time()
+    """CPU seconds of this process, and of the worker, to have these designs evaluated as one batch."""
+    started, before = time.process_time(), cpu_of_others()["workers"]
     for _ in range(ROUND_TRIPS):
         executor.submit(jobs)
         while executor.outstanding():
             executor.collect()
-    return (time.process_time() - started) / ROUND_TRIPS
+    here, there = time.process_time() - started, cpu_of_others()["workers"] - before
+    return here / ROUND_TRIPS, there / ROUND_TRIPS
 
 
 def measured() -> Costs:
@@ -201,10 +202,11 @@ def measured() -> Costs:
     executor = RayExecutor(study, [needs(study.make_evaluator())], 1, None)
     try:
         batch_cost(executor, jobs)  # the worker compiles programs, and the executor learns that batches may be full
-        single, full = batch_cost(executor, jobs[:1]), batch_cost(executor, jobs)
+        (single, one), (full, many) = batch_cost(executor, jobs[:1]), batch_cost(executor, jobs)
     finally:
         executor.close()
-    send = max(0.0, (full - single) / (MAX_BATCH - 1))
+    send, work = max(0.0, (full - single) / (MAX_BATCH - 1)), (many - one) / (MAX_BATCH - 1)
+    print(f"worker (measured here): {1e3 * (one - work):.2f} ms per batch, {1e3 * work:.2f} ms per design in it")
     return Costs(design, bred, single - send, send)
 
 

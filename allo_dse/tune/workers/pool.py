@@ -14,9 +14,7 @@ from .lost_workers import Place
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
 HANDLING = 1 / 16  # share of a driver's time, and of a node's cores, that batches may take, and Ray as much again
-CALL_SECONDS = (
-    0.001  # of a core that a batch takes where its worker is, whatever is in it (benchmarks/cluster_model.py)
-)
+CALL_SECONDS = 0.001  # of a core that a batch takes where its worker is: benchmarks/cluster_model.py measures it
 BREEDERS_PER_CORE = 2  # one breeds while the other waits for the driver
 AHEAD = 2  # batches per worker, so that none waits for the driver
 MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
