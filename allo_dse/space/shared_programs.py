@@ -33,11 +33,11 @@ class SharedPrograms:
     """Knows the programs of all processes, and who has which.
 
     Args:
-        space: whose genes are sent along with programs.
+        space: of this process, whose programs the others are told too.
     """
 
     def __init__(self, space: Space) -> None:
-        self._choice = _choice_of(space)
+        self._space, self._choice = space, _choice_of(space)
         self._meanings: dict[Positions, Meaning] = {}
         self._bytes = 0
         self._told: dict[object, set[Positions]] = defaultdict(set)
@@ -52,8 +52,9 @@ class SharedPrograms:
 
     def needed(self, who: object, designs: Iterable[Genes]) -> list[Meaning]:
         """The programs of designs that a process is not known to have."""
-        if self._choice is None or not self._meanings:
+        if self._choice is None:
             return []
+        self.keep(None, meanings(self._space))
         found, told = [], self._told[who]
         for genes in designs:
             wanted = self._choice.wanted(genes)

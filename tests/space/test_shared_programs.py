@@ -102,6 +102,13 @@ def test_a_worker_is_sent_a_program_once_and_none_that_it_has() -> None:
     assert shared.needed("b", designs) == wanted[:-1]
 
 
+def test_a_worker_is_sent_what_this_process_has_compiled() -> None:
+    space = gemm_study().space
+    designs = some_genes(space, 10)
+    found = SharedPrograms(space).needed("a", designs[:1])
+    assert [one.wanted for one in found] == [_wanted(space, designs[0])]
+
+
 def _wanted(space: Space, genes: Genes) -> tuple[int, ...]:
     choice: Any = space.choices[0]
     return tuple(choice.wanted(genes))
