@@ -31,7 +31,7 @@ from allo_dse.tune.run.islands import LITTER
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.study import Study
 from allo_dse.tune.workers.executor import Job
-from allo_dse.tune.workers.nursery import Order
+from allo_dse.tune.workers.nursery import Litter, Order
 from allo_dse.tune.workers.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Pool, Task
 from allo_dse.tune.workers.ray_executor import RayExecutor
 from allo_dse.tune.workers.workbench import Workbench
@@ -117,7 +117,8 @@ class Inside:
 
     def order(self, worker: int, order: Order) -> None:
         started = time.process_time()
-        litter = self.workbench.breed(order)
+        litter = self.workbench.fill(order)
+        assert isinstance(litter, Litter)
         self.orders.append((order, pickle.dumps(litter)))
         self.breeding += time.process_time() - started
         self.bred += len(litter.designs)
