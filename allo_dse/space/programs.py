@@ -6,7 +6,7 @@ import hashlib
 import pickle
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.program.compiled import CompiledProgram
@@ -20,6 +20,17 @@ def _key(params: Assignment) -> _Key:
     return tuple((name, plain_value(value)) for name, value in params.items())
 
 
+class Packed(NamedTuple):
+    """What was compiled, without the source, and how much that is to send.
+
+    Attributes:
+        size: in bytes.
+    """
+
+    program: CompiledProgram
+    size: int
+
+
 class Programs(Protocol):
     """Makes programs and tells them apart."""
 
@@ -31,11 +42,11 @@ class Programs(Protocol):
         """Hash of what the program computes and how."""
         ...
 
-    def pack(self, program: Program) -> bytes | None:
+    def pack(self, program: Program) -> Packed | None:
         """A program as another process of the same run takes it; None where it has to make it itself."""
         ...
 
-    def unpack(self, params: Assignment, packed: bytes) -> None:
+    def unpack(self, params: Assignment, packed: Packed) -> None:
         """Take over the program of these parameters, once it is asked for."""
         ...
 
@@ -52,32 +63,30 @@ class CompiledPrograms:
         self._source = source
         self._completed = completed
         self._programs: dict[_Key, Program] = {}
-        self._packed: dict[_Key, bytes] = {}
+        self._packed: dict[_Key, Packed] = {}
 
     def load(self, params: Assignment) -> Program:
         """The compiled program of these parameters."""
         key = _key(params)
         if key not in self._programs:
             packed = self._packed.pop(key, None)
-            self._programs[key] = self._compiled(params) if packed is None else self._unpacked(packed)
+            known = None if packed is None else Program.of(packed.program, self._source)
+            self._programs[key] = known or self._compiled(params)
         return self._programs[key]
 
     def _compiled(self, params: Assignment) -> Program:
         program = load_program(self._source, **params)
         return program if self._completed is None else self._completed(program, params)
 
-    def _unpacked(self, packed: bytes) -> Program:
-        return Program.of(pickle.loads(packed), self._source)
-
-    def pack(self, program: Program) -> bytes | None:
+    def pack(self, program: Program) -> Packed | None:
         """What was compiled, which is data; None where parameters are objects that cannot be sent."""
         compiled = CompiledProgram(**{field.name: getattr(program, field.name) for field in fields(CompiledProgram)})
         try:
-            return pickle.dumps(compiled, pickle.HIGHEST_PROTOCOL)
+            return Packed(compiled, len(pickle.dumps(compiled, pickle.HIGHEST_PROTOCOL)))
         except (pickle.PicklingError, TypeError, AttributeError):
             return None
 
-    def unpack(self, params: Assignment, packed: bytes) -> None:
+    def unpack(self, params: Assignment, packed: Packed) -> None:
         """Take over what another process has compiled, which is ten times as fast as compiling it."""
         key = _key(params)
         if key not in self._programs:

@@ -46,9 +46,9 @@ class SharedPrograms:
         """Take in what a process has met."""
         for meaning in found:
             self._told[who].add(meaning.wanted)
-            if meaning.wanted not in self._meanings and self._bytes + len(meaning.program) <= MOST_BYTES:
+            if meaning.wanted not in self._meanings and self._bytes + meaning.program.size <= MOST_BYTES:
                 self._meanings[meaning.wanted] = meaning
-                self._bytes += len(meaning.program)
+                self._bytes += meaning.program.size
 
     def needed(self, who: object, designs: Iterable[Genes]) -> list[Meaning]:
         """The programs of designs that a process is not known to have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from allo_dse.lang import install
 from allo_dse.space import programs
 from allo_dse.space.choices.parameters import Meaning
 from allo_dse.space.gene import Genes, random_suggest
+from allo_dse.space.programs import Packed
 from allo_dse.space.shared_programs import SharedPrograms, learn, meanings
 from allo_dse.space.space import Space
 from allo_dse.tune.study_file import load_studies
@@ -46,7 +48,7 @@ def test_what_was_compiled_elsewhere_is_the_same_program(name: str, monkeypatch:
     found = meanings(first.space)
     assert found
     assert not meanings(first.space)
-    learn(second.space, found)
+    learn(second.space, pickle.loads(pickle.dumps(found)))
     monkeypatch.setattr(programs, "load_program", refuse)
     for genes in designs:
         one, other = first.space.decode_genes(genes), second.space.decode_genes(genes)
@@ -92,7 +94,8 @@ def test_a_worker_is_sent_a_program_once_and_none_that_it_has() -> None:
     space = fake_study().space
     shared = SharedPrograms(space)
     designs = some_genes(space, 30)
-    wanted = list(dict.fromkeys(Meaning(_wanted(space, genes), (), b"") for genes in designs))
+    packed: Any = Packed(None, 1)  # type: ignore[arg-type]
+    wanted = list(dict.fromkeys(Meaning(_wanted(space, genes), (), packed) for genes in designs))
     assert not shared.needed("a", designs)
     shared.keep("a", wanted[:-1])
     assert not shared.needed("a", designs)

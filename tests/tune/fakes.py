@@ -61,10 +61,10 @@ class FakePrograms:
     def digest(self, program: Program) -> Any:
         return f"gemm{self.salt}"
 
-    def pack(self, program: Program) -> bytes | None:
+    def pack(self, program: Program) -> Any:
         return None
 
-    def unpack(self, params: Any, packed: bytes) -> None:
+    def unpack(self, params: Any, packed: Any) -> None:
         raise AssertionError("nothing was packed")
 
 

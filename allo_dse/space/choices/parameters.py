@@ -15,7 +15,7 @@ from ..design import Design
 from ..draft import Draft
 from ..gene import Genes
 from ..params import Assignment, Parameter, ParameterSpace
-from ..programs import Programs
+from ..programs import Packed, Programs
 
 MOST_TRIED = 256
 """Assignments around one that cannot be built that are looked at before it is left as it is."""
@@ -26,15 +26,11 @@ Positions = tuple[int, ...]
 
 
 class Meaning(NamedTuple):
-    """Which program genes mean, for other processes that need not find out.
-
-    Attributes:
-        program: packed.
-    """
+    """Which program genes mean, for other processes that need not find out."""
 
     wanted: Positions
     found: Positions
-    program: bytes
+    program: Packed
 
 
 class ParameterChoice(QuestionChoice):
