@@ -46,7 +46,7 @@ def _package() -> str:
 PACKAGE = _package()
 
 # The bindings search for the module of a dialect whenever one of its operations is looked at, until they find it:
-# 7 % of the time of compiling. These dialects have none of that name.
+# 6 % of the time of compiling. These dialects have none of that name.
 for _dialect in ("df", "async"):
     sys.modules.setdefault(_name := f"{PACKAGE}.dialects.{_dialect}", ModuleType(_name))
 

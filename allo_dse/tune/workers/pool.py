@@ -117,7 +117,7 @@ class Pool:
         self.handling = 0.0
         self._unfinished: Counter[int] = Counter()  # tasks by rung, wherever they are
         self._breeders: set[int] | None = None  # None: not known since a worker came or went
-        self._crowd = 0.0  # workers per core where there are most of them
+        self._crowd: float | None = None  # workers per core where there are most of them; None likewise
         self._load: dict[int, int] = {}  # batches of those that are ready
         self._by_load = [OrderedDict[int, None]() for _ in range(AHEAD)]  # those that can take more
 
@@ -135,14 +135,15 @@ class Pool:
         self._by_load[0][worker] = None
         self.idle_since = None
         self.given_up = False
-        self._recount()
+        self._breeders = self._crowd = None
 
-    def _recount(self) -> None:
-        """After a worker has come or gone."""
-        self._breeders = None
-        places = [self.places[worker] for worker in self.ready]
-        nodes = Counter(place.node for place in places)
-        self._crowd = max((nodes[place.node] / place.cores for place in places), default=0.0)
+    @property
+    def _most_per_core(self) -> float:
+        if self._crowd is None:
+            places = [self.places[worker] for worker in self.ready]
+            nodes = Counter(place.node for place in places)
+            self._crowd = max((nodes[place.node] / place.cores for place in places), default=0.0)
+        return self._crowd
 
     def breeders(self) -> set[int]:
         """Workers that breed: the first ones on each node, as many as make full use of its cores. More of them would
@@ -167,7 +168,7 @@ class Pool:
         references = [reference for reference, batch in self.running.items() if batch.worker == worker]
         tasks = tuple(task for reference in references for task in self.release(reference).tasks)
         del self._load[worker], self._by_load[0][worker]
-        self._recount()
+        self._breeders = self._crowd = None
         return tasks
 
     def _put(self, worker: int, more: int) -> None:
@@ -205,7 +206,7 @@ class Pool:
         seconds = self.seconds.get(rung, 0.0)
         if seconds <= 0:
             return 1
-        in_time = max(self.handling * len(self.ready), CALL_SECONDS * self._crowd) / (HANDLING * seconds)
+        in_time = max(self.handling * len(self.ready), CALL_SECONDS * self._most_per_core) / (HANDLING * seconds)
         return max(1, min(MAX_BATCH, max(int(BATCH_SECONDS / seconds), math.ceil(in_time))))
 
     def learn(self, rung: int, seconds: float) -> None:
