@@ -10,7 +10,7 @@ its mapping. What a program's mappings have in common is owned by the program's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,12 +21,13 @@ from allo_dse.program.index_maps import IntArray
 from .fold.vmg import VMG
 from .limits.fpga import FpgaCosts
 from .limits.fpga_limits import fpga_violations
-from .limits.npu_limits import array_violations, is_hopeless, node_violations
+from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
 from .place.placed_design import Infeasible, PlacedDesign
 from .place.problem import problem_of
+from .streams.node_links import StreamLinks
 from .streams.node_memory import NodeMemory, group_memory
 from .streams.view import MappingView
 from .transport.strided import read_as_it_lies
@@ -89,7 +90,14 @@ class DeviceMapping:
     @cached_property
     def memory(self) -> tuple[NodeMemory, ...]:
         """Per node group, what the node that needs most holds in its core's data memory."""
-        return tuple(group_memory(self.view.groups, self.view.links, self.npu, self.buffering))
+        return self._memory(self.view.links) if self.view.needed_depths.depth else self._declared_memory
+
+    @cached_property
+    def _declared_memory(self) -> tuple[NodeMemory, ...]:
+        return self._memory(self.view.declared_links)
+
+    def _memory(self, links: StreamLinks) -> tuple[NodeMemory, ...]:
+        return tuple(group_memory(self.view.groups, links, self.npu, self.buffering))
 
     @property
     def local_memory_bytes(self) -> int:
@@ -115,8 +123,24 @@ class DeviceMapping:
             return tuple(fpga_violations(self.fpga))
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):
-            found += node_violations(self.view, self.transport, self.memory, self.npu, self.buffering)
+            deeper = self.view.needed_depths.depth
+            found += self._core_violations(self.view.links, self.memory) if deeper else self.core_violations
+            found += movement_violations(self.view, self.transport, self.npu)
         return tuple(found)
+
+    @cached_property
+    def core_violations(self) -> tuple[Violation, ...]:
+        """Limits of an NPU's cores that the mapping exceeds even with streams as shallow as they are declared.
+
+        They are known without the transport plan and the depths that streams need, which take most of the time of
+        `violations`; those have all of them.
+        """
+        if isinstance(self.device, FpgaDevice) or is_hopeless(self.vmg, self.npu):
+            return ()
+        return self._core_violations(self.view.declared_links, self._declared_memory)
+
+    def _core_violations(self, links: StreamLinks, memory: Sequence[NodeMemory]) -> tuple[Violation, ...]:
+        return tuple(core_violations(self.view, links.between, memory, self.npu, self.buffering))
 
     @cached_property
     def placement(self) -> PlacedDesign | Infeasible:

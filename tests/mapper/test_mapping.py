@@ -33,7 +33,7 @@ def folds(draw: st.DrawFn) -> tuple[CompiledProgram, list[MeshFold]]:
     """A program and some of its folds, which share what its graph owns."""
     program = draw(programs())
     every = list(fold_choices(program, 16))
-    return program, [draw(st.sampled_from(every)) for _ in range(2)] if every else []
+    return program, [draw(st.sampled_from(every)) for _ in range(3)] if every else []
 
 
 @given(folds(), st.integers(1, 3), st.integers(1, 2))
@@ -47,12 +47,17 @@ def test_what_folds_of_a_program_share_changes_nothing(
         shared = DeviceMapping(unfolded.fold(fold), NPU, buffering)
         fresh = DeviceMapping(VMG.of(program).fold(fold), NPU, buffering)
         assert shared.violations == fresh.violations
+        assert shared.core_violations == fresh.core_violations
+        assert {(v.constraint, v.where.split()[0]) for v in shared.core_violations} <= {
+            (v.constraint, v.where.split()[0]) for v in shared.violations
+        }
         assert shared.layouts == fresh.layouts
         if not any(v.constraint in ("compute_tiles", "shared_arrays") for v in fresh.violations):
             assert shared.transport.transfers == fresh.transport.transfers
             assert shared.transport.streams == fresh.transport.streams
             assert shared.memory == fresh.memory
             assert [text(p) for p in shared.view.periods] == [text(p) for p in fresh.view.periods]
+            assert links(shared) == links(fresh)
 
 
 def text(schedule: Any) -> tuple[Any, ...]:
@@ -60,6 +65,15 @@ def text(schedule: Any) -> tuple[Any, ...]:
     ports = [(port.key, *(flags.tolist() for flags in (port.first, port.steady, port.last_use)))
              for port in schedule.ports]  # fmt: skip
     return schedule.periods, [cls.name for cls in schedule.class_list], schedule.classes.tolist(), ports
+
+
+def links(mapping: DeviceMapping) -> Any:
+    """The channels of a mapping as plain values."""
+    found = mapping.view.channels
+    return [(own.channels, own.uses.leaves, own.uses.by_leaf) for own in found.groups], list(found.depth.items())
+
+
+OF_NPU = ("plan_transport", "group_memory", "MappingView", "core_violations", "movement_violations")
 
 
 @pytest.fixture
@@ -76,7 +90,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(module, name, counted)
 
-    for name in ("plan_transport", "group_memory", "MappingView", "node_violations", "fpga_violations", "FpgaCosts"):
+    for name in (*OF_NPU, "fpga_violations", "FpgaCosts"):
         count(mapping_module, name)
     for name in ("kernel_feeds", "layout_plan", "PeriodTable", "ClassCosts", "class_tasks"):
         count(program_graph, name)
@@ -90,7 +104,7 @@ def test_check_evaluation_placement_and_words_share_one_mapping(calls: Counter[s
         NpuSimulator().evaluate(design)
         assert isinstance(dse.place(design), dse.PlacedDesign)
         assert design.mapping.layouts.choices == ()
-    once = ("plan_transport", "group_memory", "MappingView", "node_violations", "layout_plan", "PeriodTable")
+    once = (*OF_NPU, "layout_plan", "PeriodTable")
     assert {name: calls[name] for name in once} == dict.fromkeys(once, 1)
 
 

@@ -99,9 +99,9 @@ def _fold_bounds(design: Design, work: ProgramWork) -> Bounds:
 def _transport_bounds(design: Design, work: ProgramWork) -> Bounds:
     """From the transport plan: what is done from one intervention of the host to the next."""
     mapping = design.mapping
-    transport, schedules = mapping.transport, mapping.view.periods
-    if transport.violations:
+    if mapping.core_violations or mapping.transport.violations:
         return _fold_bounds(design, work)
+    transport, schedules = mapping.transport, mapping.view.periods
     plan = _Plan(work, transport, schedules)
     blocks = blocks_of(schedules[0].periods, transport, work.device.board)
     # The host rewrites a descriptor when nothing is in flight, so blocks do not overlap and their bounds add up.

@@ -12,8 +12,8 @@ from itertools import groupby
 import numpy as np
 
 from allo_dse.mapper.graph.node_schedules import Flags, GroupSchedule
-from allo_dse.mapper.streams.channels import NodeLinks, Use
-from allo_dse.mapper.streams.leaf_steps import leaf_steps, use_codes
+from allo_dse.mapper.streams.channels import NodeLinks
+from allo_dse.mapper.streams.leaf_steps import Use, leaf_steps
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.tables import Table
 
@@ -24,7 +24,7 @@ def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external
     moves = [port.steady if steady else port.first for port in schedule.ports]
     acquires = [_acquires(m) if port.key[1] == "out" else m for port, m in zip(schedule.ports, moves, strict=True)]
     columns = [ticks, *acquires, *moves, *(port.last_use for port in schedule.ports)]
-    columns.append(use_codes(external.uses, len(ticks)))
+    columns.append(external.uses.codes)
     signature = np.stack(columns, axis=1).astype(np.int64)
     starts = np.flatnonzero(np.concatenate(([True], (signature[1:] != signature[:-1]).any(axis=1))))
     lengths = np.diff(np.append(starts, len(ticks)))
@@ -33,7 +33,7 @@ def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external
             for p in range(count):
                 if acquires[p][leaf]:
                     table.get(2 * p if schedule.ports[p].key[1] == "in" else 2 * p + 1)
-            _work(table, count, int(ticks[leaf]), external.uses.get(leaf, ()))
+            _work(table, count, int(ticks[leaf]), external.uses.of(leaf))
             for p, port in enumerate(schedule.ports):
                 if port.key[1] == "in" and port.last_use[leaf]:
                     table.put(2 * p + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -31,9 +31,12 @@ def mesh_groups(graph: ProgramGraph, fold: MeshFold) -> tuple[NodeGroup, ...]:
     groups: list[NodeGroup] = []
     for number, kernel_fold in enumerate(fold.kernels):
         if number in heads:
-            groups += _shared_groups(joint, heads[number])
+            members = heads[number]
+            own = tuple(fold.kernels[member] for member in members)
+            groups += graph.groups((members, own), partial(_shared_groups, joint, members))
         elif number not in tails:
-            groups += kernel_groups(graph.program, number, kernel_fold, graph.rules[number])
+            rules = graph.rules[number]
+            groups += graph.groups(kernel_fold, partial(kernel_groups, graph.program, number, kernel_fold, rules))
     return tuple(groups)
 
 

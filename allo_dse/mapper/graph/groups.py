@@ -7,15 +7,19 @@ Mesh folds know their tasks by arithmetic: task ids are linear in mesh digits, s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
 from allo_dse.program.index_maps import IntArray
 
 from .tree import Tree
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 
 class Leaves(Protocol):
@@ -182,11 +186,21 @@ def nest_offsets(iterations: IntArray, loops: tuple[int, ...], strides: tuple[in
 
 @dataclass(frozen=True, eq=False)
 class NodeGroup:
-    """`count` nodes that execute the same schedule tree, each for its own tasks."""
+    """`count` nodes that execute the same schedule tree, each for its own tasks; folds that have it share it."""
 
     tree: Tree
     count: int
     leaves: Leaves
+    _made: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    def once(
+        self, make: Callable[Concatenate[NodeGroup, Given], Made], *given: Given.args, **named: Given.kwargs
+    ) -> Made:
+        """What a function makes of the group and hashable arguments: made when first asked for, kept with the group."""
+        key = make, given, *named.values()
+        if key not in self._made:
+            self._made[key] = make(self, *given, **named)
+        return cast(Made, self._made[key])
 
     @cached_property
     def first_tasks(self) -> IntArray:

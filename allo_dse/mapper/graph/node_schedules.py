@@ -7,7 +7,7 @@ period of leaves plus a count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
+from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
@@ -102,21 +103,25 @@ class PeriodTable:
 
     def schedules(self, groups: Sequence[NodeGroup]) -> tuple[GroupSchedule, ...]:
         """The schedule of every node group of one fold; all of them have the same number of periods."""
-        shapes = [_shape(self._program, group) for group in groups]
-        periods = 0
         # Several steady periods in a row are one, too: whatever divides the number of each group's serves all groups.
-        for group, shape in zip(groups, shapes, strict=True):
-            periods = gcd(periods, prod(_loops(group)[: self._steady_levels(group, shape)]))
-        return tuple(self._schedule(group, shape, periods) for group, shape in zip(groups, shapes, strict=True))
+        periods = gcd(*(group.once(self._most_periods) for group in groups))
+        return tuple(self.schedule(group, periods) for group in groups)
 
-    def _steady_levels(self, group: NodeGroup, shape: Shape | None) -> int:
+    def schedule(self, group: NodeGroup, periods: int) -> GroupSchedule:
+        """The schedule of one group with so many periods."""
+        return group.once(self._schedule, periods)
+
+    def _most_periods(self, group: NodeGroup) -> int:
+        """How often a group's pattern of moves repeats."""
+        shape, loops = group.once(self._shape), _loops(group)
         if shape is None:
-            return _steady_levels(self._program, group, _loops(group))
+            return prod(loops[: _steady_levels(self._program, group, loops)])
         if shape not in self._levels:
-            self._levels[shape] = _steady_levels(self._program, group, _loops(group))
-        return self._levels[shape]
+            self._levels[shape] = _steady_levels(self._program, group, loops)
+        return prod(loops[: self._levels[shape]])
 
-    def _schedule(self, group: NodeGroup, shape: Shape | None, periods: int) -> GroupSchedule:
+    def _schedule(self, group: NodeGroup, periods: int) -> GroupSchedule:
+        shape = group.once(self._shape)
         if shape is None:
             return _group_schedule(self._program, group, periods)
         if (shape, periods) not in self._schedules:
@@ -124,20 +129,32 @@ class PeriodTable:
         found = self._schedules[shape, periods]
         return found if found.group is group else replace(found, group=group)
 
+    def _shape(self, group: NodeGroup) -> Shape | None:
+        """What decides when the tiles of a mesh fold's nodes change; None where more than this does.
 
-def _shape(program: CompiledProgram, group: NodeGroup) -> Shape | None:
-    """What decides when the tiles of a mesh fold's nodes change; None where more than this does.
+        Each temporal loop runs along an axis of its own. If every tile coordinate depends on one axis at most, an
+        advance of a loop changes the tile or not, wherever the node stands and however far the advance goes.
+        """
+        leaves = group.leaves
+        if isinstance(leaves, MeshLeaves) and leaves.kernel in self._axis_by_axis:
+            return leaves.kernel, group.tree, leaves.loops, leaves.loop_axes
+        return None
 
-    Each temporal loop runs along an axis of its own. If every tile coordinate depends on one axis at most, an advance
-    of a loop changes the tile or not, wherever the node stands and however far the advance goes.
-    """
-    leaves = group.leaves
-    if not isinstance(leaves, MeshLeaves) or _varies(program):
-        return None
-    ports = (port for cls in program.kernels[leaves.kernel].classes for port in cls.tensor_ports)
-    if not all(port.tile.is_affine and all(sum(map(bool, row)) <= 1 for row in port.tile.matrix) for port in ports):
-        return None
-    return leaves.kernel, group.tree, leaves.loops, leaves.loop_axes
+    @cached_property
+    def _axis_by_axis(self) -> frozenset[int]:
+        """The kernels each of whose tile coordinates depends on one axis at most; none where work varies."""
+        if _varies(self._program):
+            return frozenset()
+        kernels = enumerate(self._program.kernels)
+        return frozenset(n for n, kernel in kernels if all(map(_along_one_axis, _tensor_ports(kernel))))
+
+
+def _tensor_ports(kernel: Kernel) -> Iterator[TensorPort]:
+    return (port for cls in kernel.classes for port in cls.tensor_ports)
+
+
+def _along_one_axis(port: TensorPort) -> bool:
+    return port.tile.is_affine and all(sum(map(bool, row)) <= 1 for row in port.tile.matrix)
 
 
 def _loops(group: NodeGroup) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
 from ..model.movement import Direction
+from .class_tasks import ClassTasks
 from .tree import Seq, Task, Tree, leaf_tasks
 
 
@@ -196,6 +197,22 @@ class ProgramPorts:
 
     def of_task(self, task: Task) -> ClassPorts:
         return self.classes[task.kernel][task.cls]
+
+
+MOST_TOKENS = 256
+"""A task that moves more tokens through one stream is taken to move so many."""
+
+
+def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntArray:
+    """How many tokens a task moves through each stream, as far as one at either end says: (streams,); else 1."""
+    said = np.ones(program.stream_count, np.int64)
+    position = {kernel.name: number for number, kernel in enumerate(program.kernels)}
+    for own in classes:
+        pids = program.pids(position[own.task_class.kernel], own.tasks)
+        for family in port_families(own.task_class.stream_ports):
+            if family.port.tokens is not None:
+                said[family.streams(program, pids)] = min(max(family.port.tokens, 1), MOST_TOKENS)
+    return said
 
 
 @dataclass(frozen=True, eq=False)

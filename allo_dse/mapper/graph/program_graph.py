@@ -7,22 +7,27 @@ Whoever compiles a program makes its graph (`Program.vmg`, `VMG.of`); folded gra
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from allo_dse.backends.fpga.costs import ClassCosts
 from allo_dse.device.device import NpuDevice
+from allo_dse.program.index_maps import IntArray
 
 from ..axes.axes import kernel_feeds
 from ..layouts.layout_plan import layout_plan
 from ..model.movement import LayoutPlan, NeededDepths
 from .class_tasks import ClassTasks, class_tasks
+from .groups import NodeGroup
 from .kernel_graph import KernelGraph
 from .node_schedules import PeriodTable
-from .ports import ProgramPorts
+from .ports import ProgramPorts, tokens_said
 from .stream_arrays import TaskGraph
+
+_FEWEST_GROUPS, _MOST_GROUPS = 8, 512
+_TASKS_OF_GROUPS = 1 << 22  # at most in the groups that are kept, if each had all tasks of the program
 
 
 class ProgramGraph(TaskGraph):
@@ -48,9 +53,37 @@ class ProgramGraph(TaskGraph):
         return ProgramPorts.of(self.program)
 
     @cached_property
+    def tokens(self) -> IntArray:
+        """Per stream, how many tokens a task moves through it."""
+        return tokens_said(self.program, self.class_tasks)
+
+    @cached_property
     def class_tasks(self) -> tuple[ClassTasks, ...]:
         """The tasks of every class, and where their tiles and streams are."""
         return class_tasks(self.program)
+
+    def groups(self, folds: Hashable, make: Callable[[], Sequence[NodeGroup]]) -> tuple[NodeGroup, ...]:
+        """The groups of nodes that certain folds of certain kernels make, shared by all folds of the program that have
+        them. The latest are kept."""
+        kept = self._groups
+        found = kept.pop(folds, None)
+        if found is None:
+            found = tuple(make())
+            if len(kept) >= self._most_groups:
+                del kept[next(iter(kept))]
+        kept[folds] = found
+        return found
+
+    @cached_property
+    def _groups(self) -> dict[Hashable, tuple[NodeGroup, ...]]:
+        return {}
+
+    @cached_property
+    def _most_groups(self) -> int:
+        """Folds of a single kernel have all of their groups, or none, in common; others recur with other kernels'."""
+        if len(self.program.kernels) == 1:
+            return _FEWEST_GROUPS
+        return min(_MOST_GROUPS, max(_FEWEST_GROUPS, _TASKS_OF_GROUPS // self.program.task_count))
 
     @cached_property
     def periods(self) -> PeriodTable:

@@ -41,27 +41,32 @@ def is_hopeless(vmg: VMG, device: NpuDevice) -> bool:
     return vmg.node_count > _HOPELESS * device.compute_tiles or bool(vmg.program.shared)
 
 
-def node_violations(
+def core_violations(
     view: MappingView,
-    transport: Transport,
+    streams: Sequence[StreamFlow],
     memories: Sequence[NodeMemory],
     device: NpuDevice,
     buffering: Buffering,
 ) -> list[Violation]:
-    """Limits of cores, memory tiles and shim tiles.
+    """Limits of cores.
 
     Streams between nodes are taken to run between neighbours, which share memory, as far as the number of neighbours
     allows; whether the nodes can be placed that way is not decided here.
 
     Args:
+        streams: those between nodes.
         memories: what a node of each group needs at most.
     """
-    program, found = view.vmg.program, []
-    streams = _streams_by_node(transport.streams)
+    program, found = view.vmg.program, list[Violation]()
+    by_node = _streams_by_node(streams)
     for group, memory in zip(view.groups, memories, strict=True):
-        found += _core_violations(program, group, memory, streams, device, buffering)
-    found += _deadlock(view)
-    found += _misaligned_tiles(view)
+        found += _core_violations(program, group, memory, by_node, device, buffering)
+    return found
+
+
+def movement_violations(view: MappingView, transport: Transport, device: NpuDevice) -> list[Violation]:
+    """Limits of memory tiles and shim tiles, and what of the movement between nodes cannot be."""
+    found = [*_deadlock(view), *_misaligned_tiles(view)]
     found += _far_rows(view, device)
     found += transport.violations
     found += tile_violations(transport, device)

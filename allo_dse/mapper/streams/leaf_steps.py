@@ -7,15 +7,47 @@ each step gets, computes and puts its share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.tables import Table
 
-from .channels import Use
+Use = tuple[bool, int]
+"""A token through a channel: whether it is put, and the channel's position."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeafUses:
+    """What the leaves of a period get from and put to a node's channels; folds with an equal one share it.
+
+    Attributes:
+        leaves: how many there are.
+        by_leaf: per leaf that uses channels, the tokens it gets and puts, in the order of the task's ports.
+    """
+
+    leaves: int
+    by_leaf: Mapping[int, tuple[Use, ...]]
+
+    def of(self, leaf: int) -> tuple[Use, ...]:
+        return self.by_leaf.get(leaf, ())
+
+    @cached_property
+    def tokens(self) -> int:
+        """How many tokens a node moves in a period."""
+        return sum(map(len, self.by_leaf.values()))
+
+    @cached_property
+    def codes(self) -> IntArray:
+        """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
+        codes: dict[tuple[Use, ...], int] = {}
+        result = np.zeros(self.leaves, np.int64)
+        for leaf, own in self.by_leaf.items():
+            result[leaf] = codes.setdefault(own, len(codes) + 1)
+        return result
 
 
 @dataclass(frozen=True)
@@ -65,12 +97,3 @@ def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
             (puts if is_put else gets)[step].append(link)
     share, rest = divmod(ticks, count)
     return [Step(tuple(gets[i]), tuple(puts[i]), share + (rest if i == count - 1 else 0)) for i in range(count)]
-
-
-def use_codes(uses: dict[int, list[Use]], leaves: int) -> IntArray:
-    """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
-    codes: dict[tuple[Use, ...], int] = {}
-    result = np.zeros(leaves, np.int64)
-    for leaf, own in uses.items():
-        result[leaf] = codes.setdefault(tuple(own), len(codes) + 1)
-    return result

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
-from ..graph.groups import MeshLeaves
-from ..graph.ports import ClassPorts, ClassUse, PortFamily, PortKey, port_families
+from ..graph.groups import MeshLeaves, NodeGroup
+from ..graph.ports import ClassPorts, ClassUse, PortFamily, PortKey, Round, port_families, schedule_round
 from ..graph.program_graph import ProgramGraph
-from .tile_sequences import GroupTiles
 
 
 class LocalStream(Struct, frozen=True):
@@ -112,27 +111,26 @@ class _Ends:
     kinds: list[tuple[ClassUse, int, StreamPort]]
 
 
-def group_wirings(graph: ProgramGraph, group: GroupTiles) -> list[tuple[Wiring, IntArray]]:
+def group_wirings(group: NodeGroup, graph: ProgramGraph) -> list[tuple[Wiring, IntArray]]:
     """The different wirings of a group's nodes, each with the positions of its nodes in the group.
 
     All nodes of a mesh fold's group are wired alike: tasks of a node are at the same distances, and so are the ends of
     affine streams. What one node shows is kept for all folds of the program with the same rounds.
     """
-    ports = graph.ports
-    leaves = group.group.leaves
-    streams = [ports.of_task(use.task).streams for use in group.round.classes]
+    ports, leaves, turn = graph.ports, group.leaves, schedule_round(group.tree)
+    streams = [ports.of_task(use.task).streams for use in turn.classes]
     if not any(streams):
         return []
-    everyone = np.arange(group.group.count)
+    everyone = np.arange(group.count)
     if isinstance(leaves, MeshLeaves) and all(port.index.is_affine for own in streams for port in own):
-        inner = len(leaves.loops) - _inner_loops(leaves.loops, group.round.length)
-        key = (group.round, leaves.loops[inner:], leaves.loop_stride[inner:])
+        inner = len(leaves.loops) - _inner_loops(leaves.loops, turn.length)
+        key = (turn, leaves.loops[inner:], leaves.loop_stride[inner:])
         wiring = ports.wirings.get(key)
         if not isinstance(wiring, Wiring):
-            first = leaves.base[:1, None] + leaves.offsets(0, group.round.length)[None, :]
-            wiring = ports.wirings[key] = _wire(graph, group, first)[0][0]
+            first = leaves.base[:1, None] + leaves.offsets(0, turn.length)[None, :]
+            wiring = ports.wirings[key] = _wire(graph, turn, first)[0][0]
         return [(wiring, everyone)]
-    return _wire(graph, group, leaves.tasks(0, group.round.length))
+    return _wire(graph, turn, leaves.tasks(0, turn.length))
 
 
 def _inner_loops(loops: tuple[int, ...], length: int) -> int:
@@ -144,9 +142,9 @@ def _inner_loops(loops: tuple[int, ...], length: int) -> int:
     return inner
 
 
-def _wire(graph: ProgramGraph, group: GroupTiles, tasks: IntArray) -> list[tuple[Wiring, IntArray]]:
+def _wire(graph: ProgramGraph, turn: Round, tasks: IntArray) -> list[tuple[Wiring, IntArray]]:
     """The wirings of nodes that execute `tasks` (nodes, round length) in a round."""
-    puts, gets = _ends(graph, group, tasks, "put"), _ends(graph, group, tasks, "get")
+    puts, gets = _ends(graph, turn, tasks, "put"), _ends(graph, turn, tasks, "get")
     program = graph.program
     put_key = puts.node * program.stream_count + puts.stream
     get_key = gets.node * program.stream_count + gets.stream
@@ -157,7 +155,7 @@ def _wire(graph: ProgramGraph, group: GroupTiles, tasks: IntArray) -> list[tuple
     node = gets.node[get_met]
     wires = np.stack((puts.leaf[put_met], gets.leaf[get_met], puts.kind[put_met], gets.kind[get_met]), axis=1)
     left = [np.flatnonzero(~_partners(get_key, put_key)[1]), np.flatnonzero(~met)]
-    classes = _classes_of_round(graph, group)
+    classes = _classes_of_round(graph, turn)
     found: dict[tuple[bytes, ...], tuple[Wiring, list[int]]] = {}
     for number in range(len(tasks)):
         mine = wires[slice(*np.searchsorted(node, (number, number + 1)))]
@@ -188,11 +186,11 @@ def _partners(put_key: IntArray, get_key: IntArray) -> tuple[IntArray, NDArray[n
     return partner, put_key[partner] == get_key
 
 
-def _ends(graph: ProgramGraph, group: GroupTiles, tasks: IntArray, direction: str) -> _Ends:
+def _ends(graph: ProgramGraph, turn: Round, tasks: IntArray, direction: str) -> _Ends:
     columns: list[list[IntArray]] = [[], [], [], []]
     kinds: list[tuple[ClassUse, int, StreamPort]] = []
     program, ports = graph.program, graph.ports
-    for use in group.round.classes:
+    for use in turn.classes:
         own = ports.of_task(use.task)
         if not own.families[direction]:
             continue
@@ -224,9 +222,9 @@ def _open_ends(ends: _Ends, positions: IntArray) -> list[OpenEnd]:
     return [OpenEnd(ends.kinds[kind][0], ends.kinds[kind][2], tuple(places)) for kind, places in leaves.items()]
 
 
-def _classes_of_round(graph: ProgramGraph, group: GroupTiles) -> tuple[ClassPorts, ...]:
+def _classes_of_round(graph: ProgramGraph, turn: Round) -> tuple[ClassPorts, ...]:
     ports = graph.ports
     result: dict[int, ClassPorts] = {}
-    for use in group.round.classes:
+    for use in turn.classes:
         result.update(dict.fromkeys(use.in_round.tolist(), ports.of_task(use.task)))
-    return tuple(result[leaf] for leaf in range(group.round.length))
+    return tuple(result[leaf] for leaf in range(turn.length))

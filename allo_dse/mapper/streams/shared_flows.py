@@ -83,7 +83,7 @@ def _drafts(groups: list[GroupTiles], phase: list[int]) -> list[_Draft]:
     for group in groups:
         for (tensor, direction, _, tile_shape), users in group.users.items():
             known: tuple[TilePattern | None, int] = (None, 0)
-            for node, (first_byte, pattern) in enumerate(group.sequences(users[0][1].key), group.first_node):
+            for node, (first_byte, pattern) in enumerate(group.ports.sequences(users[0][1].key), group.first_node):
                 if pattern is not known[0] or phase[node] != known[1]:
                     key = (tensor, direction, tile_shape, pattern.identity, pattern.uses, phase[node])
                     family = families.setdefault(key, _Draft(users[0][1].port, direction, pattern, []))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +23,12 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
+from ..graph.groups import NodeGroup
 from ..graph.node_schedules import GroupSchedule
 from ..model.disjoint_sets import DisjointSets
 from ..model.movement import Channel, NeededDepths
-from .channels import Links, NodeLinks, Use
-from .leaf_steps import Step, leaf_steps, use_codes
+from .channels import Links
+from .leaf_steps import LeafUses, Step, Use, leaf_steps
 
 PERIODS = 3
 """A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
@@ -80,6 +82,13 @@ def is_forest(channels: Iterable[Channel]) -> bool:
     return all(sets.join(source, target) for source, target, _ in channels)
 
 
+class _Exchange(NamedTuple):
+    """What a node does on its channels; the digests of equal tables are equal."""
+
+    table: Table
+    digest: bytes
+
+
 @dataclass(frozen=True)
 class _Search:
     """Runs of the graph's token exchange at different depths.
@@ -95,38 +104,39 @@ class _Search:
     """
 
     channels: Sequence[Channel]
-    processes: Sequence[tuple[Table, list[int]]]
+    processes: Sequence[tuple[_Exchange, list[int]]]
     declared: Mapping[str, int]
     most_tokens: int
 
     @staticmethod
     def of(schedules: Sequence[GroupSchedule], links: Links) -> _Search:
         numbers = {channel: number for number, channel in enumerate(sorted(links.depth))}
-        processes: list[tuple[Table, list[int]]] = []
+        processes: list[tuple[_Exchange, list[int]]] = []
         most_tokens = 0
         for schedule, own in zip(schedules, links.groups, strict=True):
-            table = _exchange(schedule, own)
-            used = sum(len(uses) for uses in own.uses.values()) * min(schedule.periods, PERIODS)
-            most_tokens = max(most_tokens, used)
-            processes += [(table, [numbers[channel] for channel in channels]) for channels in own.channels]
+            periods = min(schedule.periods, PERIODS)
+            exchange = schedule.group.once(_exchange, own.uses, periods)
+            most_tokens = max(most_tokens, own.uses.tokens * periods)
+            processes += [(exchange, [numbers[channel] for channel in channels]) for channels in own.channels]
         declared = {name: depth for (_, _, name), depth in links.depth.items()}
         return _Search(list(numbers), processes, declared, most_tokens)
 
     def one_of_alike(self) -> _Search:
         """A part of the graph, where it consists of parts that have no FIFO in common and do the same: what one of them
         needs, all of them need. Else the whole graph."""
-        nodes = [(table, own) for table, own in self.processes if own]  # others never wait
+        nodes = [(exchange, own) for exchange, own in self.processes if own]  # others never wait
         sets = DisjointSets[int]()
         for _, own in nodes:
             for channel in own:
                 sets.join(own[0], channel)
         groups = sets.groups()
         place = {channel: (part, at) for part, own in enumerate(groups) for at, channel in enumerate(own)}
-        parts: list[list[tuple[Table, list[int]]]] = [[] for _ in groups]
-        for table, own in nodes:
-            parts[place[own[0]][0]].append((table, [place[channel][1] for channel in own]))
+        parts: list[list[tuple[_Exchange, list[int]]]] = [[] for _ in groups]
+        for exchange, own in nodes:
+            parts[place[own[0]][0]].append((exchange, [place[channel][1] for channel in own]))
         names = [[self.channels[channel][2] for channel in own] for own in groups]
-        if not groups or any((part, own) != (parts[0], names[0]) for part, own in zip(parts, names, strict=True)):
+        does = [[(exchange.digest, own) for exchange, own in part] for part in parts]
+        if not groups or any((part, own) != (does[0], names[0]) for part, own in zip(does, names, strict=True)):
             return self
         channels = [self.channels[n] for n in groups[0]]
         return replace(self, channels=channels, processes=parts[0])
@@ -134,11 +144,10 @@ class _Search:
     @cached_property
     def key(self) -> bytes:
         """Equal for graphs whose nodes, in the same order, exchange the same tokens through FIFOs as deep."""
-        tables = {id(table): table.words.tobytes() for table, _ in self.processes}
-        number = {table: n for n, table in enumerate(tables)}
-        processes = [(number[id(table)], channels) for table, channels in self.processes]
+        number: dict[bytes, int] = {}
+        processes = [(number.setdefault(one.digest, len(number)), channels) for one, channels in self.processes]
         names = [name for _, _, name in self.channels]
-        text = repr((list(tables.values()), processes, names, list(self.declared.items()), self.most_tokens))
+        text = repr((list(number), processes, names, list(self.declared.items()), self.most_tokens))
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     @cached_property
@@ -146,8 +155,8 @@ class _Search:
         """At depths of 1."""
         builder = NetworkBuilder()
         builder.streams(np.ones(2 * len(self.channels), np.int64), latency=0)
-        for table, channels in self.processes:
-            builder.process(table, [stream for n in channels for stream in (2 * n, 2 * n + 1)])
+        for exchange, channels in self.processes:
+            builder.process(exchange.table, [stream for n in channels for stream in (2 * n, 2 * n + 1)])
         return builder.build()
 
     def run(self, depth: Mapping[str, int]) -> RunResult:
@@ -163,20 +172,19 @@ class _Search:
         return [(b.node, self.channels[b.stream // 2]) for b in waiting if by != "room" or b.stream % 2]
 
 
-def _exchange(schedule: GroupSchedule, own: NodeLinks) -> Table:
-    """What a node of the group does on its channels, in up to `PERIODS` periods."""
-    table, leaves = Table(), len(schedule.classes)
-    codes = use_codes(own.uses, leaves)
+def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
+    """What a node of a group does on its channels in so many periods."""
+    table, codes = Table(), uses.codes
     starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
-    lengths = np.diff(np.append(starts, leaves))
-    with table.repeat(min(schedule.periods, PERIODS)):
+    lengths = np.diff(np.append(starts, uses.leaves))
+    with table.repeat(periods):
         table.wait(1)
         for leaf, length in zip(starts.tolist(), lengths.tolist(), strict=True):
             with table.repeat(length):
-                for step, alike in _steps(tuple(own.uses.get(leaf, ()))):
+                for step, alike in _steps(uses.of(leaf)):
                     with table.repeat(alike):
                         step.write(table, 0)
-    return table
+    return _Exchange(table, hashlib.blake2b(table.words.tobytes(), digest_size=16).digest())
 
 
 @lru_cache(maxsize=1024)

@@ -45,22 +45,40 @@ TileSequences = list[tuple[int, TilePattern]]
 
 
 class GroupTiles:
-    """The ports of a node group and the tile sequences of its nodes; `first_node` is the number of the first."""
+    """A node group in a folded graph, with its ports and the tile sequences of its nodes.
+
+    Attributes:
+        first_node: the number of its first node.
+        ports: what the group has in every graph that it is in.
+    """
 
     def __init__(self, graph: ProgramGraph, group: NodeGroup, first_node: int) -> None:
+        self.group, self.first_node = group, first_node
+        self.ports = group.once(GroupPorts, graph)
+        self.round, self.rounds, self.users = self.ports.round, self.ports.rounds, self.ports.users
+
+
+class GroupPorts:
+    """The ports of a node group and the tile sequences of its nodes."""
+
+    def __init__(self, group: NodeGroup, graph: ProgramGraph) -> None:
         self.program = graph.program
         self.group = group
-        self.first_node = first_node
         self.round: Round = schedule_round(group.tree)
         self.rounds = group.tree.leaf_count // self.round.length
         self.users: dict[PortKey, Users] = {}
         for use in self.round.classes:
             for side in graph.ports.of_task(use.task).sides:
                 self.users.setdefault(side.key, []).append((use, side))
+        self._sequences: dict[PortKey, TileSequences] = {}
 
     def sequences(self, key: PortKey) -> TileSequences:
         """The tile sequence of each node of the group at one port."""
-        users = self.users[key]
+        if key not in self._sequences:
+            self._sequences[key] = self._found(self.users[key])
+        return self._sequences[key]
+
+    def _found(self, users: Users) -> TileSequences:
         factors = users[0][1].factors
         leaves = self.group.leaves
         if isinstance(leaves, MeshLeaves) and factors is not None and all(s.factors == factors for _, s in users):

@@ -30,7 +30,7 @@ class MappingView:
     @cached_property
     def links(self) -> StreamLinks:
         """The streams inside and between nodes, as deep as the graph needs them."""
-        links, deeper = self._declared_links, self.needed_depths.depth
+        links, deeper = self.declared_links, self.needed_depths.depth
         between = (structs.replace(flow, depth=deeper.get(flow.stream, flow.depth)) for flow in links.between)
         return replace(links, between=tuple(between)) if deeper else links
 
@@ -43,7 +43,7 @@ class MappingView:
     @cached_property
     def needed_depths(self) -> NeededDepths:
         """Depths beyond the declared ones without which the nodes wait for each other."""
-        if is_forest((flow.source, flow.target, flow.stream) for flow in self._declared_links.between):
+        if is_forest((flow.source, flow.target, flow.stream) for flow in self.declared_links.between):
             return NeededDepths({})
         return needed_depths(self.periods, self._declared_channels, self.vmg.graph.needed_depths)
 
@@ -53,9 +53,10 @@ class MappingView:
         return self.vmg.graph.periods.schedules(self.vmg.groups)
 
     @cached_property
-    def _declared_links(self) -> StreamLinks:
-        return link_streams(self.vmg.graph, self.groups)
+    def declared_links(self) -> StreamLinks:
+        """The streams inside and between nodes, as deep as they are declared."""
+        return link_streams(self.vmg.graph, list(self.vmg.numbered_groups))
 
     @cached_property
     def _declared_channels(self) -> Links:
-        return stream_links(self.vmg.program, self.periods, connected=bool(self._declared_links.between))
+        return stream_links(self.vmg.graph, self.periods, connected=bool(self.declared_links.between))

@@ -43,14 +43,16 @@ class Target:
     respell: Callable[[ProgramGraph, MeshFold, Device], MeshFold] | None = None
 
     def check(self, mapping: DeviceMapping) -> list[Violation]:
-        """All limits of the device that a mapping exceeds, and all rules of the target that it breaks.
+        """Limits of the device that a mapping exceeds, or rules of the target that it breaks; none when it is built.
 
-        A program that is refused however it is folded is not looked at any further, which keeps searches fast; rules
-        about nodes are only asked about mappings that break nothing else, one rule after the other.
+        What keeps searches fast: a program that is refused however it is folded is not looked at any further, nor is a
+        mapping that is too much for the cores (`DeviceMapping.violations` has all limits that it exceeds); rules about
+        nodes are only asked about mappings that break nothing else, one rule after the other.
         """
         if refused := self.check_program(mapping):
             return refused
-        found = [violation for violation in mapping.violations if violation.constraint not in self.replaced]
+        exceeded = mapping.core_violations or mapping.violations
+        found = [violation for violation in exceeded if violation.constraint not in self.replaced]
         subject = Subject(mapping)
         for rule in self.rules:
             if rule.folded and not found:

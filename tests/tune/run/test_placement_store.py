@@ -14,7 +14,7 @@ from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import write_report
 from allo_dse.mapper import mapping
-from allo_dse.mapper.limits.npu_limits import node_violations
+from allo_dse.mapper.limits.npu_limits import movement_violations
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.violation import Violation
 from allo_dse.mapper.place.placed_design import Infeasible
@@ -107,7 +107,7 @@ def test_a_front_is_rebuilt_and_checked_once_by_verification_placement_and_expor
 ) -> None:
     rebuilt: list[str] = []
     checked: list[str] = []
-    decode, check = Space.decode_genes, node_violations
+    decode, check = Space.decode_genes, movement_violations
 
     def decoded(self: Space, genes: dict[str, int]) -> Any:
         found = decode(self, genes)
@@ -119,7 +119,7 @@ def test_a_front_is_rebuilt_and_checked_once_by_verification_placement_and_expor
         return check(view, *others)
 
     monkeypatch.setattr(Space, "decode_genes", decoded)
-    monkeypatch.setattr(mapping, "node_violations", violations)
+    monkeypatch.setattr(mapping, "movement_violations", violations)
     result = tuned(tmp_path / "run")
     assert sorted(rebuilt) == sorted(best.key for best in result.front)
     # Once when they were proposed, and those of the front once more: proposals are not kept for the length of a run.
