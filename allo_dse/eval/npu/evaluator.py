@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
@@ -18,17 +19,35 @@ from ..evaluator import Metrics
 from .accuracy import accuracy_of
 from .bounds import NpuBounds
 from .network import TEMPLATE_PERIODS, NpuNetwork, build_npu_network
+from .network_key import network_key
 from .work import TICKS_PER_CYCLE, blocks_of, host_us, macs_of, peak_of
 
+MOST_KNOWN = 4096
+"""Networks of a program whose times are kept."""
 
-@dataclass(frozen=True)
-class _Block:
+
+class _Timed(NamedTuple):
+    """What is told of the network of a number of periods. Ticks, and bytes, of the first and of each later period.
+
+    Attributes:
+        ticks: from the first operation to the last.
+        core: in a period, of the busiest one.
+        channel: in a later period, of the busiest DMA channel.
+    """
+
+    ticks: float
+    core: float
+    channel: float
+    dram_ticks: tuple[int, int]
+    dram_bytes: tuple[int, int]
+
+
+class _Block(NamedTuple):
     """What runs between two host interventions: its periods, how long they take, and how many such blocks there are."""
 
     periods: int
-    count: int
-    ticks: float
-    network: NpuNetwork
+    times: int
+    timed: _Timed
 
 
 class NpuSimulator:
@@ -62,10 +81,18 @@ class NpuSimulator:
         """
         schedules = design.mapping.view.periods
         simulation = _Simulation(design, schedules, design.mapping.view.channels, transport)
+        board = NpuDevice.of(design.device).board
+        known = design.vmg.graph.npu_times
         blocks = []
-        for periods, count in blocks_of(schedules[0].periods, transport, NpuDevice.of(design.device).board):
-            network, ticks = simulation.run(periods)
-            blocks.append(_Block(periods, count, ticks, network))
+        for periods, times in blocks_of(schedules[0].periods, transport, board):
+            key = simulation.key, periods
+            if key not in known:
+                if len(known) >= MOST_KNOWN:
+                    del known[next(iter(known))]
+                known[key] = simulation.run(periods)
+            timed = known[key]
+            assert isinstance(timed, _Timed)
+            blocks.append(_Block(periods, times, timed))
         return _metrics(design, schedules, transport, blocks)
 
 
@@ -78,8 +105,14 @@ class _Simulation:
     links: Links
     transport: Transport
 
-    def run(self, periods: int) -> tuple[NpuNetwork, float]:
-        """The network of so many periods, and its ticks."""
+    @cached_property
+    def key(self) -> bytes:
+        """Equal only for designs of the program that take the same time."""
+        device = NpuDevice.of(self.design.device)
+        return network_key(self.design.program, self.schedules, self.links, self.transport, device)
+
+    def run(self, periods: int) -> _Timed:
+        """What so many periods take."""
         network = self._network(periods)
         result = table_engine().run(network.network, extrapolate=True)
         if not result.finished:
@@ -87,7 +120,9 @@ class _Simulation:
                 f"the design deadlocks: {self._waiting(result)}",
                 hint="raise the depths of buffers (`Buffering`), or of the streams where they are declared",
             )
-        return network, float(result.cycles)
+        channel = max(network.channel_ticks.values(), default=0.0)
+        core = max(network.core_ticks)
+        return _Timed(float(result.cycles), core, channel, network.dram_ticks, network.dram_bytes)
 
     def _waiting(self, result: RunResult) -> str:
         """Which nodes wait for which streams; nodes that wait for tiles of tensors are counted."""
@@ -125,7 +160,7 @@ def _metrics(
     device = NpuDevice.of(design.device)
     board = device.board
     cycles_per_us = board.clock_ghz * 1e3
-    run_us = sum(block.ticks * block.count for block in blocks) / TICKS_PER_CYCLE / cycles_per_us
+    run_us = sum(block.timed.ticks * block.times for block in blocks) / TICKS_PER_CYCLE / cycles_per_us
     waited_us = host_us(design.program, device, transport.host_rewrites)
     latency_us = run_us + waited_us
     macs, cores = macs_of(schedules), design.vmg.node_count
@@ -139,7 +174,7 @@ def _metrics(
         pe_count=cores,
         utilization=macs / (peak * cores * latency_us * cycles_per_us) if peak else 0.0,
         local_memory_bytes=design.mapping.local_memory_bytes,
-        dram_bytes=sum(b.count * _over(b, b.network.dram_bytes) for b in blocks),
+        dram_bytes=sum(b.times * _over(b, b.timed.dram_bytes) for b in blocks),
         bound={name: round(share, 4) for name, share in bound.items()},
         bottleneck=max(bound, key=lambda name: bound[name]),
         latency_range=_latency_range(design, latency_us),
@@ -163,8 +198,7 @@ def _busy_ticks(blocks: list[_Block]) -> dict[str, float]:
     """Ticks that the busiest core, DRAM and the busiest DMA channel work over the run."""
     busy = {"compute": 0.0, "DRAM": 0.0, "DMA channel": 0.0}
     for block in blocks:
-        network = block.network
-        busy["compute"] += block.count * block.periods * max(network.core_ticks)
-        busy["DRAM"] += block.count * _over(block, network.dram_ticks)
-        busy["DMA channel"] += block.count * block.periods * max(network.channel_ticks.values(), default=0.0)
+        busy["compute"] += block.times * block.periods * block.timed.core
+        busy["DRAM"] += block.times * _over(block, block.timed.dram_ticks)
+        busy["DMA channel"] += block.times * block.periods * block.timed.channel
     return busy

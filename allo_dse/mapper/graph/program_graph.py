@@ -101,6 +101,11 @@ class ProgramGraph(TaskGraph):
         return {}
 
     @cached_property
+    def npu_times(self) -> dict[Hashable, object]:
+        """What networks of its folds take on NPUs, which `eval.npu.evaluator` alone reads."""
+        return {}
+
+    @cached_property
     def needed_depths(self) -> dict[bytes, NeededDepths]:
         """The depths without which its folds do not run, by what their nodes exchange."""
         return {}

@@ -11,6 +11,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 
 from ..graph.groups import NodeGroup
@@ -40,14 +41,16 @@ def link_streams(graph: ProgramGraph, groups: Sequence[tuple[int, NodeGroup]]) -
         groups: each with the number of its first node.
     """
     wirings = tuple(tuple(wiring for wiring, _ in group.once(group_wirings, graph)) for _, group in groups)
-    puts, gets = ([group.once(_open_ends, graph, way) for _, group in groups] for way in ("put", "get"))
+    if not any(wiring.open_ends for own in wirings for wiring in own):
+        return StreamLinks(wirings, ())
+    puts, gets = zip(*(group.once(_open_ends, graph) for _, group in groups), strict=True)
     met = meet([first for first, _ in groups], puts, gets)
     return StreamLinks(wirings, tuple(_between(graph.program.streams, met)))
 
 
-def _open_ends(group: NodeGroup, graph: ProgramGraph, way: str) -> Ends:
-    """The open ends of a group's nodes."""
-    streams, rows = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+def _open_ends(group: NodeGroup, graph: ProgramGraph) -> tuple[Ends, Ends]:
+    """Where a group's nodes put into streams that lead out of them, and where they get from others."""
+    found: dict[str, list[tuple[IntArray, IntArray]]] = {"put": [], "get": []}
     for wiring, nodes in group.once(group_wirings, graph):
         if not wiring.open_ends:
             continue
@@ -56,10 +59,13 @@ def _open_ends(group: NodeGroup, graph: ProgramGraph, way: str) -> Ends:
         tasks = group.leaves.tasks(first, last + 1)[nodes]
         for kernel, leaves, families in wiring.open_families:
             pids = graph.program.pids(kernel, tasks[:, [leaf - first for leaf in leaves]].reshape(-1))
-            for family in (one for one in families if one.port.direction == way):
-                streams.append(family.streams(graph.program, pids).reshape(-1))
-                rows.append(np.tile(np.repeat(nodes, len(leaves)), len(family.members)))
-    return Ends.of(np.concatenate(streams), np.concatenate(rows))
+            rows = np.repeat(nodes, len(leaves))
+            for family in families:
+                streams = family.streams(graph.program, pids).reshape(-1)
+                found[family.port.direction].append((streams, np.tile(rows, len(family.members))))
+    none = np.zeros(0, np.int64)
+    puts, gets = (Ends.of(*map(np.concatenate, zip((none, none), *own, strict=True))) for own in found.values())
+    return puts, gets
 
 
 def _between(arrays: Sequence[StreamArray], met: Met) -> Iterator[StreamFlow]:
