@@ -71,14 +71,19 @@ class Design:
     @cached_property
     def key(self) -> str:
         """Hash of what decides the design's value: program, fold, buffering, device, schedule and depths."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+        # The text of a fold is the longest part by far, and late in a search most proposals have a known one.
+        parts = {name: json.dumps(value, sort_keys=True) for name, value in self._beside_fold().items()}
+        text = ", ".join(f'"{name}": {part}' for name, part in sorted({**parts, "fold": self.fold.text}.items()))
+        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, JSON-serialisable."""
+        return {**self._beside_fold(), "fold": self.fold.to_dict()}
+
+    def _beside_fold(self) -> dict[str, Any]:
         decided: dict[str, Any] = {
             "program": self.program.name,
             "params": {name: str(value) for name, value in self.program.params.items()},
-            "fold": self.fold.to_dict(),
             "buffering": self.buffering.to_dict(),
             "device": self.device.name,
             "device_key": self.device.key,

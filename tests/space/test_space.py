@@ -1,4 +1,7 @@
+import hashlib
+import json
 import math
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 
 from allo_dse.mapper.fold.fold import AxisFold
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _rank, _unrank, decode_folds
+from allo_dse.space.choices.schedules import pipeline
 from allo_dse.space.gene import random_suggest, suggest_from
 from allo_dse.space.params import Assignment
 from tests.support.values import present
@@ -103,3 +107,13 @@ def test_conditional_parameters_have_genes_only_when_active() -> None:
     second = present(study.space.decode_genes({"param.kind": 1, "param.x": 1}))
     assert "param.x" not in first.genes
     assert second.params == Assignment({"size": 2048, "Pm": 8, "Pn": 8, "Pk": 8, "kind": "b", "x": 2})
+
+
+@given(st.integers(0, 10**6), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_the_key_of_a_design_is_the_hash_of_its_plain_data(seed: int, more: bool) -> None:
+    design = present(STUDY.space.decode(random_suggest(np.random.default_rng(seed)))).design
+    if more:
+        design = replace(design, schedule=(pipeline("a:i").directive(2),), depths=(("s", 4),), slowdown=0.1)
+    text = json.dumps(design.to_dict(), sort_keys=True)
+    assert design.key == hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -186,13 +186,14 @@ def add_design(
     tables: dict[tuple[str, int, Cadence, int], Table] = {}
     staged: list[_Staged] = []
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-        schedule = ports[flow.nodes[0], flow.tensor, flow.direction, flow.tile_bytes]
+        use = flow.tensor, flow.direction, flow.tile_bytes
+        schedule = ports[flow.nodes[0]][use]
         paged = is_paged(transfer, schedule.port.tensor, device.board)
         ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged)
         staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
         for node, fifo in zip(flow.nodes, local, strict=True):
-            ends[node, ports[node, flow.tensor, flow.direction, flow.tile_bytes].key] = fifo
+            ends[node, ports[node][use].key] = fifo
         _memory_tile_channel(parts, tables, staged[-1], local)
     for transfer in transport.transfers:
         _shim_channel(parts, [staged[f] for f in transfer.flows], parts.memory_ports(transfer))
@@ -232,16 +233,9 @@ def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
     return first, sum(amount * schedule.cadence.steady for amount, schedule in amounts)
 
 
-def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> dict[tuple[int, str, str, int], PortSchedule]:
-    """The schedule of every port by node, tensor, direction and tile size; nodes are numbered group after group."""
-    result, node = {}, 0
-    for schedule in schedules:
-        for _ in range(schedule.group.count):
-            for port in schedule.ports:
-                tensor, direction, _layout = port.key
-                result[node, tensor, direction, port.port.tile_bytes] = port
-            node += 1
-    return result
+def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> list[dict[tuple[str, str, int], PortSchedule]]:
+    """Per node its ports by tensor, direction and bytes of a tile; nodes are numbered group after group."""
+    return [schedule.by_tile for schedule in schedules for _ in range(schedule.group.count)]
 
 
 def _memory_tile_channel(

@@ -25,26 +25,22 @@ class TileTicks:
         dram: of DRAM in its direction.
         column: of its column's way there.
         channel: of one DMA channel, of a memory tile or a shim.
+        shim: of its shim channel, which holds DRAM and then the column's way, and is itself busy for the tile's bytes.
     """
 
     dram: int
     column: int
     channel: int
+    shim: int
 
     @staticmethod
     def of(device: NpuDevice, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
         """Of a tile with contiguous runs of so many bytes; `paged` where it walks down pages (`network.is_paged`)."""
         board, per_us = device.board, TICKS_PER_CYCLE * device.board.clock_ghz * 1e3
-        return TileTicks(
-            round(board.dram_us(tile_bytes, run_bytes, paged) * per_us),
-            round(board.column_us(tile_bytes, run_bytes) * per_us),
-            round(tile_bytes / device.interconnect.stream_bytes_per_cycle * TICKS_PER_CYCLE),
-        )
-
-    @property
-    def shim(self) -> int:
-        """Of its shim channel, which holds DRAM and then the column's way, and is itself busy for the tile's bytes."""
-        return max(self.dram + self.column, self.channel)
+        dram = round(board.dram_us(tile_bytes, run_bytes, paged) * per_us)
+        column = round(board.column_us(tile_bytes, run_bytes) * per_us)
+        channel = round(tile_bytes / device.interconnect.stream_bytes_per_cycle * TICKS_PER_CYCLE)
+        return TileTicks(dram, column, channel, max(dram + column, channel))
 
 
 def blocks_of(periods: int, transport: Transport, board: Board) -> list[tuple[int, int]]:

@@ -13,9 +13,11 @@ the second, and so on, once per iteration of the loops that they have in common.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from msgspec import to_builtins
@@ -121,6 +123,11 @@ class MeshFold:
             return MeshFold(kernels)
         chains = graph.kernels.normalised([[names.index(n) for n in members] for members in self.chains])
         return MeshFold(kernels, tuple(tuple(names[k] for k in members) for members in chains))
+
+    @cached_property
+    def text(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), sort_keys=True)
 
     def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable."""

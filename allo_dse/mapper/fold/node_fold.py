@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -63,6 +65,11 @@ class NodeFold:
             result.append(("chain", [label[node], task]))
             label[node] = chain_name((label[node], task))
         return result
+
+    @cached_property
+    def text(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), sort_keys=True)
 
     def to_dict(self) -> JsonObject:
         """Plain data, JSON-serialisable."""

@@ -85,6 +85,11 @@ class GroupSchedule:
     work_list: tuple[TaskClass, ...]
     work: IntArray
 
+    @cached_property
+    def by_tile(self) -> dict[tuple[str, str, int], PortSchedule]:
+        """The ports by tensor, direction and bytes of a tile."""
+        return {(port.key[0], port.key[1], port.port.tile_bytes): port for port in self.ports}
+
     def priced(self, cost: Callable[[TaskClass], float]) -> NDArray[np.float64]:
         """The cost of each leaf of a period, for each node of the group or, in one row, for all of them."""
         return np.array([cost(c) for c in self.work_list])[self.work]
