@@ -26,7 +26,7 @@ from .node_schedules import PeriodTable
 from .ports import ProgramPorts, tokens_said
 from .stream_arrays import TaskGraph
 
-_FEWEST_GROUPS, _MOST_GROUPS = 8, 512
+_FEWEST_GROUPS, _MOST_GROUPS = 8, 256
 _TASKS_OF_GROUPS = 1 << 22  # at most in the groups that are kept, if each had all tasks of the program
 
 
