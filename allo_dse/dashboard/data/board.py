@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.run.garbage import rare_collections
+from allo_dse.common.garbage import rare_collections
 
 from .query.filters import parse_filter
 from .query.selection import Selection

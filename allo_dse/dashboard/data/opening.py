@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.tune.run.garbage import rare_collections
+from allo_dse.common.garbage import rare_collections
 
 from .board import Board
 

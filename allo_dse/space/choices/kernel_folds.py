@@ -142,6 +142,6 @@ class KernelFolds(FoldChoice):
 def _with_kinds(axes: Sequence[AxisFold], rules: Sequence[AxisRule]) -> tuple[AxisFold, ...]:
     """Folds of axes, each of the kind its axis allows: of axes folded together, some are chained and some bundled."""
     return tuple(
-        axis if rule.how is None or axis.spatial == rule.extent else replace(axis, how=rule.how)
+        axis if rule.how in (None, axis.how) or axis.spatial == rule.extent else replace(axis, how=rule.how)
         for axis, rule in zip(axes, rules, strict=True)
     )

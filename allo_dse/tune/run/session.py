@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.garbage import rare_collections
 from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.enqueued import enqueue
@@ -38,7 +39,6 @@ from ..workers.surveyor import Surveyor
 from ..workers.workforce import Workforce, demands, recruit, unusable_here
 from .cache import ResultCache
 from .driver import Driver
-from .garbage import rare_collections
 from .islands import Islands
 from .ledger import Ledger
 from .options import RunOptions

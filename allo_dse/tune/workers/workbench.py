@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 
+from allo_dse.common.garbage import collect_rarely
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 from allo_dse.space.choices.parameters import Meaning
 from allo_dse.space.shared_programs import learn, meanings
@@ -72,7 +73,8 @@ class Workbench:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     def introduce(self) -> Introduction:
-        """Say where this is and what it can do."""
+        """Say where this is and what it can do; called first, in the process that is the worker's own."""
+        collect_rarely()
         return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
 
     def run(self, tasks: Sequence[Task], programs: Sequence[Meaning] = ()) -> list[Measurement]:

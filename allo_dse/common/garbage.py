@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-@contextmanager
-def rare_collections() -> Iterator[None]:
+def collect_rarely() -> None:
     """Look for reference cycles seldom: a search makes many objects but hardly any cycles, and looking takes time."""
-    before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """The same for a while."""
+    before = gc.get_threshold()
+    collect_rarely()
     try:
         yield
     finally:
