@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 ADDERS = "adders"
@@ -32,7 +33,15 @@ class Directive:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((self.kind, self.scope, self.name, *self.options.values()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the hash, which other processes do not share."""
+        return {own.name: getattr(self, own.name) for own in fields(self)}
 
     def banks(self, shape: Sequence[int]) -> dict[int, int]:
         """Into how many banks a "partition" splits an array of this shape: per axis that it is about."""
@@ -42,6 +51,10 @@ class Directive:
         return {axis: shape[axis] if complete else factor for axis in axes if axis < len(shape)}
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return f"{self.kind}({self.scope}:{self.name}, {options})"
 

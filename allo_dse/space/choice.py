@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from allo_dse.common.errors import StudyError
 
@@ -122,6 +122,30 @@ class Question:
 Ask = Callable[[Question], Answer]
 
 
+T = TypeVar("T")
+
+
+def every_way(decide: Callable[[Ask], T]) -> Iterator[tuple[T, list[tuple[Question, Answer]]]]:
+    """What is decided by each sequence of answers, and those of questions with several; the last varies fastest."""
+    path: list[int] = []  # which of the values each question gets
+    while True:
+        asked: list[Question] = []
+
+        def answer(question: Question, asked: list[Question] = asked) -> Answer:
+            asked.append(question)
+            if len(path) < len(asked):
+                path.append(0)
+            return question.values[path[len(asked) - 1]]
+
+        decided = decide(answer)
+        yield decided, [(q, q.values[p]) for q, p in zip(asked, path, strict=True) if len(q.values) > 1]
+        while path and path[-1] + 1 == len(asked[len(path) - 1].values):
+            path.pop()
+        if not path:
+            return
+        path[-1] += 1
+
+
 class QuestionChoice(ABC):
     """A choice made by asking questions, of which later ones may depend on earlier answers.
 
@@ -148,26 +172,8 @@ class QuestionChoice(ABC):
         return self.decide(draft, answer)
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
-        path: list[int] = []  # which of the values each question gets; the last one varies fastest
-        while True:
-            asked: list[Question] = []
-
-            def answer(question: Question, asked: list[Question] = asked) -> Answer:
-                asked.append(question)
-                if len(path) < len(asked):
-                    path.append(0)
-                return question.values[path[len(asked) - 1]]
-
-            decided = self.decide(draft, answer)
-            yield (
-                decided,
-                {q.name: q.wanted(q.values[p]) for q, p in zip(asked, path, strict=True) if len(q.values) > 1},
-            )
-            while path and path[-1] + 1 == len(asked[len(path) - 1].values):
-                path.pop()
-            if not path:
-                return
-            path[-1] += 1
+        for decided, answered in every_way(lambda ask: self.decide(draft, ask)):
+            yield decided, {question.name: question.wanted(answer) for question, answer in answered}
 
     def count(self, draft: Draft, limit: int) -> int:
         total = 0

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice
@@ -25,14 +25,15 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 
-from ..choice import Ask, Question
-from .schedules import ADDERS_BY, Decided, DeclaredSchedules, ScheduleChoice, ScheduleParameter, adders
+from ..choice import Answer, Ask, Question
+from .schedules import ADDERS_BY, PROGRAMS_KEPT, Decided, DeclaredSchedules, ScheduleChoice, ScheduleParameter, adders
 
 MOST_COPIES = 4096  # operations of one round that unrolling may make
 INTERVALS = (1, 2, 4)
 BANKS = ("all", "half")
 SHARES = ("all", "slow", "quarter", "one")
 SLOW = 8  # times the interval of the others
+_ADDERS = Question.word("schedule.adders", ADDERS_BY, ADDERS_BY)
 MINOR = 16  # nests with fewer rounds than the largest one's by this factor may be treated differently
 
 
@@ -87,39 +88,125 @@ def _wanted(trip_counts: tuple[tuple[int, ...], ...], most: int) -> tuple[int, .
     return tuple(sorted({option[0] for trips in trip_counts for option in _options(trips, most)}))
 
 
+Nests: TypeAlias = tuple[tuple[Copies, int], ...]
+"""How each chain of a kernel is copied, and the interval it is pipelined with."""
+
+
+@dataclass(frozen=True)
+class _Chains:
+    """What there is to ask about the nests of a kernel.
+
+    Attributes:
+        chains: of its classes; those of the same loops count once.
+        most: copies that can be made.
+        shares: of each chain, where it may be treated differently.
+    """
+
+    kernel: str
+    chains: Sequence[Chain]
+    most: int
+    copies: Question
+    interval: Question
+    shares: Sequence[Question | None]
+    banks: Question
+
+    @classmethod
+    def of(cls, kernel: Kernel, device: FpgaDevice) -> _Chains | None:
+        """None where it has no loops."""
+        found: dict[tuple[str, ...], Chain] = {}
+        for task_class in kernel.classes:
+            for chain in _chains(read_nest(task_class.body.mlir), task_class):
+                found.setdefault(chain.names, chain)
+        if not found:
+            return None
+        chains = tuple(found.values())
+        # Tasks that are not folded have hardware of their own, and a copy with an operator takes a DSP at least; the
+        # longest interval lets that many copies share one.
+        most = max(1, min(MOST_COPIES, INTERVALS[-1] * device.limit("dsp") // kernel.task_count))
+        name, largest = f"schedule.{kernel.name}", max(chain.rounds for chain in chains)
+        return cls(
+            kernel.name,
+            chains,
+            most,
+            Question.number(f"{name}.copies", _wanted(tuple(chain.trips for chain in chains), most), MOST_COPIES),
+            Question.number(f"{name}.interval", INTERVALS, INTERVALS[-1]),
+            tuple(
+                Question.word(f"{name}.{number}.share", SHARES, SHARES) if chain.rounds * MINOR < largest else None
+                for number, chain in enumerate(chains)
+            ),
+            Question.word(f"{name}.banks", BANKS, BANKS),
+        )
+
+    def asked(self, ask: Ask) -> Nests:
+        copies, interval = int(ask(self.copies)), int(ask(self.interval))
+        nests = []
+        for chain, question in zip(self.chains, self.shares, strict=True):
+            share = "all" if question is None else str(ask(question))
+            target = {"quarter": max(1, copies // 4), "one": 1}.get(share, copies)
+            pace = interval * SLOW if share == "slow" else interval
+            nests.append((chain.at_most(target, self.most), pace))
+        return tuple(nests)
+
+    def directives(self, nests: Nests) -> Iterator[Directive]:
+        """Pipeline and unroll the nests."""
+        for chain, ((_, level, factor), interval) in zip(self.chains, nests, strict=True):
+            loop = chain.names[len(chain.names) - 1 - level]
+            yield Directive("pipeline", self.kernel, loop, {"initiation_interval": interval})
+            if factor > 1:
+                yield Directive("unroll", self.kernel, loop, {"factor": factor})
+
+    def unrolled(self, nests: Nests) -> dict[tuple[str, str], int]:
+        """By kernel and name of a loop, how many copies of its body are made."""
+        found: dict[tuple[str, str], int] = {}
+        for chain, ((_, level, factor), _) in zip(self.chains, nests, strict=True):
+            at = len(chain.names) - 1 - level
+            found[self.kernel, chain.names[at]] = factor
+            for inner, count in zip(chain.names[at + 1 :], chain.trips[at + 1 :], strict=True):
+                found[self.kernel, inner] = count
+        return found
+
+
 @dataclass(frozen=True)
 class _Facts:
     """What schedules of a program follow from.
 
     Attributes:
-        chains: of each kernel's classes; those of the same loops count once.
+        chains: of each kernel that has loops.
         spreads: of all accesses.
         written: names of the tensors that tasks write.
         adds_floats: whether there are floating-point sums, for which there are adders with and without DSPs.
     """
 
-    chains: Mapping[str, Sequence[Chain]]
+    chains: Sequence[_Chains]
     spreads: Sequence[Spread]
     written: frozenset[str]
     adds_floats: bool
 
-
-@lru_cache(maxsize=256)
-def _facts(program: CompiledProgram) -> _Facts:
-    chains: dict[str, dict[tuple[str, ...], Chain]] = {kernel.name: {} for kernel in program.kernels}
-    for task_class in program.task_classes:
-        for chain in _chains(read_nest(task_class.body.mlir), task_class):
-            chains[task_class.kernel].setdefault(chain.names, chain)
-    ports = (port for task_class in program.task_classes for port in task_class.tensor_ports)
-    return _Facts(
-        {name: tuple(own.values()) for name, own in chains.items()},
-        tuple(itertools.chain.from_iterable(map(spreads_of, program.kernels))),
-        frozenset(port.tensor.name for port in ports if port.writes),
-        _adds_floats(program),
-    )
+    @classmethod
+    def of(cls, program: CompiledProgram, device: FpgaDevice) -> _Facts:
+        ports = (port for task_class in program.task_classes for port in task_class.tensor_ports)
+        return cls(
+            tuple(found for kernel in program.kernels if (found := _Chains.of(kernel, device)) is not None),
+            tuple(itertools.chain.from_iterable(map(spreads_of, program.kernels))),
+            frozenset(port.tensor.name for port in ports if port.writes),
+            _adds_floats(program),
+        )
 
 
-class AutoSchedules(ScheduleChoice):
+class _Answers(NamedTuple):
+    """Attributes:
+    nests: of each kernel that has loops. halved: the kernels with half the banks.
+    said: answers about what is declared. widths: of tensors, in bits, where they are packed.
+    """
+
+    nests: tuple[Nests, ...]
+    halved: frozenset[str]
+    fabric: bool
+    said: tuple[Answer, ...]
+    widths: tuple[tuple[str, int], ...]
+
+
+class AutoSchedules(ScheduleChoice[_Answers]):
     """Decides the schedule of any program by the rules of this module.
 
     Args:
@@ -130,8 +217,10 @@ class AutoSchedules(ScheduleChoice):
     """
 
     def __init__(self, device: FpgaDevice, declared: DeclaredSchedules | None = None) -> None:
+        super().__init__()
         self._device = device
         self._declared = declared
+        self._facts = lru_cache(PROGRAMS_KEPT)(lambda program: _Facts.of(program, device))
         self.names_kernels = declared is not None and declared.names_kernels
 
     def describe(self) -> dict[str, object]:
@@ -139,67 +228,34 @@ class AutoSchedules(ScheduleChoice):
         words = [list(words) for words in (INTERVALS, BANKS, SHARES, ADDERS_BY)]
         return {"schedules": ["auto", "at most", MOST_COPIES, MINOR, *words, own]}
 
-    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
+    def asked(self, program: CompiledProgram, ask: Ask) -> _Answers:
+        facts, every, halved = self._facts(program), [], []
+        for chains in facts.chains:
+            nests = chains.asked(ask)
+            every.append(nests)
+            copied = any(factor > 1 for factor in chains.unrolled(nests).values())
+            if copied and str(ask(chains.banks)) == "half":
+                halved.append(chains.kernel)
+        fabric = facts.adds_floats and str(ask(_ADDERS)) == "fabric"
+        said = self._declared.asked(program, ask) if self._declared else ()
+        return _Answers(tuple(every), frozenset(halved), fabric, said, tuple(self._widths(program, said, ask)))
+
+    def decided(self, program: CompiledProgram, answers: _Answers) -> Decided:
         directives: list[Directive] = []
-        facts = _facts(program)
+        facts = self._facts(program)
         unrolled: dict[tuple[str, str], int] = {}
-        halved: set[str] = set()
-        for kernel in program.kernels:
-            directives += self._kernel(kernel, facts, ask, unrolled)
-            copied = any(factor > 1 for (name, _), factor in unrolled.items() if name == kernel.name)
-            if copied and str(ask(Question.word(f"schedule.{kernel.name}.banks", BANKS, BANKS))) == "half":
-                halved.add(kernel.name)
-        directives += self._banks(program, facts, unrolled, halved)
-        if facts.adds_floats and str(ask(Question.word("schedule.adders", ADDERS_BY, ADDERS_BY))) == "fabric":
+        for chains, nests in zip(facts.chains, answers.nests, strict=True):
+            directives += chains.directives(nests)
+            unrolled |= chains.unrolled(nests)
+        directives += self._banks(program, facts, unrolled, answers.halved)
+        if answers.fabric:
             directives.append(adders().directive("fabric"))
-        said, depths = self._declared.schedule(program, ask) if self._declared else ((), ())
-        directives += self._tensors(program, said, ask)
+        directives += (Directive("pack", REGION, name, {"bits": width}) for name, width in answers.widths)
+        said, depths = self._declared.decided(program, answers.said) if self._declared else ((), ())
         return (*directives, *said), depths
 
-    def _kernel(
-        self, kernel: Kernel, facts: _Facts, ask: Ask, unrolled: dict[tuple[str, str], int]
-    ) -> Iterator[Directive]:
-        """Pipeline and unroll the nests of a kernel."""
-        chains = facts.chains[kernel.name]
-        if not chains:
-            return
-        # Tasks that are not folded have hardware of their own, and a copy with an operator takes a DSP at least; the
-        # longest interval lets that many copies share one.
-        shared = INTERVALS[-1] * self._device.limit("dsp") // kernel.task_count
-        most = max(1, min(MOST_COPIES, shared))
-        name = f"schedule.{kernel.name}"
-        largest = max(chain.rounds for chain in chains)
-        wanted = _wanted(tuple(chain.trips for chain in chains), most)
-        copies = int(ask(Question.number(f"{name}.copies", wanted, MOST_COPIES)))
-        interval = int(ask(Question.number(f"{name}.interval", INTERVALS, INTERVALS[-1])))
-        for position, chain in enumerate(chains):
-            share = "all"
-            if chain.rounds * MINOR < largest:
-                share = str(ask(Question.word(f"{name}.{position}.share", SHARES, SHARES)))
-            target = {"quarter": max(1, copies // 4), "one": 1}.get(share, copies)
-            pace = interval * SLOW if share == "slow" else interval
-            yield from self._nest(kernel.name, chain, chain.at_most(target, most), pace, unrolled)
-
-    def _nest(
-        self,
-        kernel: str,
-        chain: Chain,
-        option: tuple[int, int, int],
-        interval: int,
-        unrolled: dict[tuple[str, str], int],
-    ) -> Iterator[Directive]:
-        _, level, factor = option
-        at = len(chain.names) - 1 - level
-        loop = chain.names[at]
-        yield Directive("pipeline", kernel, loop, {"initiation_interval": interval})
-        if factor > 1:
-            yield Directive("unroll", kernel, loop, {"factor": factor})
-        unrolled[kernel, loop] = factor
-        for inner, count in zip(chain.names[at + 1 :], chain.trips[at + 1 :], strict=True):
-            unrolled[kernel, inner] = count
-
     def _banks(
-        self, program: CompiledProgram, facts: _Facts, unrolled: Mapping[tuple[str, str], int], halved: set[str]
+        self, program: CompiledProgram, facts: _Facts, unrolled: Mapping[tuple[str, str], int], halved: frozenset[str]
     ) -> Iterator[Directive]:
         """Partitions that let the copies of each access run in every cycle, or every second one."""
         for (scope, array), dims in sorted(needed_banks(facts.spreads, unrolled).items()):
@@ -214,8 +270,9 @@ class AutoSchedules(ScheduleChoice):
                     options = {"dim": dim, "factor": factor // saved, "partition_type": "cyclic"}
                     yield Directive("partition", scope, array, options)
 
-    def _tensors(self, program: CompiledProgram, said: Sequence[Directive], ask: Ask) -> Iterator[Directive]:
+    def _widths(self, program: CompiledProgram, answers: tuple[Answer, ...], ask: Ask) -> Iterator[tuple[str, int]]:
         """Widths of copies, for tensors that are copied and whose width no directive has decided."""
+        said = self._declared.decided(program, answers)[0] if self._declared else ()
         every = (*program.schedule, *said)
         kept = {d.name for d in every if d.kind == "pack" or d.options.get("memory") == "onchip"}
         for tensor in program.tensors:
@@ -225,7 +282,7 @@ class AutoSchedules(ScheduleChoice):
             widths = [bits << n for n in range(10) if bits << n <= self._device.external.port_bits]
             width = int(ask(Question.number(f"schedule.pack.{tensor.name}", widths, self._device.external.port_bits)))
             if width > bits:
-                yield Directive("pack", REGION, tensor.name, {"bits": width})
+                yield tensor.name, width
 
 
 def _chains(nest: Nest, task_class: TaskClass) -> Iterator[Chain]:
@@ -318,7 +375,7 @@ def _adds_floats(program: CompiledProgram) -> bool:
     return any("arith.addf" in body or "arith.subf" in body for body in bodies) and not any("f64" in b for b in bodies)
 
 
-def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoice | None:
+def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoice[Any] | None:
     """What a study's `schedules=` means: "auto", schedule parameters, or both in a list; None for no choice at all.
 
     Raises:

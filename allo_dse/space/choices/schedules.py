@@ -7,9 +7,11 @@ schedules="auto"
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
@@ -18,27 +20,48 @@ from allo_dse.program.common_arrays import REGION, is_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
 
-from ..choice import Answer, Ask, Question, QuestionChoice
+from ..choice import Answer, Ask, Question, QuestionChoice, every_way
 from ..draft import Draft
 from ..params import Parameter
 
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
 """Directives, and stream depths by array name."""
+PROGRAMS_KEPT = 256  # whose facts are
+_DECIDED_KEPT = 1024
 
 
-class ScheduleChoice(QuestionChoice):
+A = TypeVar("A", bound=Hashable)
+
+
+class ScheduleChoice(QuestionChoice, Generic[A]):
     """Decides schedules by asking; the same procedure decodes genes, enumerates all schedules and counts them."""
 
     reads = frozenset({"program"})
     writes = frozenset({"schedule", "depths"})
 
+    def __init__(self) -> None:
+        self._decided = lru_cache(_DECIDED_KEPT)(self.decided)
+
     @abstractmethod
-    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
+    def asked(self, program: CompiledProgram, ask: Ask) -> A:
+        """All answers."""
+
+    @abstractmethod
+    def decided(self, program: CompiledProgram, answers: A) -> Decided:
         """The schedule that the answers make."""
+
+    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
+        """The same, as it is asked for."""
+        return self._decided(program, self.asked(program, ask))
 
     def decide(self, draft: Draft, ask: Ask) -> Draft:
         schedule, depths = self.schedule(draft.compiled, ask)
         return replace(draft, schedule=schedule, depths=depths)
+
+    def count(self, draft: Draft, limit: int) -> int:
+        """Every way to answer is a schedule, which need not be made."""
+        ways = every_way(lambda ask: self.asked(draft.compiled, ask))
+        return sum(1 for _ in islice(ways, limit + 1))
 
 
 @dataclass(frozen=True)
@@ -129,29 +152,37 @@ def adders(kinds: Sequence[str] = ADDERS_BY) -> ScheduleParameter:
     return ScheduleParameter(ADDERS, "sums", "impl", tuple(kinds))
 
 
-class DeclaredSchedules(ScheduleChoice):
-    """The product of declared parameters, restricted to what is legal for the program."""
+class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
+    """The product of declared parameters, restricted to what is legal for the program; one answer for each."""
 
     def __init__(self, parameters: Sequence[ScheduleParameter], device: FpgaDevice) -> None:
+        super().__init__()
         self._parameters = tuple(parameters)
         self._device = device
+        self._questions = lru_cache(PROGRAMS_KEPT)(self._questions_about)
+        self._said = lru_cache(None)(ScheduleParameter.directive)  # one for each value of each parameter
         self.names_kernels = any(":" in p.target for p in parameters)
         names = [p.name for p in parameters]
         for name in names:
             if names.count(name) > 1:
                 raise StudyError(f"schedules: {name.removeprefix('schedule.')} is declared twice")
 
-    def schedule(self, program: CompiledProgram, ask: Ask) -> Decided:
+    def asked(self, program: CompiledProgram, ask: Ask) -> tuple[Answer, ...]:
+        return tuple(map(ask, self._questions(program)))
+
+    def decided(self, program: CompiledProgram, answers: tuple[Answer, ...]) -> Decided:
         directives, depths = [], []
-        for parameter in self._parameters:
-            value = self._ask(parameter, program, ask)
+        for parameter, value in zip(self._parameters, answers, strict=True):
             if parameter.kind == "depth":
                 depths.append((parameter.target, int(value)))
             elif not _is_neutral(parameter.kind, value):
-                directives.append(parameter.directive(value))
+                directives.append(self._said(parameter, value))
         return tuple(directives), tuple(sorted(depths))
 
-    def _ask(self, parameter: ScheduleParameter, program: CompiledProgram, ask: Ask) -> Answer:
+    def _questions_about(self, program: CompiledProgram) -> tuple[Question, ...]:
+        return tuple(self._question(parameter, program) for parameter in self._parameters)
+
+    def _question(self, parameter: ScheduleParameter, program: CompiledProgram) -> Question:
         legal = [v for v in parameter.values if self._is_legal(parameter, program, v)]
         if not legal:
             raise StudyError(
@@ -160,10 +191,10 @@ class DeclaredSchedules(ScheduleChoice):
             )
         if isinstance(parameter.values[0], str):
             words = [str(v) for v in parameter.values]
-            return ask(Question.word(parameter.name, [str(v) for v in legal], words))
+            return Question.word(parameter.name, [str(v) for v in legal], words)
         numbers = [int(v) for v in legal]
         least, most = int(parameter.values[0]), int(parameter.values[-1])
-        return ask(Question.number(parameter.name, numbers, most, min(1, least)))
+        return Question.number(parameter.name, numbers, most, min(1, least))
 
     def _is_legal(self, parameter: ScheduleParameter, program: CompiledProgram, value: Answer) -> bool:
         if parameter.kind == "unroll":

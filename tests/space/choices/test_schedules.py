@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any, cast
 
 import numpy as np
@@ -37,6 +38,15 @@ def test_so_many_copies_as_divide_the_trips_but_not_more_than_wanted(trip_counts
         possible += [n * inner for n in range(1, trip_counts[0] + 1) if trip_counts[0] % n == 0]
         assert copies == max(n for n in possible if n <= min(wanted, 64))
         assert copies == factor * (inner if level else 1)
+
+
+def test_directives_leave_the_hash_of_their_process_behind() -> None:
+    said = dse.pipeline("gemm:k", [2]).directive(2)
+    known = hash(said), str(said)
+    found = pickle.loads(pickle.dumps(said))
+    assert not vars(found).keys() - {"kind", "scope", "name", "options"}
+    assert found == said
+    assert (hash(found), str(found)) == known
 
 
 def study(program: Any, schedules: Any, device: str | FpgaDevice = "u280") -> dse.Study:
