@@ -234,6 +234,13 @@ class StudySpec:
     def _rebuilt(self) -> dict[str, Candidate]:
         return {}
 
+    @cached_property
+    def answers(self) -> Callable[..., object] | None:
+        """The reference, which remembers what it was asked for last."""
+        from allo_dse.eval.hls.golden_data import Remembered
+
+        return None if self.reference is None else Remembered(self.reference)
+
     def make_evaluator(self) -> Evaluator:
         """The evaluator of every design, made anew where the study was given a way to make it."""
         if self._evaluator is None:
@@ -336,7 +343,7 @@ class StudySpec:
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
 
-_DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt")
+_DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt", "answers")
 """What is made from a declaration when it is asked for, and made anew in each worker."""
 
 

@@ -80,7 +80,7 @@ def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -
     return board_project(
         design,
         metrics.get("stream_depths"),
-        reference=study.reference,
+        reference=study.answers,
         verify_with=study.verify_with,
         inputs=None if study.inputs is None else partial(_slowest_first, study, metrics),
     )

@@ -15,7 +15,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
 from allo_dse.eval.hls.design_project import board_project, hls_project
-from allo_dse.eval.hls.golden_data import golden_data
+from allo_dse.eval.hls.golden_data import Remembered, golden_data
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.space.design import Design
 from tests.backends.hls import programs
@@ -127,3 +127,22 @@ def test_the_host_program_checks_and_times(tmp_path: Path) -> None:
     done = subprocess.run(["./host", "x", "data", "1", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "first difference: B[0, 0]" in done.stderr
+
+
+def test_a_reference_is_asked_once_for_the_same_numbers() -> None:
+    asked: list[int] = []
+
+    def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        asked.append(len(a))
+        product: np.ndarray = a @ b
+        return product
+
+    program, other = dse.load_program(samples.gemm, **GEMM), dse.load_program(samples.gemm, **{**GEMM, "K": 64})
+    remembered = Remembered(reference)
+    for one in (program, other, program, other):
+        assert golden_data(one, remembered) == golden_data(one, reference)
+    assert len(asked) == 4 + 2
+    for factor in range(6):
+        np.testing.assert_array_equal(remembered(np.eye(2) * factor, np.eye(2)), np.eye(2) * factor)
+    assert golden_data(program, remembered) == golden_data(program, reference)
+    assert len(asked) == 4 + 2 + 6 + 2  # it had forgotten
