@@ -40,10 +40,15 @@ class Resources(Model):
     @staticmethod
     def total(parts: Iterable[Resources]) -> Resources:
         """The sum of any number of amounts."""
+        return Resources.weighted((part, 1) for part in parts)
+
+    @staticmethod
+    def weighted(parts: Iterable[tuple[Resources, int]]) -> Resources:
+        """The sum of any number of amounts, each so many times."""
         lut = ff = dsp = bram18 = uram = 0
-        for part in parts:
-            lut, ff, dsp = lut + part.lut, ff + part.ff, dsp + part.dsp
-            bram18, uram = bram18 + part.bram18, uram + part.uram
+        for part, count in parts:
+            lut, ff, dsp = lut + part.lut * count, ff + part.ff * count, dsp + part.dsp * count
+            bram18, uram = bram18 + part.bram18 * count, uram + part.uram * count
         return Resources.model_construct(lut=lut, ff=ff, dsp=dsp, bram18=bram18, uram=uram)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
@@ -83,10 +83,22 @@ class TaskCost:
     storages: Mapping[str, Storage]
     operations: int
 
-    @property
+    @cached_property
     def cycles(self) -> int:
         """Cycles without waiting for streams."""
         return cycles_of(self.parts)
+
+    def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
+        """What its arrays take, of each so many."""
+        key = device.key, copies
+        if key not in self._arrays:
+            pairs = zip(self.storages.values(), copies, strict=True)
+            self._arrays[key] = Resources.total(storage.resources(device, count) for storage, count in pairs if count)
+        return self._arrays[key]
+
+    @cached_property
+    def _arrays(self) -> dict[tuple[str, tuple[int, ...]], Resources]:
+        return {}
 
 
 def task_cost(

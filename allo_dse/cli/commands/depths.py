@@ -88,7 +88,7 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
     with Replayer(table.path, study) as replayer:
         design = replayer.candidate(replayer.record(key)).design
     costs = design.mapping.fpga
-    return _View(depth_front(design, max_runs=max_runs), lambda point: costs.fifo_total(costs.fifos, point.depths))
+    return _View(depth_front(design, max_runs=max_runs), lambda point: costs.fifos_at(point.depths))
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -256,18 +256,25 @@ def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, Run
     return network, result
 
 
-def timed_runs(mapping: FpgaCosts, depths: Mapping[str, int] | None) -> tuple[dict[str, int], tuple[Timed, ...]]:
+def timed_runs(
+    mapping: FpgaCosts, depths: Mapping[str, int] | None, least: Callable[[FpgaCosts], int] = lambda _: 0
+) -> tuple[dict[str, int], tuple[Timed, ...]]:
     """The program's runs on given inputs, or its only one, at these depths, solved ones without; and the depths.
+
+    Args:
+        least: cycles that a mapping takes at any depths.
 
     Raises:
         SimulationError: if one deadlocks.
     """
     if depths is None:
-        return solve_depths(mapping)
+        return solve_depths(mapping, least)
     return dict(depths), tuple(Timed(one, *run(one, depths)) for one in mapping.runs)
 
 
-def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], tuple[Timed, ...]]:
+def solve_depths(
+    mapping: FpgaCosts, least: Callable[[FpgaCosts], int] = lambda _: 0
+) -> tuple[dict[str, int], tuple[Timed, ...]]:
     """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the runs with them.
 
     Depths grow together until time no longer falls; then each is bisected down, array by array. Where the program has
@@ -280,7 +287,7 @@ def solve_depths(mapping: FpgaCosts) -> tuple[dict[str, int], tuple[Timed, ...]]
     solvers, deepest = [], dict.fromkeys(most, 0)
     for one in mapping.runs:
         solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
-        depths = solver.grow(most)
+        depths = solver.grow(most, least(one))
         for name in most:
             depths[name] = solver.shrink(depths, name)
             deepest[name] = max(deepest[name], depths[name])
@@ -312,11 +319,14 @@ class DepthSolver:
         network = replace(self.network, network=self.network.network.with_depths(depth))
         return network, table_engine().run(network.network, extrapolate=True)
 
-    def grow(self, most: Mapping[str, int]) -> dict[str, int]:
-        """The first of a series of depths after which more room saves no time."""
+    def grow(self, most: Mapping[str, int], least: int = 0) -> dict[str, int]:
+        """The first of a series of depths after which more room saves no time; none does where a run takes about as
+        few cycles as it can."""
         depths = {name: min(limit, SMALLEST_DEPTH) for name, limit in most.items()}
         _, result = self.run(depths)
         while any(depths[name] < limit for name, limit in most.items()):
+            if result.finished and least > _WORTHWHILE * result.cycles:
+                break
             more = {name: min(limit, _GROWTH * depths[name]) for name, limit in most.items()}
             _, other = self.run(more)
             if result.finished and other.cycles > _WORTHWHILE * result.cycles:

@@ -18,7 +18,8 @@ import numpy as np
 from allo_dse.backends.fpga.fifo import BRAM18_BITS
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait
 from allo_dse.common.errors import SimulationError
-from allo_dse.mapper.limits.fpga import FpgaCosts, TensorUse
+from allo_dse.mapper.limits.fpga import FpgaCosts
+from allo_dse.mapper.limits.fpga_schedule import TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray

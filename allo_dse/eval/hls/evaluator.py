@@ -20,7 +20,6 @@ from allo_dse.space.design import Design
 from ..calibrate.operator_table import operators_in
 from ..evaluator import Metrics
 from ..fpga.depth_front import decided_depths, run
-from ..fpga.evaluator import operations
 from ..fpga.network import fpga_network
 from ..fpga.retime import Retiming, retimed, retiming
 from ..processes.tool import workspace
@@ -143,7 +142,7 @@ def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: Hl
 def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
     """In operations per second; nothing where control that depends on data does not say how many there are."""
     try:
-        return {"throughput_gops": operations(mapping) / latency_ns}
+        return {"throughput_gops": mapping.operations / latency_ns}
     except SimulationError:
         return {}
 

@@ -16,7 +16,7 @@ from allo_dse.backends.fpga.task import task_cost
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.dnn.operators import attention_work, element_type
-from allo_dse.eval.fpga.bounds import FpgaBounds, _least_fifo, alike_tasks
+from allo_dse.eval.fpga.bounds import FpgaBounds, _least_fifo
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.lang import install
 from allo_dse.mapper.limits.fpga import FpgaCosts
@@ -99,8 +99,8 @@ def test_tasks_that_cost_the_same_are_all_tasks_once() -> None:
     """Also where each task of a class costs something else."""
     loaded = dse.load_program(programs.later_tasks_do_less())
     mapping = FpgaCosts(loaded.vmg, FpgaDevice.load("u280"))
-    assert any(mapping.differs(cls) for kernel in loaded.kernels for cls in kernel.classes)
-    tasks = [int(task) for _, _, group, _ in alike_tasks(mapping) for task in group]
+    assert any(mapping.shared.differs(cls, 0) for kernel in loaded.kernels for cls in kernel.classes)
+    tasks = [int(task) for _, _, group, _ in mapping.shared.alike(0) for task in group]
     assert sorted(tasks) == list(range(loaded.task_count))
 
 
@@ -109,7 +109,7 @@ def test_only_ids_that_decide_make_tasks_differ() -> None:
     work = attention_work(4, 4, 64, 8, 1.0, True, element_type("f32"))
     loaded = dse.load_program(work.program, **(work.smallest | {"Pq": 4, "Pk": 4}))
     mapping = FpgaCosts(loaded.vmg, FpgaDevice.load("u280"))
-    groups = list(alike_tasks(mapping))
+    groups = list(mapping.shared.alike(0))
     assert {len(tasks) for _, _, tasks, _ in groups} == {4}
     program = loaded.vmg.program
     for cls, pid, tasks, pids in groups:

@@ -47,7 +47,7 @@ def test_points_are_what_the_simulator_says_at_their_depths() -> None:
     for point in front.points:
         assert cycles_at(design, dict(point.depths)) == point.cycles
     costs = design.mapping.fpga
-    most, least = (costs.fifo_total(costs.fifos, front.points[k].depths) for k in (0, -1))
+    most, least = (costs.fifos_at(front.points[k].depths) for k in (0, -1))
     assert least.lut < most.lut
 
 

@@ -13,7 +13,7 @@ from allo_dse.backends.fpga.task import task_cost
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.fpga.depth_front import run
-from allo_dse.eval.fpga.evaluator import FpgaSimulator, operations
+from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.fpga.retime import ReportTimes, retimed
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
 from allo_dse.mapper.fold.vmg import VMG
@@ -75,7 +75,7 @@ def test_solved_depths_are_the_smallest_that_cost_no_time() -> None:
 def test_operations_do_not_depend_on_the_schedule() -> None:
     program = dse.load_program(programs.scale())
     unroll = Directive("unroll", "k", "i", {"factor": 4})
-    counts = {operations(FpgaCosts(program.vmg, U280, s)) for s in ((), (unroll,))}
+    counts = {FpgaCosts(program.vmg, U280, s).operations for s in ((), (unroll,))}
     assert counts == {256}
 
 

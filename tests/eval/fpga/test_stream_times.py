@@ -13,7 +13,8 @@ from allo_dse.dnn.streams import TOKEN_CYCLES, lag_cycles
 from allo_dse.eval.fpga.network import _Bound, _Builder, fpga_network
 from allo_dse.eval.fpga.passages import passages
 from allo_dse.eval.program.stream_wiring import wiring_of
-from allo_dse.mapper.limits.fpga import FpgaCosts, TensorUse
+from allo_dse.mapper.limits.fpga import FpgaCosts
+from allo_dse.mapper.limits.fpga_schedule import TensorUse
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table

@@ -1,0 +1,291 @@
+"""What tasks of a program on an FPGA take, what they wait for, and what their tensors' copies take, whatever the fold.
+
+Designs with different schedules have much of it in common: copies hang on rates alone, and what tasks take by
+themselves on what their costs say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, cycles_of
+from allo_dse.backends.fpga.task import TaskCost
+from allo_dse.device.fpga_model import External
+from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.stream_arrays import StreamEdges
+from allo_dse.mapper.limits.fpga_schedule import MOST_KEPT, AlikeTasks, Scheduled, SharedCosts, TensorUse, keep
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamArray
+from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tensors import TensorPort
+
+_MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
+_MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
+
+Times = NDArray[np.int64]
+
+
+class ProgramTimes:
+    """What the bounds of one program's designs on one device are made of; each part is computed once for all designs
+    that have what it hangs on in common."""
+
+    def __init__(self, shared: SharedCosts) -> None:
+        self._shared = shared
+        program = shared.graph.program
+        self._tiles = Tiles.of(program)
+        self._most = max(1, min(MOST_KEPT, _MOST_WORDS // (program.task_count * (1 + len(program.streams)))))
+        self._copies: dict[Hashable, Copies] = {}
+        self._own: dict[Hashable, OwnTimes] = {}
+        self._paths: dict[tuple[Copies, OwnTimes], Paths] = {}
+        self._copies_of: dict[Scheduled, Copies] = {}
+        self._paths_of: dict[Scheduled, Paths] = {}
+
+    def copies(self, scheduled: Scheduled) -> Copies:
+        """Copies of tensors between DRAM and the chip."""
+        if scheduled not in self._copies_of:
+            uses = {use.tensor.name: use for use in scheduled.tensors if not use.onchip}
+            key = scheduled.copies_key
+            if key not in self._copies:
+                keep(self._copies, key, Copies(uses, self._tiles, self._shared.device.external), self._most)
+            keep(self._copies_of, scheduled, self._copies[key], self._most)
+        return self._copies_of[scheduled]
+
+    def paths(self, scheduled: Scheduled) -> Paths:
+        """When tasks begin at the earliest, and what they take then.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        if scheduled not in self._paths_of:
+            alike, copies = self._shared.alike(0), self.copies(scheduled)
+            costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
+            streamed = copies if scheduled.streamed else None  # which tasks copy themselves
+            key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
+            if key not in self._own:
+                keep(self._own, key, OwnTimes.of(scheduled, alike, costs), self._most)
+            both = copies, self._own[key]
+            if both not in self._paths:
+                keep(self._paths, both, Paths.of(self._shared.graph.edges, alike, *both), self._most)
+            keep(self._paths_of, scheduled, self._paths[both], self._most)
+        return self._paths_of[scheduled]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of each tensor that a program's tasks read, and those that they write, in ascending order; and the
+    elements of each by its number."""
+
+    reads: Mapping[str, IntArray]
+    writes: Mapping[str, IntArray]
+    words: Mapping[str, IntArray]
+
+    @classmethod
+    def of(cls, program: CompiledProgram) -> Tiles:
+        reads, writes = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
+        words: dict[str, dict[int, int]] = {}
+        for position, kernel in enumerate(program.kernels):
+            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+            pids = program.pids(position, tasks)
+            classes = kernel.class_of(pids)
+            for number, own in enumerate(kernel.classes):
+                for port in own.tensor_ports:
+                    name, tiles = port.tensor.name, set(tiles_of(port, pids[classes == number]).tolist())
+                    reads[name] |= tiles if port.reads else set()
+                    writes[name] |= tiles if port.writes else set()
+                    known = words.setdefault(name, {})
+                    known.update({tile: math.prod(port.tile_shape) for tile in tiles if tile not in known})
+        sizes = {name: np.zeros(max(known, default=-1) + 1, np.int64) for name, known in words.items()}
+        for name, known in words.items():
+            sizes[name][list(known)] = list(known.values())
+        return cls(_sorted(reads), _sorted(writes), sizes)
+
+
+def _sorted(tiles: Mapping[str, set[int]]) -> dict[str, IntArray]:
+    return {name: np.array(sorted(own), np.int64) for name, own in tiles.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Copies of tensors between DRAM and the chip.
+
+    Attributes:
+        uses: of the tensors that are copied, by name.
+    """
+
+    uses: Mapping[str, TensorUse]
+    tiles: Tiles
+    external: External
+
+    def ports(self, cls: TaskClass) -> list[TensorPort]:
+        """The tensor ports of a class that are copied."""
+        return [port for port in cls.tensor_ports if port.tensor.name in self.uses]
+
+    @cached_property
+    def cycles_of_tiles(self) -> dict[str, IntArray]:
+        """By tensor, cycles of its AXI port for each of its tiles."""
+        words = self.tiles.words
+        return {
+            name: np.ceil(words[name] / use.words_per_cycle).astype(np.int64)
+            for name, use in self.uses.items()
+            if name in words
+        }
+
+    @cached_property
+    def arrivals(self) -> dict[str, IntArray]:
+        """By tensor, when each tile that is read is on the chip at the earliest."""
+        found = {}
+        for name, cycles in self.cycles_of_tiles.items():
+            # In the order of copying, and as if the port served no other tensor: no tile can be there sooner.
+            found[name], tiles = np.zeros_like(cycles), self.tiles.reads[name]
+            own = cycles[tiles] if self.uses[name].place == "dram" else np.cumsum(cycles[tiles])
+            found[name][tiles] = self.external.latency_cycles + own
+        return found
+
+    @cached_property
+    def cycles(self) -> int:
+        """What the copies alone take: tensors that share an AXI port are copied in turn."""
+        busy, longest = defaultdict[int, int](int), 0
+        for position, name in enumerate(self.uses):
+            for tiles in (self.tiles.reads[name], self.tiles.writes[name]) if name in self.tiles.words else ():
+                own = int(self.cycles_of_tiles[name][tiles].sum())
+                busy[self.external.port_of(position)] += own
+                longest = max(longest, own + self.external.latency_cycles if len(tiles) else 0)
+        return max([longest, *busy.values()])
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTimes:
+    """What tasks take that never wait, in cycles, by their numbers; which hangs on no fold.
+
+    Attributes:
+        whole: of each task.
+        first_put, last_get: by array of streams and task, when it has put a token into one of its streams, and has
+            taken one from each; not finite where it does not.
+        operations: arithmetic ones of all tasks.
+    """
+
+    whole: Times
+    first_put: NDArray[np.float64]
+    last_get: NDArray[np.float64]
+    operations: int
+
+    @classmethod
+    def of(cls, scheduled: Scheduled, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost]) -> OwnTimes:
+        streams, count, operations = scheduled.program.streams, scheduled.program.task_count, 0
+        number = {stream.name: n for n, stream in enumerate(streams)}
+        whole = np.zeros(count, np.int64)
+        puts, gets = np.full((len(streams), count), -math.inf), np.full((len(streams), count), math.inf)
+        for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
+            names = ((port, scheduled.streamed.get(port.tensor.name)) for port in own.tensor_ports)
+            copied = [use.cycles(math.prod(p.tile_shape)) * (p.reads + p.writes) for p, use in names if use]
+            whole[tasks], at = cost.cycles + sum(copied), first_times(cost.parts)
+            operations += cost.operations * len(tasks)
+            for port, binding in enumerate(own.body.streams):
+                assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
+                array = number[binding.stream.name]
+                if (put := at.get(("put", port))) is not None:
+                    known = puts[array, tasks]
+                    puts[array, tasks] = np.where(np.isinf(known), put, np.minimum(known, put))
+                if (get := at.get(("get", port))) is not None:
+                    known = gets[array, tasks]
+                    gets[array, tasks] = np.where(np.isinf(known), get, np.maximum(known, get))
+        return cls(whole, puts, gets, operations)
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """What tasks wait for, as arrays by their numbers. Times are cycles.
+
+    Attributes:
+        begins: when each begins that waits for its tiles and the first token of each of its streams. ends: what copying
+            its results takes.
+    """
+
+    own: OwnTimes
+    begins: Times
+    ends: Times
+    _known: dict[MeshFold, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
+        begins, ends = _with_tiles(alike, copies, len(own.whole))
+        return cls(own, _with_streams(edges, own, begins), ends)
+
+    def cycles(self, vmg: VMG) -> int:
+        """What the slowest node of a folded graph takes from the first copy to the last."""
+        fold = vmg.mesh_fold
+        if fold is None:
+            return self._cycles(vmg)
+        known = self._known.get(fold)
+        return keep(self._known, fold, self._cycles(vmg)) if known is None else known
+
+    def _cycles(self, vmg: VMG) -> int:
+        longest = 0
+        for group in vmg.groups:
+            tasks = group.leaves.tasks()
+            # A node runs its tasks one after the other: when its first could begin, plus the work of all, plus the copy
+            # of its last result. The minima leave open which task is first and which is last.
+            whole = self.begins[tasks].min(1) + self.own.whole[tasks].sum(1) + self.ends[tasks].min(1)
+            longest = max(longest, int(whole.max()))
+        return longest
+
+
+def _with_tiles(alike: Sequence[AlikeTasks], copies: Copies, count: int) -> tuple[Times, Times]:
+    """When each task has its tiles, and what copying its results takes."""
+    begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for cls, _, tasks, pids in alike:
+        for port in copies.ports(cls):
+            name, tiles = port.tensor.name, tiles_of(port, pids)
+            if port.reads:
+                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[name][tiles])
+            if port.writes:
+                last = copies.cycles_of_tiles[name][tiles] + copies.external.latency_cycles
+                ends[tasks] = np.maximum(ends[tasks], last)
+    return begins, ends
+
+
+def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
+    """When tasks begin if they wait for the first token of each stream and for nothing else."""
+    if not len(edges):
+        return begins
+    lead = own.first_put[edges.array, edges.source] - own.last_get[edges.array, edges.target]
+    known = np.isfinite(lead)
+    source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
+    # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
+    # towards the true ones, so they are bounds wherever this stops.
+    for _ in range(_MOST_HOPS):
+        later = begins.copy()
+        np.maximum.at(later, target, begins[source] + lead)
+        if (later == begins).all():
+            break
+        begins = later
+    return begins
+
+
+def tiles_of(port: TensorPort, pids: IntArray) -> IntArray:
+    """The tile of each task."""
+    return port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64)
+
+
+def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
+    """When something that never waits first uses each of its streams: by direction and stream argument."""
+    found: dict[tuple[str, int], int] = {}
+    clock = 0
+    for part in parts:
+        if isinstance(part, Pipe) and part.rounds:
+            for stage, kind, port in sorted(part.ops):
+                found.setdefault((kind, port), clock + stage)
+        elif isinstance(part, Again) and part.count:
+            for use, at in first_times(part.parts).items():
+                found.setdefault(use, clock + at)
+        clock += cycles_of((part,))
+    return found
