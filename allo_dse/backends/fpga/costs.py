@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import read_nest
@@ -13,7 +12,7 @@ from allo_dse.program.tasks import TaskClass
 
 from .loops.round import KnownRounds
 from .observed import Observed
-from .plan import Plan, plan_of
+from .plan import Plan, Planner
 from .task import TaskCost, planned_cost
 
 
@@ -23,10 +22,6 @@ def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int,
     return Observed(decisions[pid]) if decisions else None
 
 
-_PLANS_KEPT = 1024
-"""Of one program: a design's classes are asked about several times in a row, and most designs share their schedule."""
-
-
 class ClassCosts:
     """What the task classes of one program cost: computed once for all designs whose directives say the same."""
 
@@ -34,12 +29,18 @@ class ClassCosts:
         self._program = program
         self._known: dict[tuple[object, ...], TaskCost] = {}
         self._rounds: dict[object, KnownRounds] = {}
-        self._plan = lru_cache(_PLANS_KEPT)(self._make_plan)
+        self._planners: dict[tuple[str, str], Planner] = {}
+        self._latest: dict[tuple[str, str], tuple[Sequence[Directive], Plan, Hashable]] = {}
 
-    def _make_plan(self, kernel: str, name: str, schedule: tuple[Directive, ...]) -> tuple[Plan, Hashable]:
-        task_class = next(own for own in self._program.kernel(kernel).classes if own.name == name)
-        plan = plan_of(self._program, task_class, read_nest(task_class.body.mlir), schedule)
-        return plan, plan.key
+    def _plan(self, task_class: TaskClass, schedule: Sequence[Directive]) -> tuple[Plan, Hashable]:
+        """What a schedule says of a class; once for all of its tasks, which are asked about one after the other."""
+        key = task_class.kernel, task_class.name
+        if key not in self._latest or self._latest[key][0] is not schedule:
+            if key not in self._planners:
+                self._planners[key] = Planner(self._program, task_class, read_nest(task_class.body.mlir))
+            plan = self._planners[key].plan(schedule)
+            self._latest[key] = schedule, plan, plan.key
+        return self._latest[key][1:]
 
     def of(
         self,
@@ -57,9 +58,8 @@ class ClassCosts:
         Raises:
             SimulationError: where control depends on data.
         """
-        kernel, name = task_class.kernel, task_class.name
-        plan, said = self._plan(kernel, name, tuple(schedule))
-        key = (device.key, kernel, name, pid, said, run)
+        plan, said = self._plan(task_class, schedule)
+        key = (device.key, task_class.kernel, task_class.name, pid, said, run)
         if key not in self._known:
             observed = observed_of(self._program, task_class, pid, run)
             rounds = self._rounds.setdefault(device.key, KnownRounds(device))

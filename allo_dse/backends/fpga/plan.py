@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from allo_dse.ir.linear import DERIVE, Linear, replaced
@@ -104,52 +105,83 @@ class Plan:
 
 def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directives: Iterable[Directive] = ()) -> Plan:
     """The directives of a program, and further ones, as they concern one task class; later ones override."""
-    loops: dict[int, LoopPlan] = {}
-    storages = {name: Storage(array, (None,) * len(array.shape)) for name, array in nest.arrays.items()}
-    fabric = overlaps = False
-    fifos: dict[str, int] = {}
-    every = of_region(program, (*program.schedule, *directives))
-    for directive in every:
-        if not _concerns(directive, program, task_class):
-            continue
-        if directive.kind == ADDERS:
-            fabric = directive.options["impl"] == "fabric"
-        elif directive.kind == DATAFLOW:
-            overlaps |= directive.name == task_class.kernel
-        elif directive.kind == STREAM:
-            depth = stream_depth(directive)
-            fifos.update(dict.fromkeys(_arrays(directive, program, task_class, nest), depth))
-        elif directive.kind in ("pipeline", "unroll"):
-            for number, source in enumerate(task_class.loops):
-                if source.is_called(directive.name):
+    return Planner(program, task_class, nest).plan(directives)
+
+
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """Reads schedules as they concern one task class. What names mean is found once for all schedules."""
+
+    program: CompiledProgram
+    task_class: TaskClass
+    nest: Nest
+    _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
+    _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
+    _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
+
+    def plan(self, directives: Iterable[Directive] = ()) -> Plan:
+        """The directives of the program, and further ones; later ones override."""
+        loops: dict[int, LoopPlan] = {}
+        storages = dict(self._unsplit)
+        fabric = overlaps = False
+        fifos: dict[str, int] = {}
+        every = of_region(self.program, (*self.program.schedule, *directives))
+        for directive in every:
+            if not self._is_about(directive.scope):
+                continue
+            if directive.kind == ADDERS:
+                fabric = directive.options["impl"] == "fabric"
+            elif directive.kind == DATAFLOW:
+                overlaps |= directive.name == self.task_class.kernel
+            elif directive.kind == STREAM:
+                fifos.update(dict.fromkeys(self._named(directive), stream_depth(directive)))
+            elif directive.kind in ("pipeline", "unroll"):
+                for number in self._called(directive.name):
                     loops[number] = _loop_plan(loops.get(number, LoopPlan()), directive)
-        else:
-            for name in _arrays(directive, program, task_class, nest):
-                storages[name] = _stored(storages[name], directive)
-    for tensor, common in kept_in_common(program, every).items():
-        for port in task_class.tensor_ports:
-            if port.tensor.name == tensor:
-                name = next(name for name, array in nest.arrays.items() if array.argument == port.arg)
-                storages[name] = replace(storages[name], users=common.users)
-    return Plan(loops, storages, task_class.loops, fabric, overlaps, fifos)
+            else:
+                for name in self._named(directive):
+                    storages[name] = _stored(storages[name], directive)
+        for tensor, common in kept_in_common(self.program, every).items():
+            for port in self.task_class.tensor_ports:
+                if port.tensor.name == tensor:
+                    name = next(name for name, array in self.nest.arrays.items() if array.argument == port.arg)
+                    storages[name] = replace(storages[name], users=common.users)
+        return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos)
 
+    @cached_property
+    def _unsplit(self) -> Mapping[str, Storage]:
+        return {name: Storage(array, (None,) * len(array.shape)) for name, array in self.nest.arrays.items()}
 
-def _concerns(directive: Directive, program: CompiledProgram, task_class: TaskClass) -> bool:
-    return is_region(directive.scope, program) or kernel_of(directive.scope, program) == task_class.kernel
+    def _is_about(self, scope: str) -> bool:
+        """Whether directives of a scope concern the class."""
+        if scope not in self._concerns:
+            kernel = kernel_of(scope, self.program)
+            self._concerns[scope] = is_region(scope, self.program) or kernel == self.task_class.kernel
+        return self._concerns[scope]
 
+    def _called(self, name: str) -> list[int]:
+        """The loops of a name, by position."""
+        if name not in self._loops:
+            self._loops[name] = [n for n, source in enumerate(self.task_class.loops) if source.is_called(name)]
+        return self._loops[name]
 
-def _arrays(directive: Directive, program: CompiledProgram, task_class: TaskClass, nest: Nest) -> list[str]:
-    """The arrays a directive names: a region's tensors by their own name, in a kernel by that of its argument."""
-    whole = is_region(directive.scope, program)
-    tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports}
-    found = []
-    for name, array in nest.arrays.items():
-        known = {name} if array.argument is None or not whole else set()
-        if array.argument is not None and (whole or task_class.kernel == program.name):
-            known.add(tensors.get(array.argument, ""))
-        if directive.name in known:
-            found.append(name)
-    return found
+    def _named(self, directive: Directive) -> list[str]:
+        """The arrays a directive names."""
+        key = directive.scope, directive.name
+        if key not in self._arrays:
+            self._arrays[key] = list(self._arrays_of(*key))
+        return self._arrays[key]
+
+    def _arrays_of(self, scope: str, wanted: str) -> Iterator[str]:
+        """Those of a name: a region's tensors by their own name, in a kernel by that of its argument."""
+        whole = is_region(scope, self.program)
+        tensors = {port.arg: port.tensor.name for port in self.task_class.tensor_ports}
+        for name, array in self.nest.arrays.items():
+            known = {name} if array.argument is None or not whole else set()
+            if array.argument is not None and (whole or self.task_class.kernel == self.program.name):
+                known.add(tensors.get(array.argument, ""))
+            if wanted in known:
+                yield name
 
 
 def _loop_plan(plan: LoopPlan, directive: Directive) -> LoopPlan:

@@ -156,13 +156,14 @@ class _Builder:
             node: [number for name, does, _ in streamed for number in self._fifo(name, does, node)]
             for node in {self._node_of_task[one] for one in tasks.tolist()}
         }
+        fifos = np.reshape(streams, (len(streams), len(tasks))).T.tolist()
+        held = np.reshape(tiles, (len(tiles), len(tasks))).T.tolist()
         numbers = []
-        for row, pid in enumerate(pids):
-            fifos = [int(column[row]) for column in streams]
-            arrivals, dones = self._tokens(ports, [int(column[row]) for column in tiles])
-            table = self._table(task_class, tuple(int(p) for p in pid), len(arrivals), len(dones))
-            of_node = own[self._node_of_task[int(tasks[row])]]
-            numbers.append(self._builder.process(table, [*fifos, *arrivals, *dones, *of_node]))
+        for task, pid, ends, numbered in zip(tasks.tolist(), map(tuple, pids.tolist()), fifos, held, strict=True):
+            arrivals, dones = self._tokens(ports, numbered)
+            table = self._table(task_class, pid, len(arrivals), len(dones))
+            bound = [*ends, *arrivals, *dones, *own[self._node_of_task[task]]]
+            numbers.append(self._builder.process(table, bound))
         return numbers
 
     def _streamed(self, task_class: TaskClass) -> list[tuple[str, str, int]]:

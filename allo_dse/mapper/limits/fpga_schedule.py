@@ -161,6 +161,15 @@ class SharedCosts:
                 for pid, group in groups.items():
                     yield cls, pid, tasks[group], pids[group]
 
+    @cached_property
+    def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
+        """The tensors that tasks use, and whether they read and write them."""
+        ports = [port for task_class in self.graph.program.task_classes for port in task_class.tensor_ports]
+        reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
+        shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
+        every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)
+        return tuple(use for use in every if any(use[1:]))
+
     def fifos(self, fifos: Fifos) -> Resources:
         """What FIFOs take."""
         return self._fifos.get(fifos) or keep(self._fifos, fifos, self._built(fifos))
@@ -228,13 +237,9 @@ class Scheduled:
     def _tensors(self) -> Iterator[TensorUse]:
         every = of_region(self.program, (*self.program.schedule, *self.schedule))
         about = [d for d in every if is_region(d.scope, self.program)]
-        classes = list(self.program.task_classes)
-        for tensor in self.program.tensors:
-            ports = [p for c in classes for p in c.tensor_ports if p.tensor.name == tensor.name]
-            reads, writes = any(p.reads for p in ports), any(p.writes for p in ports)
-            if tensor.shape and (reads or writes):
-                own = [d for d in about if d.name == tensor.name]
-                yield TensorUse(tensor, reads, writes, *self._transfer(tensor, own))
+        for tensor, reads, writes in self._shared.used:
+            own = [d for d in about if d.name == tensor.name]
+            yield TensorUse(tensor, reads, writes, *self._transfer(tensor, own))
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Where a tensor is, and if it is copied, elements per cycle and in a word."""

@@ -27,7 +27,7 @@ from ..params import Parameter
 Decided = tuple[tuple[Directive, ...], tuple[tuple[str, int], ...]]
 """Directives, and stream depths by array name."""
 PROGRAMS_KEPT = 256  # whose facts are
-_DECIDED_KEPT = 1024
+DECIDED_KEPT = 1024
 
 
 A = TypeVar("A", bound=Hashable)
@@ -40,7 +40,7 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
     writes = frozenset({"schedule", "depths"})
 
     def __init__(self) -> None:
-        self._decided = lru_cache(_DECIDED_KEPT)(self.decided)
+        self._decided = lru_cache(DECIDED_KEPT)(self.decided)
 
     @abstractmethod
     def asked(self, program: CompiledProgram, ask: Ask) -> A:

@@ -14,11 +14,11 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.space.choices.auto_schedules import (
     AutoSchedules,
-    _at_most,
     needed_banks,
     schedules_of,
     spreads_of,
 )
+from allo_dse.space.choices.kernel_chains import _at_most
 from allo_dse.space.choices.schedules import DeclaredSchedules
 from allo_dse.space.draft import Draft
 from allo_dse.space.gene import random_suggest

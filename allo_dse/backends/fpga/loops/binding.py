@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from allo_dse.device.device import FpgaDevice
@@ -18,62 +17,56 @@ from .asap import multiply_adds
 from .effects import Use
 
 
-@dataclass(frozen=True)
-class Binding:
-    """Rules by which the operations of a round get hardware.
+def held_bits(ports: Mapping[str, int], span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int) -> int:
+    """Flip-flops that hold values between stages.
 
-    Attributes:
+    Args:
         ports: cycles that the accesses of a round to each array take.
         span: cycles over which the copies of an operation are spread.
+        held: what `staged` says.
+        finish: the last stage of a round, if ports did not delay it.
     """
+    if span <= 1 or max(ports.values(), default=1) < span:  # operators take operands as fast as ports hand them out
+        return sum(bits * copies for bits, copies, _ in held)
+    # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and results for
+    # a port.
+    wait = max(1, (finish - span) // 2)
+    waiting = sum(bits * math.ceil(copies * wait / span) for bits, copies, load in held if not load)
+    return waiting + sum(
+        op.bits * math.prod(unrolled.values())
+        for op, unrolled in uses
+        if op.access and op.access.write and ports.get(op.access.array, 1) > 1
+    )
 
-    device: FpgaDevice
-    storages: Mapping[str, Storage]
-    ports: Mapping[str, int]
-    span: int
 
-    @property
-    def is_serial(self) -> bool:
-        """Whether memory ports hand out operands no faster than operators take them."""
-        return self.span > 1 and max(self.ports.values(), default=1) >= self.span
+def muxes(
+    device: FpgaDevice,
+    storages: Mapping[str, Storage],
+    span: int,
+    units: Iterable[tuple[Unit, int]],
+    accesses: Mapping[str, Accesses],
+) -> int:
+    """LUTs that feed shared operators, and ports of memories, with what they do in each cycle.
 
-    def registers(self, held: Iterable[Staged], uses: Iterable[Use], finish: int) -> int:
-        """Flip-flops that hold values between stages.
-
-        Args:
-            held: what `staged` says.
-            finish: the last stage of a round, if ports did not delay it.
-        """
-        if not self.is_serial:
-            return sum(bits * copies for bits, copies, _ in held)
-        # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and
-        # results for a port.
-        wait = max(1, (finish - self.span) // 2)
-        waiting = sum(bits * math.ceil(copies * wait / self.span) for bits, copies, load in held if not load)
-        return waiting + sum(
-            op.bits * math.prod(unrolled.values())
-            for op, unrolled in uses
-            if op.access and op.access.write and self.ports.get(op.access.array, 1) > 1
-        )
-
-    def muxes(self, units: Iterable[tuple[Unit, int]], accesses: Mapping[str, Accesses]) -> int:
-        """LUTs that feed shared operators, and ports of memories, with what they do in each cycle."""
-        inputs = 0
-        for unit, copies in units:
-            if copies > math.ceil(copies / self.span) and (unit.resources.dsp or unit.latency):
-                inputs += 2 * copies
-        addresses = 0
-        for array, group in accesses.items():
-            storage = self.storages[array]
-            copies = sum(math.prod(unrolled.values()) for _, unrolled in group)
-            if copies <= storage.ports(self.device) * storage.banks or storage.in_registers:
-                continue
-            bits = math.ceil(math.log2(max(2, storage.bank_words)))
-            for access, unrolled in group:
-                copies = math.prod(unrolled.values())
-                inputs += copies * (1 + access.write)
-                addresses += bits * copies * _is_computed(access, unrolled)
-        return round(self.device.hls.mux_lut_per_input * inputs) + addresses
+    Args:
+        span: cycles over which the copies of an operation are spread.
+    """
+    inputs = 0
+    for unit, copies in units:
+        if copies > math.ceil(copies / span) and (unit.resources.dsp or unit.latency):
+            inputs += 2 * copies
+    addresses = 0
+    for array, group in accesses.items():
+        storage = storages[array]
+        copies = sum(math.prod(unrolled.values()) for _, unrolled in group)
+        if copies <= storage.ports(device) * storage.banks or storage.in_registers:
+            continue
+        bits = math.ceil(math.log2(max(2, storage.bank_words)))
+        for access, unrolled in group:
+            copies = math.prod(unrolled.values())
+            inputs += copies * (1 + access.write)
+            addresses += bits * copies * _is_computed(access, unrolled)
+    return round(device.hls.mux_lut_per_input * inputs) + addresses
 
 
 def units(items: Iterable[Item], device: FpgaDevice, *, fabric: bool) -> Iterator[tuple[Unit, int]]:

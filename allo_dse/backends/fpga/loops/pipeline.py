@@ -14,7 +14,7 @@ from ..memory import Storage
 from ..operators import Unit
 from ..plan import Item, Planned
 from .asap import StreamEvent
-from .binding import Binding
+from .binding import held_bits, muxes
 from .recurrence import Carried, carried, chain_interval, memory_interval
 from .round import KnownRounds, Round
 
@@ -26,6 +26,7 @@ class Flat:
     loops: tuple[Planned, ...]
     round: Round
     _built: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
+    _timed: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def trips(self) -> int:
@@ -116,20 +117,38 @@ def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) 
     once = flat.round
     key = fabric, tuple([storages[array] for array in once.arrays])
     if key not in flat._built:
-        flat._built[key] = _build(flat, {array: storages[array] for array in once.arrays}, fabric)
+        kept = {array: replace(storages[array], place="register") for array in once.promoted(storages)}
+        own = {array: storages[array] for array in once.arrays} | kept
+        flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own)
     return flat._built[key]
 
 
-def _build(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
+def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
+    """The loop but for its multiplexers, which hangs on how fast its arrays are alone."""
     once = flat.round
-    kept = {array: replace(storages[array], place="register") for array in once.promoted(storages)}
-    storages = {**storages, **kept}
-    ports = once.port_cycles(storages)
+    ports, registers = once.port_cycles(storages), once.registers(storages)
+    # Loads count where rounds may wait for each other at a memory.
+    waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
+    loads = once.port_cycles(storages, loads=True) if waits else {}
+    key = fabric, registers, tuple(ports.values()), tuple(loads.values())
+    if key not in flat._timed:
+        flat._timed[key] = _build(flat, registers, ports, loads, fabric)
+    return flat._timed[key]
+
+
+def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -> Pipelined:
+    once = flat.round
+    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.accesses))
+
+
+def _build(
+    flat: Flat, registers: frozenset[str], ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
+) -> Pipelined:
+    once = flat.round
     port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
     target = flat.loops[-1].target_ii
     least = max(port_ii, target)
-    found = carried(flat.loops, once.effects, storages)
-    registers = once.registers(storages)
+    found = carried(flat.loops, once.effects, registers)
     fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
     again = partial(once.walk, registers, fabric=fabric, body_only=True)
     span_ii, span_array = memory_interval(found, ports, again)
@@ -147,15 +166,13 @@ def _build(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
             limit = name
     span = ii
     if span_ii == ii > least:  # operators keep up with the loads
-        span = max(once.port_cycles(storages, loads=True).values(), default=ii)
-    binding = Binding(once.device, storages, ports, span)
+        span = max(loads.values(), default=ii)
     units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     if span_ii == ii:
         depth = max(depth, span_ii)
-    held = binding.registers(once.staged, once.uses, walk.finish)
-    muxes = binding.muxes(units, once.accesses)
-    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, muxes)
+    held = held_bits(ports, span, once.staged, once.uses, walk.finish)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 
 def _adders(

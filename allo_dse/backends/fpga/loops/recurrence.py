@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access
 
-from ..memory import Storage
 from ..plan import Planned
 from .asap import Time, Walk
 from .effects import Effects
@@ -32,14 +31,18 @@ class Carried:
     in_register: bool
 
 
-def carried(loops: tuple[Planned, ...], effects: Effects, storages: Mapping[str, Storage]) -> list[Carried]:
-    """What the rounds of flattened loops, with these effects, hand on; the last of them is pipelined."""
+def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[str]) -> list[Carried]:
+    """What the rounds of flattened loops, with these effects, hand on; the last of them is pipelined.
+
+    Args:
+        registers: arrays that are in registers.
+    """
     found = []
     for array, loads in effects.carried.items():
         stores = [op.access for op, _ in effects.uses if op.access and op.access.array == array and op.access.write]
         between = [d for store in stores for load in loads if (d := _between(store, load, loops)) is not None]
         if between:
-            found.append(Carried(array, min(between), storages[array].in_registers))
+            found.append(Carried(array, min(between), array in registers))
     return found
 
 
