@@ -286,7 +286,9 @@ class _Task:
             built = build(flat, self.storages, fabric=self.fabric)
             known = self.measured.get(key)
             self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
-        pipelined = replace(self._pipelines[key], flat=flat)
+        pipelined = self._pipelines[key]
+        if pipelined.flat is not flat:
+            pipelined = replace(pipelined, flat=flat)
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         self._count(pipelined, times)
         # An element that the loop keeps in a register is loaded before it, and stored after it.

@@ -49,7 +49,7 @@ class FpgaCosts:
     run: int = 0
 
     @cached_property
-    def _costs(self) -> dict[tuple[str, str, Pid], TaskCost]:
+    def _reported(self) -> dict[tuple[str, str, Pid], TaskCost]:
         return {}
 
     def cost(self, task_class: TaskClass, pid: Pid = ()) -> TaskCost:
@@ -59,17 +59,16 @@ class FpgaCosts:
             SimulationError: where control depends on data.
         """
         pid = self.deciding(task_class, pid)
-        key = (task_class.kernel, task_class.name, pid)
-        if key not in self._costs:
-            self._costs[key] = self._cost(task_class, pid)
-        return self._costs[key]
-
-    def _cost(self, task_class: TaskClass, pid: Pid) -> TaskCost:
         known = self.measured.get((task_class.kernel, task_class.name))
-        if known:
+        if not known:
+            return self.scheduled.cost(task_class, pid, self.run)
+        key = task_class.kernel, task_class.name, pid
+        if key not in self._reported:
             observed = observed_of(self.vmg.program, task_class, pid, self.run)
-            return task_cost(self.vmg.program, task_class, self.device, self.schedule, pid, known, observed)
-        return self.scheduled.cost(task_class, pid, self.run)
+            self._reported[key] = task_cost(
+                self.vmg.program, task_class, self.device, self.schedule, pid, known, observed
+            )
+        return self._reported[key]
 
     def deciding(self, task_class: TaskClass, pid: Pid) -> Pid:
         """What tasks of a class that take the same times have in common; see `SharedCosts`."""

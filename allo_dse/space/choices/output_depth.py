@@ -23,6 +23,8 @@ class OutputDepth(QuestionChoice):
 
     def decide(self, draft: Draft, ask: Ask) -> Draft:
         depth = self._depths[int(ask(Question.position("output_depth", len(self._depths))))]
+        if depth == draft.buffering.output_depth:
+            return draft
         return replace(draft, buffering=replace(draft.buffering, output_depth=depth))
 
     def describe(self) -> dict[str, object]:
