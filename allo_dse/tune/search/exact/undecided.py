@@ -119,11 +119,14 @@ class Undecided:
         promise = np.where(np.isnan(promise), math.inf, promise)
         return np.where(rows["far"] == _DECIDED, _DECIDED, promise)
 
+    def _worth_of(self, position: int) -> float:
+        return float(self._far[position] if len(self.front) else self._worth(self._rows[position]))
+
     def next(self) -> int | None:
         """The item that the front is furthest from; before there is a front, one that may be best in everything."""
         while self.open and self._queue:
             known, kind, rank, position = self._queue[0]
-            worth = float(self._worth(self._rows[position]))
+            worth = self._worth_of(position)
             if worth == _DECIDED and self.items[position] is None:
                 heapq.heappop(self._queue)
             elif worth < -known:
@@ -139,7 +142,7 @@ class Undecided:
 
     def tighten(self, position: int, bounds: Sequence[float]) -> bool:
         """Take in other bounds of an item; returns whether it is open still."""
-        before = float(self._worth(self._rows[position]))
+        before = self._worth_of(position)
         # Each level is a lower bound for itself, so the larger of two is one, too.
         own = self.bounds[position] = np.maximum(self.bounds[position], bounds)
         if (self.front <= own).all(1).any():
@@ -147,9 +150,7 @@ class Undecided:
             return False
         if len(self.front):
             self._far[position] = distance(self.front, own).min()
-        if (
-            float(self._worth(self._rows[position])) > before
-        ):  # ratios say nothing of how far numbers of different sign are apart
+        if self._worth_of(position) > before:  # ratios say nothing of how far numbers of different sign are apart
             self._enqueue([position])
         return True
 
