@@ -175,11 +175,19 @@ class VMG(Pictured):
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
-        fold = fold.normalised(self.graph)
-        if (known := self._folded.get(fold)) is None:
-            known = self._folded[fold] = self._fold(fold)
+        if self._asked and self._asked[0][0] is fold:  # as in runs of designs that differ in their schedules
+            return self._asked[0][1]
+        normal = fold.normalised(self.graph)
+        if (known := self._folded.get(normal)) is None:
+            known = self._folded[normal] = self._fold(normal)
             self._latest.append(known)
+        self._asked.append((fold, known))
         return known
+
+    @cached_property
+    def _asked(self) -> deque[tuple[MeshFold, VMG]]:
+        """The fold that was asked for last, if any, and its graph."""
+        return deque(maxlen=1)
 
     @cached_property
     def _folded(self) -> WeakValueDictionary[MeshFold, VMG]:

@@ -96,8 +96,8 @@ class ProgramGraph(TaskGraph):
         return ClassCosts(self.program)
 
     @cached_property
-    def fpga_tensors(self) -> dict[Hashable, object]:
-        """How its tensors reach designs on FPGAs, which `limits.fpga` alone reads."""
+    def fpga_shared(self) -> dict[Hashable, object]:
+        """What its designs on FPGAs have in common, by device, which `limits.fpga_schedule` alone reads."""
         return {}
 
     @cached_property

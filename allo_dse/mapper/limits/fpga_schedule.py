@@ -96,7 +96,7 @@ class SharedCosts:
     @staticmethod
     def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
         """Those of a program's graph, which keeps them."""
-        known = graph.fpga_tensors
+        known = graph.fpga_shared
         if device.key not in known:
             known[device.key] = SharedCosts(graph, device)
         return cast(SharedCosts, known[device.key])
