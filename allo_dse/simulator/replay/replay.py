@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from allo_dse.common.cores import usable_cores
+
 from ..trace.data import IntArray, TraceData, TraceError
 from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
 from .kernels import Progress, Ready, clear_times, run
 from .replay_plan import Plan
 from .replay_result import ReplayResult
+
+_WORTH_A_THREAD = 1 << 18
+"""Operations that take longer than a thread takes to start."""
 
 Depths = Mapping[str, int] | Mapping[int, int] | ArrayLike | None
 """Depths of some streams by name or number, of all streams, or several such vectors; None: as built."""
@@ -99,23 +105,31 @@ def replay_one(data: TraceData, plan: Plan, depths: IntArray) -> ReplayResult:
 
 
 def replay_batch(data: TraceData, plan: Plan, depths: IntArray) -> IntArray:
-    """The makespans of several depth vectors, -1 for those that deadlock."""
+    """The makespans of several depth vectors, -1 for those that deadlock; on all cores that the process may use."""
     result = np.full(len(depths), DEADLOCK, np.int64)
     if not len(depths):
         return result
-    if not fits_lanes(plan) or len(depths) < LANES // 4:
-        return np.array([_cycles(data, plan, vector) for vector in depths], np.int64)
+    together = LANES if fits_lanes(plan) and len(depths) >= LANES // 4 else 1
+    parts = [slice(start, start + together) for start in range(0, len(depths), together)]
     clipped = plan.clip(depths)
-    lanes = LaneReplay(plan)
     # An order that is possible with the least depth of each stream is so with all vectors: more room stops nobody.
-    common = lanes.order(clipped.min(axis=0))
-    for start in range(0, len(depths), LANES):
-        some = slice(start, start + LANES)
-        order = common or lanes.order(clipped[some].min(axis=0))
-        if order is None:
-            result[some] = [_cycles(data, plan, vector) for vector in depths[some]]
-        else:
-            result[some] = lanes.cycles(clipped[some], order)
+    common = LaneReplay(plan).order(clipped.min(axis=0)) if together > 1 else None
+
+    def replay_parts(mine: Sequence[slice]) -> None:
+        lanes = LaneReplay(plan) if together > 1 else None
+        for part in mine:
+            order = None if lanes is None else common or lanes.order(clipped[part].min(axis=0))
+            if lanes is None or order is None:
+                result[part] = [_cycles(data, plan, vector) for vector in depths[part]]
+            else:
+                result[part] = lanes.cycles(clipped[part], order)
+
+    threads = min(len(parts), usable_cores(), 1 + len(depths) * len(plan.port) // _WORTH_A_THREAD)
+    if threads == 1:
+        replay_parts(parts)
+    else:  # compiled code lets other threads run
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(replay_parts, (parts[number::threads] for number in range(threads))))
     return result
 
 

@@ -16,6 +16,8 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from allo_dse.common.cores import usable_cores
+
 AUTOPSY_SECONDS = 60.0  # for a node to answer; a dead one is noticed by Ray in about 20 s
 EXIT_SECONDS = 5.0  # for a process that has closed its connections to be gone
 
@@ -31,13 +33,7 @@ class Place:
 
 def here() -> Place:
     """Where this worker runs."""
-    return Place(ray.get_runtime_context().get_node_id(), os.getpid(), _cores())
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return Place(ray.get_runtime_context().get_node_id(), os.getpid(), usable_cores())
 
 
 def begin_autopsy(place: Place) -> Any:

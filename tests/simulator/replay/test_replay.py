@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.replay import replay
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError
@@ -189,6 +190,20 @@ def test_a_systolic_array_in_a_batch() -> None:
     rng = np.random.default_rng(0)
     batch = rng.integers(1, 8, (50, len(trace.streams)))
     assert makespans(trace, batch) == [replayed(trace, d).cycles for d in batch]
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+def test_a_batch_on_any_number_of_cores(lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = systolic(4, 16)
+    rng = np.random.default_rng(0)
+    batch = rng.integers(1, 8, (37, len(trace.streams)))
+    found = []
+    for cores in (1, 2, 7):
+        monkeypatch.setattr(replay, "_WORTH_A_THREAD", 1)
+        monkeypatch.setattr(replay, "usable_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(replay, "fits_lanes", lambda plan: lanes)
+        found.append(makespans(trace, batch))
+    assert found[0] == found[1] == found[2] == [replayed(trace, d).cycles for d in batch]
 
 
 def test_threads_share_a_trace() -> None:
