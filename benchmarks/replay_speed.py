@@ -1,8 +1,8 @@
 """Speed of replay, as ratios to a short Numba reference (`replay_reference.py`) run at the same time.
 
 For recorded designs of 200,000 and more events: millions of events per second of one replay. For an 8 x 8 systolic
-array, K = 128: seconds for 1,000 depth vectors at once, on all cores, and microseconds to change one stream's depth. For a 16 x 16
-array of regular loops: milliseconds of a run that is extrapolated, for K up to a thousand million.
+array, K = 128: seconds for 1,000 depth vectors at once, on all cores, and microseconds to change one stream's depth.
+For a 16 x 16 array of regular loops: milliseconds of a run that is extrapolated, for K up to a thousand million.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def report_batch() -> None:
     ours = best(lambda: trace.replay(batch), 5)
     theirs = best(lambda: [reference.cycles(depths) for depths in some], 3) * VECTORS / len(some)
     speed = VECTORS * trace.event_count / ours / 1e6
-    print(f"{trace.name}, {trace.event_count} events, {VECTORS} depth vectors on {usable_cores()} core(s): {ours:.3f} s = "
-          f"{speed:.0f} M events/s = {theirs / ours:.1f} x reference on one")  # fmt: skip
+    print(f"{trace.name}, {trace.event_count} events, {VECTORS} depth vectors, {usable_cores()} core(s): {ours:.3f} s "
+          f"= {speed:.0f} M events/s = {theirs / ours:.1f} x reference on one")  # fmt: skip
 
 
 def report_changes() -> None:
