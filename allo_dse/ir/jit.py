@@ -41,7 +41,7 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
 
 def compile_object(module: ir.Module, entry: str) -> bytes:
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function."""
-    engine = execution_engine.ExecutionEngine(module, opt_level=3, enable_object_dump=True)
+    engine = execution_engine.ExecutionEngine(module, opt_level=2, enable_object_dump=True)
     engine.raw_lookup(f"_mlir_ciface_{entry}")  # compiles
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "code.o"
