@@ -30,11 +30,17 @@ TO_LLVM = (
 def run_passes(module: ir.Module, pipeline: str) -> None:
     """Run a pass pipeline in place.
 
+    What goes in is verified; that passes of MLIR keep it valid is not verified again after each, which would take
+    longer than most passes.
+
     Raises:
-        SimulationError: with MLIR's message if a pass fails.
+        SimulationError: with MLIR's message if the module is not valid or a pass fails.
     """
+    manager = passmanager.PassManager.parse(pipeline)
+    manager.enable_verifier(False)
     try:
-        passmanager.PassManager.parse(pipeline).run(module.operation)
+        module.operation.verify()
+        manager.run(module.operation)
     except ir.MLIRError as error:
         raise SimulationError(f"MLIR cannot compile this program: {error}") from error
 
