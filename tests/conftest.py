@@ -27,17 +27,21 @@ NEW_OBJECTS = 20_000
 
 
 LONG = (
-    "tune/workers/test_ray.py", "tune/workers/test_isolation.py", "tune/store/test_full_disk.py",
-    "tune/search/exact/test_guided.py", "cli/test_calibrate.py", "eval/rtl/test_rtl.py", "studies/test_npu.py",
-    "studies/test_fpga.py", "dnn/test_studies.py", "test_notebooks.py", "test_guides.py", "test_examples.py",
+    "tune/workers/test_ray_deaths.py", "tune/workers/test_ray.py", "studies/test_mappings.py",
+    "tune/workers/test_isolation.py", "cli/test_tune.py",
+    "backends/hls/test_csim.py", "test_examples.py", "tune/run/test_optuna_storage.py", "tune/run/test_claims.py",
+    "studies/test_npu.py", "eval/rtl/test_rtl.py", "studies/test_fpga.py", "tune/store/test_full_disk.py",
+    "dnn/test_studies.py", "test_guides.py", "dnn/test_elements.py", "cli/test_calibrate.py", "dnn/test_torch.py",
+    "test_notebooks.py", "tune/search/exact/test_guided.py",
 )  # fmt: skip
-"""Files of few tests that take long. They come first: at the end one process would be left with them."""
+"""Files that take longest for their number of tests, the longest first: at the end one process would be left with
+them. The others come by their number of tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     count = Counter(item.path for item in items)
-    first = {Path(__file__).parent / name for name in LONG}
-    items.sort(key=lambda item: (item.path not in first, -count[item.path]))
+    place = {Path(__file__).parent / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: (place.get(item.path, len(LONG)), -count[item.path]))
 
 
 def pytest_collection_finish() -> None:

@@ -1,75 +1,31 @@
-"""Worker processes and a cluster of two nodes on this machine. Ray is started once: that takes seconds."""
+"""Worker processes on a cluster: the same is found there, and what goes wrong is explained."""
 
-import contextlib
 import os
-import random
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from _pytest.monkeypatch import MonkeyPatch
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import needs
-from allo_dse.tune.run import islands
 from allo_dse.tune.search.ladder import Rung
-from allo_dse.tune.store.log import read_log
-from allo_dse.tune.study import Study
-from allo_dse.tune.workers import ray_executor
 from allo_dse.tune.workers.executor import Job
 from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_LOSSES, Pool, Task
 from allo_dse.tune.workers.ray_executor import RayExecutor
 from allo_dse.tune.workers.surveyor import Lease
 from tests.support.values import present
-from tests.tune.fakes import FakeEvaluator, fake_study
 from tests.tune.hazards import Hazard, own_processes, wait_until
-from tests.tune.ray_evaluators import Deadly, Gated, HangsInAWorker, Noting, OnNothing, OnTheBoard, is_deadly, noted
+from tests.tune.ray_evaluators import Deadly, Gated, HangsInAWorker, OnNothing, OnTheBoard, is_deadly, noted
 from tests.tune.search.exact.test_by_bounds import Looseness
 
-PARAMS = {"size": 512, "Pm": 8, "Pn": 8, "Pk": 8}
-EXHAUSTIVE: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    from ray.cluster_utils import Cluster
-
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.getcwd()
-    # A node that is gone is noticed in 5 s instead of 15.
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 2, "include_dashboard": False, "_system_config": {"health_check_period_ms": 1000},
-        },
-    )  # fmt: skip
-    made.add_node(num_cpus=1, resources={"board": 1})
-    yield made
-    made.shutdown()  # type: ignore[no-untyped-call]
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
-
-
-def study(evaluator: Any = FakeEvaluator, **changes: Any) -> Study:
-    return fake_study(evaluator=evaluator, params=PARAMS, **changes)
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    result = study().run(10**6, run_dir=tmp_path_factory.mktemp("inline") / "run", **EXHAUSTIVE)
-    return {r.key: r.metrics for r in result.records}
+from .conftest import EXHAUSTIVE, study
 
 
 def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path: Path, cluster: Any, expected: Any) -> None:
@@ -186,126 +142,6 @@ def test_batches_follow_the_measured_cost_and_little_is_in_flight() -> None:
     assert pool.room(0) == 0
 
 
-class Murderer:
-    """Kills a worker's process at random numbers of finished designs, from the driver's own thread and between two
-    looks at the workers, so that it knows what each had been given.
-
-    Attributes:
-        hits: by number of a design how many killed workers had it, also of those that were given it before anybody
-            noticed their death.
-    """
-
-    def __init__(self, monkeypatch: MonkeyPatch, designs: Any, kills: int, seed: int = 7) -> None:
-        self.rng = random.Random(seed)
-        self.times = sorted(self.rng.sample(range(10, designs * 3 // 4), kills), reverse=True)
-        self.hits: Counter[int] = Counter()
-        self.finished = 0
-        self.killed: set[int] = set()
-        collect, lost = RayExecutor.collect, Pool.lost
-
-        def wrapped(executor: Any) -> Any:
-            if self.times and self.finished >= self.times[-1]:
-                self.kill(*executor._pools.values())
-            outcomes = collect(executor)
-            self.finished += len(outcomes)
-            return outcomes
-
-        def counting(pool: Any, worker: int) -> Any:
-            tasks = lost(pool, worker)
-            if pool.places[worker].process in self.killed:
-                self.hits.update(task.number for task in tasks)
-            return tasks
-
-        monkeypatch.setattr(RayExecutor, "collect", wrapped)
-        monkeypatch.setattr(Pool, "lost", counting)
-
-    def kill(self, pool: Any) -> None:
-        busy = sorted(worker for worker in pool.ready if pool.busy(worker))
-        if not busy:
-            return
-        victim = self.rng.choice(busy)
-        try:
-            os.kill(pool.places[victim].process, signal.SIGKILL)
-        except ProcessLookupError:  # killed before, and nobody has noticed yet
-            return
-        self.killed.add(pool.places[victim].process)
-        self.times.pop()
-
-
-def test_random_kills_of_workers_lose_and_double_nothing(
-    tmp_path: Path, cluster: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every design once in the log, with the undisturbed metrics. What may be called poisonous, and seldom is: a design
-    that two of the killed workers had been given."""
-    murderer = Murderer(monkeypatch, len(expected), kills=3)
-    result = study(Noting(tmp_path / "notes", seconds=0.005)).run(
-        10**6, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
-    )
-    assert not murderer.times
-    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e.get("status") in ("ok", "failed")]
-    assert Counter(e["key"] for e in entries) == Counter(expected.keys())
-    poisonous = {e["key"]: e for e in entries if e["status"] == "failed"}
-    assert {n for n, hits in murderer.hits.items() if hits >= 2} >= {e["number"] for e in poisonous.values()}
-    assert all("the worker process died twice" in e["error"] for e in poisonous.values())
-    assert {r.key: r.metrics for r in result.records if r.status == "ok"} == {
-        k: m for k, m in expected.items() if k not in poisonous
-    }
-
-
-def test_random_kills_of_workers_that_breed_lose_and_double_nothing(
-    tmp_path: Path, cluster: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As many designs as were asked for, each once in the log, numbered as they were given out."""
-    monkeypatch.setattr(islands, "LATE", 0.0)
-    murderer = Murderer(monkeypatch, 240, kills=3)
-    made = study(Noting(tmp_path / "notes", seconds=0.005), sizes={"modelled": 0})
-    result = made.run(
-        240, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", sampler="evolution",
-        progress="quiet", verify=False,
-    )  # fmt: skip
-    assert not murderer.times
-    entries = [e for e in read_log(tmp_path / "run/log.jsonl").entries if e.get("status") in ("ok", "failed")]
-    assert len(entries) == len(result.records) == 240
-    assert set(Counter(e["key"] for e in entries).values()) == {1}
-    assert sorted(e["number"] for e in entries) == list(range(240))
-    assert all(expected[r.key] == r.metrics for r in result.records if r.status == "ok")
-    again = made.run(10**6, run_dir=tmp_path / "run", sampler="evolution", progress="quiet", verify=False)
-    assert Counter(r.key for r in again.records) == Counter(expected.keys())
-
-
-class NotingAndBounded(Noting):
-    def bounding(self) -> Looseness:
-        return Looseness(0.2)
-
-
-def test_a_space_leased_to_workers_that_are_killed_is_closed_with_the_same_proof(
-    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped by its budget, with workers killed, and gone on with by other numbers of workers."""
-    made = study(NotingAndBounded(tmp_path / "notes", seconds=0.005))
-    exact: dict[str, Any] = {"sampler": "exact", "progress": "quiet", "verify": False}
-    once = made.run(10**6, run_dir=tmp_path / "once", **exact)
-    total = len(once.records)
-    (tmp_path / "notes").unlink()
-    murderer = Murderer(monkeypatch, total // 2, kills=2)
-    ray: dict[str, Any] = {"workers": 2, "ray_address": cluster.address, "run_dir": tmp_path / "run", **exact}
-    part = made.run(total // 2, **ray)
-    assert not murderer.times
-    assert len(part.records) == total // 2
-    stopped, closed = present(part.certificate), present(once.certificate)
-    assert stopped.listed
-    assert not stopped.complete
-    for gap, best in zip(stopped.gaps, closed.gaps, strict=True):
-        assert present(gap.bound) <= present(best.bound)
-    result = made.run(10**6, **ray)
-    found = present(result.certificate)
-    assert (found.complete, found.designs) == (True, closed.designs)
-    if not found.failed:  # a design that two of the killed workers had may be on the front
-        assert found.gaps == closed.gaps
-        assert {result.values[d.key] for d in result.front} == {once.values[d.key] for d in once.front}
-    assert set(Counter(r.key for r in result.records).values()) == {1}
-
-
 class GatedAndWaits(Gated):
     waits = True
     free = 0
@@ -329,106 +165,6 @@ def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cl
         wait_until(lambda: executor.collect())
     finally:
         executor.close()
-
-
-@pytest.fixture
-def busy(monkeypatch: Any) -> Any:
-    """The places of the workers for every design that have been given something, when the driver last gave."""
-    places: list[Any] = []
-    dispatch = RayExecutor._dispatch
-
-    def noting(executor: Any) -> None:
-        dispatch(executor)
-        pool = executor._pools[None]
-        places[:] = [pool.places[worker] for worker in sorted(pool.ready) if pool.busy(worker)]
-
-    monkeypatch.setattr(RayExecutor, "_dispatch", noting)
-    return places
-
-
-def is_at_work(node: Any, notes: Path, busy: Any) -> Any:
-    """Whether the free designs have been evaluated, so that all wait, and a node has workers that do."""
-    return len(noted(notes)) >= Gated.free and node.node_id in {place.node for place in busy}
-
-
-@contextlib.contextmanager
-def meanwhile(act: partial[Any], gate: Path, when: Callable[..., Any]) -> Iterator[None]:
-    """Do something as soon as a condition holds while the block runs, then open the gate, whatever happens."""
-
-    def wait_and_act() -> None:
-        try:
-            wait_until(when)
-            act()
-            acted.append(True)
-        finally:
-            gate.touch()
-
-    acted: list[Any] = []
-    thread = threading.Thread(target=wait_and_act)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-    assert acted
-
-
-def test_a_node_that_dies_has_its_designs_evaluated_elsewhere(
-    tmp_path: Path,
-    cluster: Any,
-    expected: Any,
-    busy: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The node has two workers and the only probe when it dies, each of them waiting at a design."""
-    monkeypatch.setattr(ray_executor, "PATIENCE_SECONDS", 1.0)
-    node = cluster.add_node(num_cpus=2, resources={"probe": 1})
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-
-    class OnTheProbe(Gated):
-        """Never comes to an end."""
-
-        name = resource = "probe"
-        free = 0
-
-    rungs = [partial(OnTheProbe, tmp_path / "probe", gate=tmp_path / "never")]
-    kill = partial(cluster.remove_node, node, allow_graceful=False)
-    with meanwhile(kill, gate, lambda: is_at_work(node, notes, busy)):
-        result = study(Gated(notes, gate=gate), rungs=rungs).run(
-            10**6, workers=5, ray_address=cluster.address, run_dir=tmp_path / "run",
-            **{**EXHAUSTIVE, "progress": "plain"},
-        )  # fmt: skip
-    assert {r.key: (r.error, r.metrics) for r in result.records} == {k: (None, m) for k, m in expected.items()}
-    assert "the workers with 'probe' are lost" in capsys.readouterr().err
-
-
-def test_a_node_that_falls_silent_has_killed_no_design(
-    tmp_path: Path, cluster: Any, expected: Any, busy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its scheduler hangs and its workers vanish: nobody can say why, so that no design is to blame."""
-    monkeypatch.setattr(ray_executor, "AUTOPSY_SECONDS", 1.0)
-    node = cluster.add_node(num_cpus=2)
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-
-    def silence() -> None:
-        wait_until(lambda: len(noted(notes)) >= Gated.free and node.node_id in {place.node for place in busy})
-        (raylet,) = node.all_processes["raylet"]
-        os.kill(raylet.process.pid, signal.SIGSTOP)
-        for process in [place.process for place in busy if place.node == node.node_id]:
-            os.kill(process, signal.SIGKILL)
-        gate.touch()
-
-    silencer = threading.Thread(target=silence)
-    silencer.start()
-    try:
-        result = study(Gated(notes, gate=gate)).run(
-            10**6, workers=5, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
-        )
-    finally:
-        silencer.join()
-        cluster.remove_node(node, allow_graceful=False)
-    assert {r.key: (r.error, r.metrics) for r in result.records} == {k: (None, m) for k, m in expected.items()}
 
 
 def test_tasks_are_lost_only_so_often() -> None:

@@ -1,0 +1,47 @@
+"""A cluster of two nodes on this machine, and what a study finds on it. Started once in a file: that takes seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from allo_dse.tune.study import Study
+from tests.tune.fakes import FakeEvaluator, fake_study
+
+PARAMS = {"size": 512, "Pm": 8, "Pn": 8, "Pk": 8}
+EXHAUSTIVE: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.getcwd()
+    # A node that is gone is noticed in 5 s instead of 15.
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 2, "include_dashboard": False, "_system_config": {"health_check_period_ms": 1000},
+        },
+    )  # fmt: skip
+    made.add_node(num_cpus=1, resources={"board": 1})
+    yield made
+    made.shutdown()  # type: ignore[no-untyped-call]
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+
+
+def study(evaluator: Any = FakeEvaluator, **changes: Any) -> Study:
+    return fake_study(evaluator=evaluator, params=PARAMS, **changes)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    result = study().run(10**6, run_dir=tmp_path_factory.mktemp("inline") / "run", **EXHAUSTIVE)
+    return {r.key: r.metrics for r in result.records}
