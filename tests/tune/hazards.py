@@ -186,7 +186,7 @@ def sleepers() -> list[int]:
     return own_processes(b"sleep\x00300\x00", b"ALLO_DSE_CELL=")
 
 
-def wait_until(condition: Any, seconds: Any = 60.0) -> None:
+def wait_until(condition: Any, seconds: Any = 240.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -51,7 +51,7 @@ class Gated(Noting):
     gate: str
     free = 60
     seconds = 0.01  # so that the first workers to be there are not given everything
-    patience = 90.0
+    patience = 300.0  # longer than `wait_until`
 
     def evaluate(self, design: Any) -> Metrics:
         until = time.monotonic() + self.patience

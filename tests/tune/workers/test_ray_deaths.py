@@ -168,8 +168,9 @@ def is_at_work(node: Any, notes: Path, busy: Any) -> Any:
 
 
 @contextlib.contextmanager
-def meanwhile(act: partial[Any], gate: Path, when: Callable[..., Any]) -> Iterator[None]:
-    """Do something as soon as a condition holds while the block runs, then open the gate, whatever happens."""
+def meanwhile(act: partial[Any], gate: Path, when: Callable[..., Any], *others: Path) -> Iterator[None]:
+    """Do something as soon as a condition holds while the block runs, then open the gate, whatever happens; other gates
+    too where it could not be done, so that nothing waits for what will not come."""
 
     def wait_and_act() -> None:
         try:
@@ -177,7 +178,8 @@ def meanwhile(act: partial[Any], gate: Path, when: Callable[..., Any]) -> Iterat
             act()
             acted.append(True)
         finally:
-            gate.touch()
+            for one in (gate,) if acted else (gate, *others):
+                one.touch()
 
     acted: list[Any] = []
     thread = threading.Thread(target=wait_and_act)
@@ -208,9 +210,10 @@ def test_a_node_that_dies_has_its_designs_evaluated_elsewhere(
         name = resource = "probe"
         free = 0
 
-    rungs = [partial(OnTheProbe, tmp_path / "probe", gate=tmp_path / "never")]
+    never = tmp_path / "never"
+    rungs = [partial(OnTheProbe, tmp_path / "probe", gate=never)]
     kill = partial(cluster.remove_node, node, allow_graceful=False)
-    with meanwhile(kill, gate, lambda: is_at_work(node, notes, busy)):
+    with meanwhile(kill, gate, lambda: is_at_work(node, notes, busy), never):
         result = study(Gated(notes, gate=gate), rungs=rungs).run(
             10**6, workers=5, ray_address=cluster.address, run_dir=tmp_path / "run",
             **{**EXHAUSTIVE, "progress": "plain"},
