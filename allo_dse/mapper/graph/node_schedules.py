@@ -173,19 +173,19 @@ def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int,
     Only what the tree repeats counts: the tasks of a chain differ from each other.
     """
     body = group.tree.child.leaf_count if isinstance(group.tree, Repeat) else group.tree.leaf_count
-    # Tasks of one class use all of its ports: the last use before a leaf and the first one after it are next to it.
-    near = len(schedule_round(group.tree).classes) == 1
-    known: dict[tuple[int, int], Moves] = {}
+    # What repeats uses the same ports every time: the last use before it begins, and the first one after, are in one
+    # repetition each; where all its tasks are of one class, next to where it begins.
+    span = 1 if len(schedule_round(group.tree).classes) == 1 else body
+    known: dict[int, Moves] = {}
     for levels in range(_levels_of_equal_work(program, group, len(trips)), 0, -1):
         period = prod(trips[levels:])
         if period % body:
             continue
         starts = [prod(trips[level + 1 :]) for level in range(levels) if trips[level] > 1]
-        patterns = [(start, 1 if near else period) for start in starts]
-        for start, span in patterns:
-            if (start, span) not in known:
-                known[start, span] = _start_pattern(program, group, start, span)
-        if all(known[pattern] == known[patterns[0]] for pattern in patterns):
+        for start in starts:
+            if start not in known:
+                known[start] = _start_pattern(program, group, start, span)
+        if all(known[start] == known[starts[0]] for start in starts):
             return levels
     return 0
 

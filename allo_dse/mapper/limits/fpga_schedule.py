@@ -271,7 +271,8 @@ class Scheduled:
             SimulationError: where control depends on data.
         """
         costs = (self.cost(cls, pid, 0) for cls, pid, *_ in self._shared.alike(0))
-        return tuple(map(id, costs)), self.onchip, frozenset(self.streamed)  # the graph keeps costs, each once
+        streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
+        return tuple(map(id, costs)), self.onchip, streamed  # the graph keeps costs, each once
 
     @cached_property
     def copies_key(self) -> Hashable:

@@ -27,15 +27,30 @@ from allo_dse.tune.study import Study
 
 install()
 
+from allo.ir.types import int32
+
 from studies import gemm_zcu102, polybench_fpga, systolic_fpga
 from tests.backends.fpga import programs
+from tests.frontend import samples
 
 STUDIES: dict[str, Any] = {
     "systolic": lambda: systolic_fpga.study(size=16, depth=8),
     "daisy chain": lambda: systolic_fpga.study("daisy", size=16, depth=16),
     "gemm": lambda: gemm_zcu102.study(),
     "polybench": lambda: polybench_fpga.study("atax"),
+    "tensors in DRAM": lambda: tensors_in_dram(),
 }
+
+
+def tensors_in_dram() -> Study:
+    """A GEMM whose tensors are copied, or stay where they are, in words of several widths."""
+    places = [dse.memory(name, ["auto", "onchip", "dram"]) for name in ("A", "B", "C")]
+    words = [dse.pack(name, [32, 64, 128]) for name in ("A", "B", "C")]
+    params = {"M": 16, "N": 24, "K": 32, "Pm": 2, "Pn": 3, "Pk": 4, "TyI": int32, "TyO": int32}
+    return Study(
+        "in_dram", program=samples.gemm, params=params, device="u280", objectives=[dse.minimize("latency_us")],
+        schedules=[*places, *words],
+    )  # fmt: skip
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,19 @@ def test_a_node_holds_one_tile_and_the_next() -> None:
         six, one = (design(spatial, in_dram).mapping.fpga.processing["arrays"] for spatial in ((1, 2, 3), (1, 1, 1)))
         assert (6 * one.lut > six.lut) is grows
         assert grows or 6 * one.ff == six.ff
+
+
+@pytest.mark.parametrize("order", [(32, 64, 32), (64, 32, 64)])
+def test_what_holds_a_tile_is_as_wide_as_the_words_that_come(order: tuple[int, ...]) -> None:
+    """Designs of one program that differ in their words only, and each of a program of its own."""
+    shared = dse.load_program(samples.gemm, **PROGRAM.params)
+    found = [replace(design((1, 2, 3), bits=bits), program=shared).mapping.fpga.resources for bits in order]
+    alone = [
+        replace(design((1, 2, 3), bits=bits), program=dse.load_program(samples.gemm, **PROGRAM.params))
+        for bits in order
+    ]
+    assert found == [one.mapping.fpga.resources for one in alone]
+    assert found[0]["arrays"] != found[1]["arrays"]
 
 
 def test_copies_are_in_the_time_of_tasks() -> None:
