@@ -86,6 +86,11 @@ class CompiledProgram:
             total += array.count
         return result
 
+    def arrays_of(self, streams: IntArray) -> IntArray:
+        """Positions of the stream arrays that streams belong to."""
+        found: IntArray = np.searchsorted(list(self.first_stream.values()), streams, side="right") - 1
+        return found
+
     @property
     def stream_count(self) -> int:
         return sum(array.count for array in self.streams)

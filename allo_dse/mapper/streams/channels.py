@@ -97,8 +97,9 @@ def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
             parts.append(tuple(column.repeat(tokens) for column in columns))
     stream, row, leaf, is_put = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((leaf, row))
-    array = np.searchsorted(list(program.first_stream.values()), stream, side="right") - 1
-    return _Uses(stream[order], array[order], row[order], leaf[order], is_put[order].astype(np.bool_))
+    return _Uses(
+        stream[order], program.arrays_of(stream[order]), row[order], leaf[order], is_put[order].astype(np.bool_)
+    )
 
 
 def _ends(group: NodeGroup, graph: ProgramGraph, periods: int, is_put: bool) -> Ends:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
+from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
-from allo_dse.program.streams import StreamArray
 
 from ..graph.groups import NodeGroup
 from ..graph.program_graph import ProgramGraph
@@ -45,7 +44,7 @@ def link_streams(graph: ProgramGraph, groups: Sequence[tuple[int, NodeGroup]]) -
         return StreamLinks(wirings, ())
     puts, gets = zip(*(group.once(_open_ends, graph) for _, group in groups), strict=True)
     met = meet([first for first, _ in groups], puts, gets)
-    return StreamLinks(wirings, tuple(_between(graph.program.streams, met)))
+    return StreamLinks(wirings, tuple(_between(graph.program, met)))
 
 
 def _open_ends(group: NodeGroup, graph: ProgramGraph) -> tuple[Ends, Ends]:
@@ -68,17 +67,16 @@ def _open_ends(group: NodeGroup, graph: ProgramGraph) -> tuple[Ends, Ends]:
     return puts, gets
 
 
-def _between(arrays: Sequence[StreamArray], met: Met) -> Iterator[StreamFlow]:
+def _between(program: CompiledProgram, met: Met) -> Iterator[StreamFlow]:
     """One entry per pair of nodes and stream array: streams between corresponding tasks are used in turn."""
     if not len(met.stream):
         return
-    firsts = list(accumulate((array.count for array in arrays[:-1]), initial=0))
-    array = np.searchsorted(firsts, met.stream, side="right") - 1
+    array = program.arrays_of(met.stream)
     nodes = 1 + max(int(met.source.max()), int(met.target.max()))
     code = (array * nodes + met.source) * nodes + met.target
     _, first, counts = np.unique(code, return_index=True, return_counts=True)
     order = np.argsort(first)
     columns = (*(column[first[order]].tolist() for column in (array, met.source, met.target)), counts[order].tolist())
     for number, source, target, count in zip(*columns, strict=True):
-        stream = arrays[number]
+        stream = program.streams[number]
         yield StreamFlow(stream.name, source, target, stream.depth, stream.token_bytes, count)
