@@ -203,6 +203,11 @@ MOST_TOKENS = 256
 """A task that moves more tokens through one stream is taken to move so many."""
 
 
+def capped_tokens(tokens: int) -> int:
+    """How many tokens a task that says so many is taken to move."""
+    return min(max(tokens, 1), MOST_TOKENS)
+
+
 def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntArray:
     """How many tokens a task moves through each stream, as far as one at either end says: (streams,); else 1."""
     said = np.ones(program.stream_count, np.int64)
@@ -211,7 +216,7 @@ def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntA
         pids = program.pids(position[own.task_class.kernel], own.tasks)
         for family in port_families(own.task_class.stream_ports):
             if family.port.tokens is not None:
-                said[family.streams(program, pids)] = min(max(family.port.tokens, 1), MOST_TOKENS)
+                said[family.streams(program, pids)] = capped_tokens(family.port.tokens)
     return said
 
 

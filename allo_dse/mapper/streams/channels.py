@@ -13,7 +13,7 @@ from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import NodeGroup
 from ..graph.node_schedules import GroupSchedule
-from ..graph.ports import MOST_TOKENS, port_families
+from ..graph.ports import capped_tokens, port_families
 from ..graph.program_graph import ProgramGraph
 from ..model.movement import Channel
 from .ends import Ends, Met, meet
@@ -93,7 +93,7 @@ def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
             port = family.port
             columns = streams, at_row, at_leaf, np.full(len(streams), port.direction == "put")
             # Where a task does not say how many tokens it moves, it moves those that the task at the other end does.
-            tokens = graph.tokens[streams] if port.tokens is None else min(max(port.tokens, 1), MOST_TOKENS)
+            tokens = graph.tokens[streams] if port.tokens is None else capped_tokens(port.tokens)
             parts.append(tuple(column.repeat(tokens) for column in columns))
     stream, row, leaf, is_put = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((leaf, row))
