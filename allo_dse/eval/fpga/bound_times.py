@@ -20,6 +20,7 @@ from allo_dse.backends.fpga.task import TaskCost
 from allo_dse.device.fpga_model import External
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.class_tasks import tasks_by_class
 from allo_dse.mapper.graph.stream_arrays import StreamEdges
 from allo_dse.mapper.limits.fpga_schedule import MOST_KEPT, AlikeTasks, Scheduled, SharedCosts, TensorUse, keep
 from allo_dse.program.compiled import CompiledProgram
@@ -92,17 +93,13 @@ class Tiles:
     def of(cls, program: CompiledProgram) -> Tiles:
         reads, writes = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
         words: dict[str, dict[int, int]] = {}
-        for position, kernel in enumerate(program.kernels):
-            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-            pids = program.pids(position, tasks)
-            classes = kernel.class_of(pids)
-            for number, own in enumerate(kernel.classes):
-                for port in own.tensor_ports:
-                    name, tiles = port.tensor.name, set(tiles_of(port, pids[classes == number]).tolist())
-                    reads[name] |= tiles if port.reads else set()
-                    writes[name] |= tiles if port.writes else set()
-                    known = words.setdefault(name, {})
-                    known.update({tile: math.prod(port.tile_shape) for tile in tiles if tile not in known})
+        for own, _, pids in tasks_by_class(program):
+            for port in own.tensor_ports:
+                name, tiles = port.tensor.name, set(tiles_of(port, pids).tolist())
+                reads[name] |= tiles if port.reads else set()
+                writes[name] |= tiles if port.writes else set()
+                known = words.setdefault(name, {})
+                known.update({tile: math.prod(port.tile_shape) for tile in tiles if tile not in known})
         sizes = {name: np.zeros(max(known, default=-1) + 1, np.int64) for name, known in words.items()}
         for name, known in words.items():
             sizes[name][list(known)] = list(known.values())

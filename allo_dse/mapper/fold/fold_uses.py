@@ -15,6 +15,7 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
+from ..graph.class_tasks import tasks_by_class
 from ..graph.groups import NodeGroup
 from ..graph.program_graph import ProgramGraph
 from ..graph.tree import first_leaves
@@ -125,17 +126,13 @@ class FoldUses:
     def _in_turn(self, tensor: str, does: Literal["reads", "writes"]) -> tuple[IntArray, list[int], int]:
         """Rows of turn, tile and task, in order; those with which a delivery begins; and the elements of a tile."""
         program, words, rows = self._program, 0, [np.empty((0, 3), np.int64)]
-        for position, kernel in enumerate(program.kernels):
-            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-            pids = program.pids(position, tasks)
-            classes = kernel.class_of(pids)
-            for number, own in enumerate(kernel.classes):
-                for port in own.tensor_ports:
-                    if port.tensor.name != tensor or not getattr(port, does):
-                        continue
-                    members, words = classes == number, max(words, math.prod(port.tile_shape))
-                    tiles = port.tile.linear(pids[members]) if port.tile.grid else np.zeros(members.sum(), np.int64)
-                    rows.append(np.stack([self.turns[tasks[members]], tiles, tasks[members]], axis=1))
+        for own, tasks, pids in tasks_by_class(program):
+            for port in own.tensor_ports:
+                if port.tensor.name != tensor or not getattr(port, does):
+                    continue
+                words = max(words, math.prod(port.tile_shape))
+                tiles = port.tile.linear(pids) if port.tile.grid else np.zeros(len(tasks), np.int64)
+                rows.append(np.stack([self.turns[tasks], tiles, tasks], axis=1))
         every = np.concatenate(rows)
         every = every[np.lexsort(every.T[::-1])]
         begins = np.ones(len(every), bool)

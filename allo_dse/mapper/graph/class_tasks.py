@@ -9,7 +9,6 @@ import numpy as np
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
-from allo_dse.program.kernel import Kernel
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 
@@ -33,22 +32,21 @@ class ClassTasks:
 
 def class_tasks(program: CompiledProgram) -> tuple[ClassTasks, ...]:
     """The tasks of a program by class."""
-    return tuple(
-        _group(program, position, task_class, tasks)
-        for position, kernel in enumerate(program.kernels)
-        for task_class, tasks in _members(program, position, kernel)
-    )
+    return tuple(_group(program, *own) for own in tasks_by_class(program))
 
 
-def _members(program: CompiledProgram, position: int, kernel: Kernel) -> Iterator[tuple[TaskClass, IntArray]]:
-    tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-    classes = kernel.class_of(program.pids(position, tasks))
-    for number, task_class in enumerate(kernel.classes):
-        yield task_class, tasks[classes == number]
+def tasks_by_class(program: CompiledProgram) -> Iterator[tuple[TaskClass, IntArray, IntArray]]:
+    """Every class with its tasks, and their process ids: (tasks,) and (tasks, mesh rank)."""
+    for position, kernel in enumerate(program.kernels):
+        tasks = np.arange(program.first_task[position], program.first_task[position + 1])
+        pids = program.pids(position, tasks)
+        classes = kernel.class_of(pids)
+        for number, task_class in enumerate(kernel.classes):
+            own = classes == number
+            yield task_class, tasks[own], pids[own]
 
 
-def _group(program: CompiledProgram, position: int, task_class: TaskClass, tasks: IntArray) -> ClassTasks:
-    pids = program.pids(position, tasks)
+def _group(program: CompiledProgram, task_class: TaskClass, tasks: IntArray, pids: IntArray) -> ClassTasks:
     streams: list[IntArray | int] = []
     for binding in task_class.body.streams:
         if isinstance(binding, StreamArray):
