@@ -204,6 +204,34 @@ def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path: Pa
     )
 
 
+ROWS_WITH_WORDS = """() => {
+    const set = window.dash_clientside.set_props, fetch = window.fetch;
+    let held = null;
+    window.rowsHeld = () => Boolean(held);
+    window.fetch = async function (address, options) {
+        const answer = await fetch(address, options);
+        if (address !== '/rows') return answer;
+        const found = await answer.json();
+        return new Promise((done) => (held = () => done({ ok: true, json: () => found })));
+    };
+    window.dash_clientside.set_props = function (id, properties) {
+        set(id, properties);
+        if (id === 'shown' && held) held();
+        if (id === 'shown') held = null;
+    }; }"""
+"""Has rows of the table come just when the words of a gesture are on their way to their places."""
+
+
+def test_no_words_are_lost_when_rows_come_with_a_gesture(front: Any) -> None:
+    front.evaluate(ROWS_WITH_WORDS)
+    for _ in range(6):
+        before = front.inner_text("#design-words")
+        front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
+        front.wait_for_function("() => window.rowsHeld()")
+        front.keyboard.press("j")
+        front.wait_for_function("before => document.querySelector('#design-words').innerText !== before", arg=before)
+
+
 def test_sorting_the_table_sorts_all_designs(front: Any, dashboard: Any) -> None:
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     lowest = min(v for v in dashboard[1].board.runs[0].numbers("bram18").tolist() if v == v)

@@ -88,6 +88,8 @@
   const own = { order: {} }; // the part of the state that only the browser changes
   const done = []; // gestures that the server has not been told of
   let asking = false;
+  let begin;
+  const begun = new Promise((done) => (begin = done)); // what is done before waits
 
   async function post(address, question) {
     const body = JSON.stringify({ ...question, state: { ...state, ...own } });
@@ -101,6 +103,7 @@
     if (asking) return;
     asking = true;
     try {
+      await begun;
       while (done.length) {
         const answer = await post("/gestures", { gestures: done.splice(0), drawn: drawn });
         state = answer.state;
@@ -118,9 +121,22 @@
     if (answer.rows && grid) fill(answer.rows);
     if (grid && !state.selection?.keys.length && grid.getSelectedNodes().length) grid.deselectAll();
     drawn = answer.drawn;
-    tell("shown", { state: state, words: answer.words });
+    say(answer.words);
+    tell("shown", { state: state });
     if (page !== "front") for (const name of ["design", "reference"]) if (published[name] !== state[name]) tell(name, (published[name] = state[name]));
     changedAt = Date.now();
+  }
+
+  // Told place by place: of two calls of a callback in a row Dash may drop what the first returned.
+  let said = {};
+
+  function say(words) {
+    for (const [place, value] of Object.entries(words)) {
+      if (JSON.stringify(said[place]) === JSON.stringify(value)) continue;
+      const [id, property] = place.split(".");
+      window.dash_clientside.set_props(id, { [property]: value });
+      said[place] = value;
+    }
   }
 
   // ---------------------------------------------------------------------------------------------------- the table
@@ -133,7 +149,8 @@
       rows = null;
       if (!found) {
         found = await post("/rows", { start: request.startRow, end: request.endRow });
-        tell("shown", { state: state, words: { "table-note.children": found.note } });
+        say({ "table-note.children": found.note });
+        tell("shown", { state: state });
       }
       request.successCallback(found.rows, found.count);
     },
@@ -187,7 +204,7 @@
   }, ASKED_EVERY_MS);
 
   // ------------------------------------------------------------------------------------------------ where Dash is
-  let page = "front", said = {}, published = {};
+  let page = "front", published = {};
 
   window.scatterMade.then(function () {
     const deselected = () => state.selection && ask({ do: "clear" });
@@ -210,21 +227,12 @@
         }
       },
 
-      words: function (shown) {
-        const { outputs_list: places } = window.dash_clientside.callback_context;
-        if (!state) {
-          ({ state, drawn } = shown);
-          published = { design: state.design, reference: state.reference }; // which the page came with
-          Object.assign(own, { tool: state.tool, camera: state.camera });
-          said = shown.words;
-          return places.map(skip);
-        }
-        const before = said;
-        said = { ...said, ...shown.words };
-        return places.map(function ({ id, property }) {
-          const place = id + "." + property;
-          return JSON.stringify(said[place]) === JSON.stringify(before[place]) ? skip() : said[place];
-        });
+      begun: function (shown) {
+        if (state) return;
+        ({ state, drawn, words: said } = shown);
+        published = { design: state.design, reference: state.reference }; // which the page came with
+        Object.assign(own, { tool: state.tool, camera: state.camera });
+        begin();
       },
 
       table: function () {

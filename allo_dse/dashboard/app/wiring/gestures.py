@@ -6,7 +6,7 @@
       -> what was done, {"do": "box", ...}   -- /gestures -->  `followed`: the state after it
       scatter  <- plotly.js <- figure        <-- one answer -- `answer`: figure, rows and words of that state
       table    <- AG Grid   <- first rows
-      words    <- Dash      <- words
+      words                 <- words
     the table is scrolled or sorted          -- /rows ----->  `tables.table_rows`
 
 So each gesture costs one question, and the browser draws as soon as it has the answer. The state is all that the front
@@ -14,9 +14,9 @@ page depends on. The browser keeps it and sends it along; the server keeps nothi
 is done meanwhile is asked together afterwards, in order, and an answer that has been overtaken is not drawn. With the
 state it sends the marks of the figure and the rows that it has drawn, and of these only what differs is sent.
 
-Everything else is Dash as usual. The store `shown` has the state and words that are drawn; the words go from there to
-their places, and the other pages are told of another open design or reference by the stores of these names, which
-follow when such a page is shown.
+Everything else is Dash as usual. The store `shown` has the state that is drawn, and when the page begins its words too;
+the other pages are told of another open design or reference by the stores of these names, which follow when such a page
+is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, TypedDict, TypeVar
 
 import flask
 import msgspec
-from dash import ClientsideFunction, Dash, Input, Output
+from dash import ClientsideFunction, Dash, Input
 from dash.development.base_component import Component
 
 from allo_dse.common.aliases import JsonObject
@@ -73,27 +73,13 @@ _DONE_IN_DASH = (
 )
 """Properties whose change is a gesture, of which gestures.js says what it means; those in plots come from Plotly."""
 
-_WORDS = (
-    "scatter-note.children",
-    "filter-error.children",
-    "selection-text.children",
-    "clear.style",
-    "table-note.children",
-    "design-words.children",
-    "open-design.disabled",
-    "compare-now.disabled",
-    "make-reference.disabled",
-)
-"""Where words go."""
-
 
 def register(app: Dash, context: Context) -> None:
     def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
 
     run("done", *[Input(*where) for where in _DONE_IN_DASH], prevent_initial_call=True)
-    words_go = [Output(name, part) for name, part in (where.split(".") for where in _WORDS)]
-    run("words", *words_go, Input("shown", "data"))
+    run("begun", Input("shown", "data"))
     run("table", Input("table", "getRowsRequest"), prevent_initial_call=True)
 
     @app.server.post("/gestures")
