@@ -110,7 +110,7 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name in COSTS)]
     sites += [number for pipeline in pipelines for number in pipeline.sites]
     polls = bool(find(main, lambda name: name in POLLS))
-    to_coroutine(main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)
+    to_coroutine(module, main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)
     signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines, polls)
     return LoweredBody(module, signature, needed is None)
 
@@ -135,11 +135,11 @@ def lower_coroutines(module: ir.Module) -> None:
 def to_llvm(module: ir.Module) -> None:
     run_passes(module, TO_LLVM)
     # Set here because the conversion from func.func drops attributes for LLVM. Without presplitcoroutine code
-    # generation aborts the process; without noinline nests would go back to where they were outlined from.
+    # generation aborts the process; without noinline nests and moves would go back to where they are called.
     for op in module.body.operations:
         if find(op, lambda name: name == "llvm.intr.coro.begin"):
             _pass_through(op, "presplitcoroutine")
-        elif NEST in _symbol(op):
+        elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             _pass_through(op, "noinline")
 
 

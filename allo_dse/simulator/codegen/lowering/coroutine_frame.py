@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from allo_dse.ir.bindings import Op, async_dialect, ir, memref
 
+from ..run_time import fifo
 from ..run_time.emit import Emitter, Variable
 from ..run_time.record_fields import Header, Node
 from ..run_time.variant import Variant
@@ -29,6 +30,8 @@ class Inputs:
     pipelines: Sequence[Pipeline]
     records: Sequence[tuple[ir.Value, ir.Value]]
     """Numbers of streams that are parameters, and the streams' records."""
+    moves: fifo.Moves | None
+    """Gets and puts that the body calls; None where their code stands in it."""
 
 
 @dataclass(frozen=True)

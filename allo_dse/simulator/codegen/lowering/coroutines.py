@@ -35,12 +35,15 @@ from .stream_ops import find, storage_bytes
 
 NEVER = 2**62
 """A clock that no run reaches."""
+INLINED_OPS = 16
+"""A body of more stream operations calls functions for them: of one whose loops are unrolled, hundreds would be
+compiled one by one, for seconds."""
 
 
 def to_coroutine(
-    function: ir.Operation, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant
+    module: ir.Module, function: ir.Operation, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant
 ) -> None:
-    """Make a lowered task body a coroutine.
+    """Make a lowered task body, a function of a module, a coroutine.
 
     It gets more arguments, pointers all: header, node, its cost sites, and the record of each stream that a parameter
     in `streams` (positions) is the number of. Computed in the coroutine, the records' addresses would be computed
@@ -58,7 +61,9 @@ def to_coroutine(
         polls = find(function, lambda name: name in POLLS)
         plain_ops = find(function, lambda name: name in _PLAIN_OPS)
         returns = find(function, lambda name: name == "func.return")
-        c = prologue(function, entry, Inputs(variant, header, node, costs, pipelines, records))
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        moves = fifo.Moves(module, name) if len(stream_ops) + len(polls) > INLINED_OPS else None
+        c = prologue(function, entry, Inputs(variant, header, node, costs, pipelines, records, moves))
         for op in plain_ops:
             _lower_plain_op(c, op, entry)
         for op in stream_ops:
@@ -182,7 +187,10 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay
     before = clock if isinstance(delay, int) else e.add(clock, delay)
     # Without payload, streams differ in whether their tokens carry bytes; then their records tell.
     words = entry_words(storage_bytes(op.results[0].type)) if c.variant.payload else None
-    now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
+    if c.moves is None:
+        now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
+    else:
+        now, token = c.moves.call(e, getting, [c.header, stream, before], words)
     stalled = e.sub(now, before)
     e.set(c.clock, now if isinstance(delay, int) else e.add(clock, stalled))
     stall = c.stall_get if getting else c.stall_put

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allo_dse.ir.bindings import ir
@@ -10,6 +11,8 @@ from .emit import Emitter, Word, function
 from .record_fields import Entry, Header, Node, State, Stream
 
 WAKE_READER, WAKE_WRITER = "df_wake_reader", "df_wake_writer"
+MOVE = ".move_"
+"""In the name of every function of `Moves`."""
 
 
 def define_wakes(module: ir.Module) -> None:
@@ -156,6 +159,32 @@ def put(
     _observe_put(e, view, now)
     _wake(e, header, stream, WAKE_READER)
     return now, e.field(entry, Entry.TOKEN)
+
+
+class Moves:
+    """Gets and puts as functions of a module, for code that has many: each is defined when it is first called.
+
+    Args:
+        prefix: of their names.
+    """
+
+    def __init__(self, module: ir.Module, prefix: str) -> None:
+        self._module, self._prefix = module, prefix
+        self._defined: set[str] = set()
+
+    def call(
+        self, e: Emitter, getting: bool, arguments: Sequence[ir.Value], words: int | None
+    ) -> tuple[ir.Value, ir.Value]:
+        """As `get` or `put` of arguments (header, stream, clock)."""
+        name = f"{self._prefix}{MOVE}{'get' if getting else 'put'}{words or ''}"
+        results = [e.i64, e.ptr]
+        if name not in self._defined:
+            self._defined.add(name)
+            op = function(self._module, name, [a.type for a in arguments], results)
+            own = Emitter(op.entry_block)
+            own.return_((get if getting else put)(own, *op.arguments, words))
+        now, token = e.results_of(name, arguments, results)
+        return now, token
 
 
 def _wake(e: Emitter, header: ir.Value, stream: ir.Value, wake: str) -> None:
