@@ -190,7 +190,7 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay
     if c.moves is None:
         now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
     else:
-        now, token = c.moves.call(e, getting, [c.header, stream, before], words)
+        now, token = c.moves.call(e, getting, c.header, stream, before, words)
     stalled = e.sub(now, before)
     e.set(c.clock, now if isinstance(delay, int) else e.add(clock, stalled))
     stall = c.stall_get if getting else c.stall_put

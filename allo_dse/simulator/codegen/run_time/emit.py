@@ -285,10 +285,10 @@ class Emitter:
         """Call a function of one result."""
         return self.results_of(name, arguments, [type_])[0]
 
-    def results_of(self, name: str, arguments: Sequence[ir.Value], types: Sequence[ir.Type]) -> Sequence[ir.Value]:
+    def results_of(self, name: str, arguments: Sequence[ir.Value], types: Sequence[ir.Type]) -> list[ir.Value]:
         """Call a function."""
         with self.here():
-            return func.CallOp(list(types), ir.FlatSymbolRefAttr.get(name), list(arguments)).results
+            return list(func.CallOp(list(types), ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
 
     def prefetch(self, address: ir.Value) -> None:
         """Have a cache line at hand soon; any address will do."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allo_dse.ir.bindings import ir
@@ -173,17 +172,18 @@ class Moves:
         self._defined: set[str] = set()
 
     def call(
-        self, e: Emitter, getting: bool, arguments: Sequence[ir.Value], words: int | None
+        self, e: Emitter, getting: bool, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None
     ) -> tuple[ir.Value, ir.Value]:
-        """As `get` or `put` of arguments (header, stream, clock)."""
+        """As `get` or `put`."""
         name = f"{self._prefix}{MOVE}{'get' if getting else 'put'}{words or ''}"
         results = [e.i64, e.ptr]
         if name not in self._defined:
             self._defined.add(name)
-            op = function(self._module, name, [a.type for a in arguments], results)
+            op = function(self._module, name, [e.ptr, e.ptr, e.i64], results)
+            own_header, own_stream, own_clock = op.arguments
             own = Emitter(op.entry_block)
-            own.return_((get if getting else put)(own, *op.arguments, words))
-        now, token = e.results_of(name, arguments, results)
+            own.return_((get if getting else put)(own, own_header, own_stream, own_clock, words))
+        now, token = e.results_of(name, [header, stream, clock], results)
         return now, token
 
 
