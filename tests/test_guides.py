@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import allo_tune
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -20,9 +22,7 @@ QUOTED = re.findall(r"\$ allo-tune (.+)\n((?:not )?complete: .+)\n", (ROOT / "do
 
 @pytest.mark.parametrize(("arguments", "end"), QUOTED)
 def test_a_search_ends_as_the_docs_quote_it(arguments: str, end: str, tmp_path: Path) -> None:
-    command = [f"{Path(sys.executable).parent}/allo-tune", *arguments.split(), f"--run-dir={tmp_path}"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "400"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = allo_tune(*arguments.split(), f"--run-dir={tmp_path}", environment={"COLUMNS": "400"})
     assert end.removesuffix(" ...") in done.stdout, done.stderr
 
 

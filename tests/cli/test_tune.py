@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from allo_dse.tune.store.log import read_log
+from tests.support import commands
 
 ROOT = Path(__file__).parent.parent.parent
 STUDY = """
@@ -52,10 +53,8 @@ def environment() -> Any:
     return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "140", "NO_COLOR": "1", "TERM": "dumb"}
 
 
-def allo_tune(cwd: Any, *arguments: Path | int | str) -> CompletedProcess[Any]:
-    return subprocess.run(
-        command(*arguments), cwd=cwd, env=environment(), capture_output=True, text=True, check=False, timeout=300
-    )
+def allo_tune(cwd: Any, *arguments: Path | int | str) -> CompletedProcess[str]:
+    return commands.allo_tune(*arguments, cwd=cwd, environment=environment())
 
 
 def evaluated(run_dir: Any) -> Any:

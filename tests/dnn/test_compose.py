@@ -24,7 +24,7 @@ from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary
 from allo_dse.dnn.out.export import export
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.budget import StepLeft
-from tests.studies.test_npu import allo_tune
+from tests.support.commands import allo_tune
 
 SIZES = ("--set", "rows=64", "--set", "width=32", "--set", "hidden=64")
 OPTIONS = ("--device", "npu1_2col", "--trials", "4")

@@ -35,7 +35,7 @@ from allo_dse.dnn.solver.problem import ticks
 from allo_dse.lang.types import DType
 from tests.dnn.models import Writer
 from tests.dnn.out.test_driver import _run as run_on_stand_in
-from tests.studies.test_npu import allo_tune
+from tests.support.commands import allo_tune
 
 BOTH = element_type("bf16,f32")
 BF16, F32 = element_type("bf16"), element_type("f32")

@@ -10,8 +10,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.lang import install
-
-from .test_npu import allo_tune
+from tests.support.commands import allo_tune
 
 install()
 

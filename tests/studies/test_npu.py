@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from allo_dse.mapper.program import load_program
 from allo_dse.space.design import Design
 from allo_dse.tune.show.reporters import QuietReporter
 from tests.eval.designs import gemm_fold
+from tests.support.commands import allo_tune
 from tests.support.values import present
 
 install()
@@ -27,13 +26,6 @@ install()
 from studies.gemm_npu import ELEMENT_TYPES, gemm, study
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-def allo_tune(*arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "from allo_dse.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i16", "bf16"])

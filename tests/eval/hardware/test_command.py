@@ -20,6 +20,7 @@ from allo_dse.eval.hardware.command import located
 from allo_dse.space.design import Design
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.study_file import load_studies
+from tests.support.commands import allo_tune
 from tests.tune.hazards import own_processes, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -191,19 +192,15 @@ rungs = dse.Study(
 
 
 def test_the_command_line_takes_an_evaluator_and_resumes_with_it(tmp_path: Path) -> None:
-    call = [
-        sys.executable, "-m", "allo_dse", str(GEMM), "--set", "size=256", "--evaluator", "examples/measure.sh {design}",
-        "--no-verify", "--run-dir", str(tmp_path / "run"), "--json", "--trials",
-    ]  # fmt: skip
-    first = subprocess.run([*call, "4"], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    first = allo_tune(
+        GEMM, "--set", "size=256", "--evaluator", "examples/measure.sh {design}", "--no-verify",
+        "--run-dir", tmp_path / "run", "--json", "--trials", 4,
+    )  # fmt: skip
     assert first.returncode == 0, first.stderr
     info = json.loads((tmp_path / "run" / "run.json").read_text())
     assert info["evaluator"].startswith("command ")
     assert info["study_source"]["settings"]["evaluator"] == located(f"{EXAMPLE} {{design}}")
-    replayed = subprocess.run(
-        [sys.executable, "-m", "allo_dse", "replay", str(tmp_path / "run")], cwd=tmp_path, capture_output=True,
-        text=True, timeout=300,
-    )  # fmt: skip
+    replayed = allo_tune("replay", tmp_path / "run", cwd=tmp_path)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 

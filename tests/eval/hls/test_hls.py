@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
 from allo_dse.tune.show.predicted_reported import predicted_reported_rows
+from tests.support.commands import allo_tune
 
 from . import stand_in
 
@@ -301,8 +300,7 @@ study = dse.Study(
 def test_a_run_says_what_the_tool_made_of_its_designs(tool: Path, tmp_path: Path, mode: str) -> None:
     stand_in.install(tool, mode)
     (tmp_path / "study.py").write_text(_STUDY.format(root=str(Path(__file__).parents[3])))
-    command = [str(Path(sys.executable).parent / "allo-tune"), "study.py", "--trials", "8", "--run-dir", "run"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = allo_tune("study.py", "--trials", "8", "--run-dir", "run", cwd=tmp_path)
     shown = " ".join(done.stdout.split())
     if mode == "crash":
         assert done.returncode == 1, done.stderr
@@ -322,8 +320,7 @@ def test_a_run_says_what_the_tool_made_of_its_designs(tool: Path, tmp_path: Path
 
 def main_of(directory: Path, *arguments: str) -> str:
     """What the command line says, run in a directory."""
-    command = [str(Path(sys.executable).parent / "allo-tune"), *arguments]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    done = allo_tune(*arguments, cwd=directory)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
