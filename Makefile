@@ -40,7 +40,7 @@ demo: $(VENV)/.usable
 	$(BIN)/allo-tune studies/gemm_npu.py $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25 $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=25 $(ARGS)
 
 soak: setup
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),2) $(ARGS)

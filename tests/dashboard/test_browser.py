@@ -232,6 +232,17 @@ def test_no_words_are_lost_when_rows_come_with_a_gesture(front: Any) -> None:
         front.wait_for_function("before => document.querySelector('#design-words').innerText !== before", arg=before)
 
 
+def test_rows_that_come_late_do_not_undo_what_is_said_of_newer_ones(front: Any, dashboard: Any) -> None:
+    expected = int(dashboard[1].board.filtered("bram18 < 40")[0].sum())
+    front.evaluate(ROWS_WITH_WORDS)
+    front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
+    front.wait_for_function("() => window.rowsHeld()")
+    front.fill("#filter", "bram18 < 40")
+    front.wait_for_function("() => !window.rowsHeld()")
+    front.wait_for_timeout(100)
+    assert front.inner_text("#table-note").startswith(f"{expected} of {DESIGNS} designs")
+
+
 def test_sorting_the_table_sorts_all_designs(front: Any, dashboard: Any) -> None:
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     lowest = min(v for v in dashboard[1].board.runs[0].numbers("bram18").tolist() if v == v)

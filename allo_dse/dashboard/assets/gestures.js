@@ -141,15 +141,17 @@
 
   // ---------------------------------------------------------------------------------------------------- the table
   let grid = null, rows = null; // rows: the first ones, which have come with an answer
+  let latest = 0; // of the questions for rows, and the answers that have had some: what is said of older ones is past
 
   const source = {
     getRows: async function (request) {
       own.order = { sort: request.sortModel, filters: request.filterModel };
+      const number = ++latest;
       let found = request.startRow === 0 && rows;
       rows = null;
       if (!found) {
         found = await post("/rows", { start: request.startRow, end: request.endRow });
-        say({ "table-note.children": found.note });
+        if (number === latest) say({ "table-note.children": found.note });
         tell("shown", { state: state });
       }
       request.successCallback(found.rows, found.count);
@@ -159,6 +161,7 @@
   // The rows of the first block stay until they are replaced; further down the table begins anew.
   function fill(found) {
     rows = found;
+    latest += 1;
     const blocks = Object.values(grid.getCacheBlockState());
     if (blocks.length === 1 && grid.getDisplayedRowCount()) grid.refreshInfiniteCache();
     else grid.purgeInfiniteCache();
