@@ -19,6 +19,8 @@ from allo_dse.dashboard.programs import Programs
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 TIMEOUT_MS = 90_000
+# Too low for the parallel coordinates of the front page, which a processor takes seconds to draw: tests scroll to them.
+OPTIONS: dict[str, Any] = {"viewport": {"width": 1440, "height": 640}, "accept_downloads": True}
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 # Only what asks for a graphics card has one emulated, which takes longer than the pages themselves.
 ARGUMENTS += ["--disable-gpu-compositing", "--disable-gpu-rasterization", "--in-process-gpu"]
@@ -41,15 +43,21 @@ def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium, headless."""
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
     if CHROMIUM is None:
         pytest.skip("needs Chromium (apt-get install chromium)")
     with playwright.sync_playwright() as p:
-        chromium = p.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
+        yield p.chromium
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Any) -> Iterator[Any]:
+    """A headless one, for profiles that are forgotten."""
+    launched = chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    yield launched
+    launched.close()
 
 
 def wait_text(page: Any, selector: str, text: str) -> None:
@@ -76,15 +84,14 @@ class Visit:
 
 
 @pytest.fixture(scope="session")
-def shared(browser: Any) -> Any:
-    """One profile for most tests, so that scripts are fetched and compiled once."""
-    return _context(browser)
-
-
-def _context(browser: Any, **options: Any) -> Any:
-    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, "accept_downloads": True, **options})
+def shared(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One profile for most tests. It is on disk: only there compiled scripts are kept, which are half of the time of a
+    page that is opened."""
+    profile = tmp_path_factory.mktemp("profile")
+    context = chromium.launch_persistent_context(profile, executable_path=CHROMIUM, args=ARGUMENTS, **OPTIONS)
     context.set_default_timeout(TIMEOUT_MS)
-    return context
+    yield context
+    context.close()
 
 
 @pytest.fixture
@@ -95,13 +102,14 @@ def serve() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def visit(browser: Any, shared: Any, serve: Any) -> Iterator[Callable[..., Any]]:
+def visit(request: pytest.FixtureRequest, shared: Any, serve: Any) -> Iterator[Callable[..., Any]]:
     """Opens tabs; at the end nothing may have gone wrong in them, and nothing may have been fetched from elsewhere."""
     contexts, visits = [], []
 
     def make(url: str, **options: bool) -> Visit:
         if options:
-            contexts.append(_context(browser, **options))
+            contexts.append(request.getfixturevalue("browser").new_context(**{**OPTIONS, **options}))
+            contexts[-1].set_default_timeout(TIMEOUT_MS)
         visits.append(Visit((contexts[-1] if options else shared).new_page(), url))
         return visits[-1]
 

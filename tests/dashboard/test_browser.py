@@ -110,6 +110,7 @@ def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front: Any) -> N
         )
         front.wait_for_function(f"() => String(({brushed})()) === '31,65'")
         front.click("#clear")
+        show_parallel(front)  # the button may be above them
         front.wait_for_function(f"() => !({brushed})()")
 
 
