@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--studies", default=",".join(STUDIES))
     options = parser.parse_args()
-    run("gemm_npu", 1)  # imports, and the simulator's machine code
+    run("gemm_npu", 100, "evolution")  # imports, and machine code of the simulator and of what ranks parents
     for name in options.studies.split(","):
         report(name, options.trials)
 
