@@ -103,7 +103,7 @@
     if (asking) return;
     asking = true;
     try {
-      await begun;
+      if (!state) await begun;
       while (done.length) {
         const answer = await post("/gestures", { gestures: done.splice(0), drawn: drawn });
         state = answer.state;
