@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.simulator.codegen.lowering.coroutines import INLINED_OPS
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.simulator.network.network import NetworkBuilder
@@ -361,3 +362,50 @@ def test_streams_in_data_dependent_control_flow() -> None:
     # Gets at 1, 3, 104, 106, 207 and 209: with depth 1 a token is put one cycle after the last was taken.
     assert result.task_end[1] == 310
     assert result.puts.tolist() == [6, 3]
+
+
+def chain_of(tokens: int, *, unrolled: bool) -> list[Body]:
+    """A feed, a relay that is slower at every token, and a sink, with a loop or an operation for each token."""
+
+    def body(name: str, arguments: str, token: str) -> Body:
+        if unrolled:
+            steps = "".join(token.format(i=n, at=n, op=2 * n, next=2 * n + 1) for n in range(tokens))
+        else:
+            steps = f"affine.for %i = 0 to {tokens} {{{token.format(i='', at='%i', op=0, next=1)}}}"
+        return Body(name, f"func.func @{name}({arguments}) {{{steps}\nreturn}}")
+
+    load = f"""
+    %v{{i}} = affine.load %x[{{at}}] : memref<{tokens}xi32>
+    "df.put"(%out, %v{{i}}) {{{{op = {{op}}}}}} : (index, i32) -> ()"""
+    relay = """
+    %v{i} = "df.get"(%in) {{op = {op}}} : (index) -> i32
+    "df.cost"() {{site = 0}} : () -> ()
+    "df.put"(%out, %v{i}) {{op = {next}}} : (index, i32) -> ()"""
+    store = f"""
+    %v{{i}} = "df.get"(%in) {{{{op = {{op}}}}}} : (index) -> i32
+    affine.store %v{{i}}, %y[{{at}}] : memref<{tokens}xi32>"""
+    return [
+        body("feed", f"%x: memref<{tokens}xi32>, %out: index", load),
+        body("relay", "%in: index, %out: index", relay),
+        body("sink", f"%in: index, %y: memref<{tokens}xi32>", store),
+    ]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_operations_that_are_called_do_what_those_in_a_loop_do(depth: int) -> None:
+    tokens, results = 2 * INLINED_OPS, []
+    for unrolled in (False, True):
+        engine = compile_bodies(chain_of(tokens, unrolled=unrolled))
+        x, y = np.arange(tokens, dtype=np.int32) * 7, np.zeros(tokens, np.int32)
+        b = NetworkBuilder()
+        first, second = b.stream(depth, token_bytes=4), b.stream(depth, token_bytes=4)
+        site = b.costs([5])
+        b.tasks("feed", engine.signatures["feed"].words(1, [Tiles(x, 0, (1,)), first]))
+        b.tasks("relay", engine.signatures["relay"].words(1, [first, second], cost_site=site))
+        b.tasks("sink", engine.signatures["sink"].words(1, [second, Tiles(y, 0, (1,))]))
+        result = engine.run(b.build())
+        assert result.finished
+        np.testing.assert_array_equal(y, x)
+        said = (result.task_end, result.puts, result.occupancy, result.stall_get, result.stall_put)
+        results.append([column.tolist() for column in said])
+    assert results[0] == results[1]
