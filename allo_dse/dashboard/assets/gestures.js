@@ -152,7 +152,6 @@
       if (!found) {
         found = await post("/rows", { start: request.startRow, end: request.endRow });
         if (number === latest) say({ "table-note.children": found.note });
-        tell("shown", { state: state });
       }
       request.successCallback(found.rows, found.count);
     },

@@ -18,6 +18,7 @@ import numpy as np
 from allo_dse.backends.fpga.fifo import BRAM18_BITS
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait
 from allo_dse.common.errors import SimulationError
+from allo_dse.mapper.graph.class_tasks import tasks_by_class
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.limits.fpga_schedule import TensorUse
 from allo_dse.program.compiled import CompiledProgram
@@ -133,13 +134,8 @@ class _Builder:
     def tasks(self) -> IntArray:
         program = self._mapping.vmg.program
         numbers = np.empty(program.task_count, np.int64)
-        for position, kernel in enumerate(program.kernels):
-            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-            pids = program.pids(position, tasks)
-            classes = kernel.class_of(pids)
-            for number, task_class in enumerate(kernel.classes):
-                own = classes == number
-                numbers[tasks[own]] = self._class(program, task_class, pids[own], tasks[own])
+        for task_class, tasks, pids in tasks_by_class(program):
+            numbers[tasks] = self._class(program, task_class, pids, tasks)
         return numbers
 
     def _class(self, program: CompiledProgram, task_class: TaskClass, pids: IntArray, tasks: IntArray) -> list[int]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
+from ..graph.class_tasks import tasks_by_class
 from ..graph.groups import NodeGroup
 from ..graph.program_graph import ProgramGraph
 
@@ -109,16 +110,11 @@ def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, NDArray[np.bo
     """
     places = np.zeros((2, program.stream_count), np.int64)
     single = np.ones(program.stream_count, np.bool_)
-    for number, kernel in enumerate(program.kernels):
-        tasks = np.arange(program.first_task[number], program.first_task[number + 1])
-        pids = program.pids(number, tasks)
-        classes = kernel.class_of(pids)
-        for cls, task_class in enumerate(kernel.classes):
-            own = pids[classes == cls]
-            for place, port in enumerate(task_class.stream_ports):
-                streams = program.first_stream[port.stream.name] + port.index.linear(own)
-                places[int(port.direction == "get"), streams] = place
-                single[streams] &= port.tokens == 1
+    for task_class, _, pids in tasks_by_class(program):
+        for place, port in enumerate(task_class.stream_ports):
+            streams = program.first_stream[port.stream.name] + port.index.linear(pids)
+            places[int(port.direction == "get"), streams] = place
+            single[streams] &= port.tokens == 1
     return places[0], places[1], single
 
 

@@ -95,11 +95,6 @@ class TaskGraph:
     def _slices(self) -> dict[int, StreamEdges]:
         return {}
 
-    def _array_of(self, streams: IntArray) -> IntArray:
-        """Position of each stream's array in `program.streams`."""
-        ends = np.cumsum([array.count for array in self.program.streams])
-        return np.searchsorted(ends, streams, side="right")
-
     def _ports(self, number: int, tasks: IntArray) -> Iterator[tuple[StreamPort, IntArray, IntArray]]:
         """For each stream port of a kernel's classes: the streams it means, and which of the given tasks use it."""
         program = self.program
@@ -133,7 +128,7 @@ class TaskGraph:
             )
         stream, source = np.repeat(puts, counts, axis=1)
         first = np.repeat(starts - np.cumsum(counts) + counts, counts)
-        return StreamEdges(source, gets[1, first + np.arange(len(first))], self._array_of(stream), stream)
+        return StreamEdges(source, gets[1, first + np.arange(len(first))], self.program.arrays_of(stream), stream)
 
     def _users(self, pairs: IntArray, word: str) -> IntArray:
         """Streams and the tasks at one end of them, (2, n), sorted by stream; a stream has one task at each end."""
@@ -144,7 +139,7 @@ class TaskGraph:
         pairs = pairs[:, new]
         shared = np.flatnonzero(np.diff(pairs[0]) == 0)
         for at in shared.tolist():
-            array = self.program.streams[int(self._array_of(pairs[0, at : at + 1])[0])]
+            array = self.program.streams[int(self.program.arrays_of(pairs[0, at : at + 1])[0])]
             if array.name in self._computed:
                 continue
             names = [self.program.task_name(int(task)) for task in pairs[1, at : at + 2]]
