@@ -100,13 +100,27 @@ def push(queue: Queue, process: int) -> None:
 
 
 @compiled
-def clear_times(times: Times, offset: IntArray, depth: IntArray, unset: int) -> None:
-    """Before a run: nothing has happened, and as many slots as a stream is deep can be filled."""
-    times[:] = unset
-    start = offset[-1]
-    for s in range(len(depth)):
+def begun(ops: Operations, depth: IntArray, latency: IntArray, unset: int) -> tuple[Ready, Progress]:
+    """Before a run: nothing has happened, and as many slots as a stream is deep can be filled.
+
+    Args:
+        depth, latency: per stream.
+    """
+    own = ops.due.dtype.type
+    streams, slots, processes = len(depth), ops.offset[-1], len(ops.first) - 1
+    times = np.full(2 * slots + depth.sum(), unset, ops.due.dtype)
+    read = np.zeros(2 * streams, np.uint64)
+    write = np.zeros(2 * streams, np.uint64)
+    delay = np.ones(2 * streams, ops.due.dtype)
+    start = slots
+    for s in range(streams):
         times[start : start + depth[s]] = unset // 2  # long ago, and so far from the ends that no sum overflows
-        start += depth[s] + offset[s + 1] - offset[s]
+        read[streams + s] = start - ops.offset[s]
+        write[s] = read[streams + s] + depth[s]
+        delay[streams + s] = own(latency[s])
+        start += depth[s] + ops.offset[s + 1] - ops.offset[s]
+    ready = Ready(times, unset, read, write, delay)
+    return ready, Progress(ops.first[:-1].copy(), np.zeros(processes, ops.due.dtype), np.zeros(2 * streams, np.int64))
 
 
 @compiled

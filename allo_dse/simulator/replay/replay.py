@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from allo_dse.common.cores import usable_cores
 
 from ..trace.data import IntArray, TraceData, TraceError
+from .alike_streams import AlikeStreams
 from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
-from .kernels import Progress, Ready, clear_times, run
-from .replay_plan import Plan
+from .kernels import begun, run
 from .replay_result import ReplayResult
 
 _WORTH_A_THREAD = 1 << 18
@@ -82,33 +82,26 @@ def stream_index(data: TraceData, stream: str | int) -> int:
     return int(stream)
 
 
-def replay_one(data: TraceData, plan: Plan, depths: IntArray) -> ReplayResult:
+def replay_one(data: TraceData, streams: AlikeStreams, depths: IntArray) -> ReplayResult:
     """Replay with one depth vector."""
-    kind = plan.due.dtype.type
-    depth = plan.clip(depths)
-    unset = kind(np.iinfo(kind).min)
-    times = np.empty(2 * plan.slots + int(depth.sum()), kind)
-    clear_times(times, plan.offset, depth, unset)
-    read, write = np.zeros((2, 2 * plan.streams), np.uint64)
-    begin = plan.slots + np.cumsum(depth)
-    write[: plan.streams] = begin
-    read[plan.streams :] = begin - depth
-    delay = np.ones(2 * plan.streams, kind)
-    delay[plan.streams :] = plan.read_latency(depth)
-    stall, waited = np.zeros(plan.processes, kind), np.zeros(2 * plan.streams, np.int64)
-    position = plan.first[:-1].copy()
-    run(plan.operations, Ready(times, unset, read, write, delay), Progress(position, stall, waited))
-    end = plan.process_end + stall
+    depth = streams.plan.clip(depths)
+    merged = streams.at(depth)
+    plan = merged.plan
+    ready, progress = begun(plan.operations, depth, plan.read_latency(depth), plan.unset)
+    run(plan.operations, ready, progress)
+    position, stall, waited = progress
+    end: IntArray = plan.process_end + stall.astype(np.int64)
     stuck = np.flatnonzero(position < plan.first[1:])
     end[stuck] = plan.due[position[stuck]] + stall[stuck]
-    return ReplayResult(data, plan, depths, end, waited, position, times)
+    return ReplayResult(data, streams.plan, merged, depths, end, waited, position, ready.times)
 
 
-def replay_batch(data: TraceData, plan: Plan, depths: IntArray) -> IntArray:
+def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> IntArray:
     """The makespans of several depth vectors, -1 for those that deadlock; on all cores that the process may use."""
     result = np.full(len(depths), DEADLOCK, np.int64)
     if not len(depths):
         return result
+    plan = streams.at(streams.plan.clip(depths)).plan
     together = LANES if fits_lanes(plan) and len(depths) >= LANES // 4 else 1
     parts = [slice(start, start + together) for start in range(0, len(depths), together)]
     clipped = plan.clip(depths)
@@ -120,7 +113,7 @@ def replay_batch(data: TraceData, plan: Plan, depths: IntArray) -> IntArray:
         for part in mine:
             order = None if lanes is None else common or lanes.order(clipped[part].min(axis=0))
             if lanes is None or order is None:
-                result[part] = [_cycles(data, plan, vector) for vector in depths[part]]
+                result[part] = [_cycles(data, streams, vector) for vector in depths[part]]
             else:
                 result[part] = lanes.cycles(clipped[part], order)
 
@@ -133,6 +126,6 @@ def replay_batch(data: TraceData, plan: Plan, depths: IntArray) -> IntArray:
     return result
 
 
-def _cycles(data: TraceData, plan: Plan, depths: IntArray) -> int:
-    result = replay_one(data, plan, depths)
+def _cycles(data: TraceData, streams: AlikeStreams, depths: IntArray) -> int:
+    result = replay_one(data, streams, depths)
     return result.cycles if result.finished else DEADLOCK

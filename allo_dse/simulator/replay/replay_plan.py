@@ -88,6 +88,16 @@ class Plan:
         return Operations(self.first, self.due, self.port, self.slot, self.offset, self.peers, self.peer)
 
     @cached_property
+    def unset(self) -> int:
+        """Stands for the time of what has not happened."""
+        return int(np.iinfo(self.due.dtype).min)
+
+    @cached_property
+    def most(self) -> IntArray:
+        """Per stream the depth beyond which more makes no difference."""
+        return np.maximum(self.puts, SHIFT_REGISTER_DEPTH + 1)
+
+    @cached_property
     def port_process(self) -> IntArray:
         """The process at each port, -1 for none."""
         return np.concatenate([self.consumer, self.producer])
@@ -102,9 +112,9 @@ class Plan:
 
     def clip(self, depths: IntArray) -> IntArray:
         """Depths that act like these: a stream never holds more than all its tokens; the latency class is kept."""
-        most = np.maximum(self.puts, SHIFT_REGISTER_DEPTH + 1)
-        clipped = np.minimum(depths, most)
-        clipped[..., self.filled] = most[self.filled]
+        clipped: IntArray = np.minimum(depths, self.most)
+        if len(self.filled):
+            clipped[..., self.filled] = self.most[self.filled]
         return clipped
 
     def read_latency(self, depths: IntArray) -> IntArray:
@@ -127,7 +137,7 @@ def make_plan(data: TraceData) -> Plan:
     order = np.lexsort((due, events.loop, process))
     port = ((events.kind == PUT) * len(data.streams) + events.stream)[order]
     puts, gets = data.token_counts
-    offset = _ends(np.maximum(puts, gets))
+    offset = ends_of(np.maximum(puts, gets))
     if offset[-1] >= 1 << 31:
         raise TraceError(f"trace {data.name!r} has {int(offset[-1]):,} tokens, more than replay can number")
     producer, consumer = data.ends
@@ -136,7 +146,7 @@ def make_plan(data: TraceData) -> Plan:
     # one end of a stream to the other.
     longest = int(data.process_end.sum()) + max(2, int(data.fixed_latency.max(initial=0))) * len(events)
     return Plan(
-        first=_ends(np.bincount(process, minlength=len(data.processes))),
+        first=ends_of(np.bincount(process, minlength=len(data.processes))),
         due=due[order].astype(np.int32 if longest < SAFE_32_BIT else np.int64),
         port=port.astype(np.uint16 if 2 * len(data.streams) < 1 << 16 else np.uint32),
         slot=_slots(port, offset, len(data.streams)),
@@ -160,7 +170,7 @@ def _due(data: TraceData) -> IntArray:
     return data.bases[events.loop] + events.iteration * ii[events.loop] + events.stage
 
 
-def _ends(counts: IntArray) -> IntArray:
+def ends_of(counts: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
@@ -169,7 +179,7 @@ def _slots(port: IntArray, offset: IntArray, streams: int) -> NDArray[np.uint32]
     counts = np.bincount(port, minlength=2 * streams)
     by_port = np.argsort(port, kind="stable")
     rank = np.empty(len(port), np.int64)
-    rank[by_port] = np.arange(len(port)) - np.repeat(_ends(counts)[:-1], counts)
+    rank[by_port] = np.arange(len(port)) - np.repeat(ends_of(counts)[:-1], counts)
     return (offset[:-1][port % streams] + rank).astype(np.uint32) if streams else rank.astype(np.uint32)
 
 
@@ -177,4 +187,4 @@ def _peers(producer: IntArray, consumer: IntArray, processes: int) -> tuple[IntA
     both = (producer >= 0) & (consumer >= 0) & (producer != consumer)
     a, b = producer[both], consumer[both]
     pairs = np.unique(np.stack([np.concatenate([a, b]), np.concatenate([b, a])]), axis=1)
-    return _ends(np.bincount(pairs[0], minlength=processes)), pairs[1].astype(np.int32)
+    return ends_of(np.bincount(pairs[0], minlength=processes)), pairs[1].astype(np.int32)

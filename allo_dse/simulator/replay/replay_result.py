@@ -11,6 +11,7 @@ from allo_dse.common.aliases import Array, JsonObject
 
 from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
 from ..trace.data import IntArray, TraceData, TraceError
+from .alike_streams import Merged
 from .blocked import blocked_processes, trace_labels
 from .depth_tries import smallest_depths
 from .kernels import occupancy
@@ -36,19 +37,21 @@ class ReplayResult:
 
     Attributes:
         trace, plan: what was replayed.
+        merged: the part of it that was, where streams are alike.
         depths: per stream, as asked for.
         process_end: per process the cycle in which it ends, or waits for ever.
         port_stall: cycles waited per port: the reading ends of all streams, then the writing ends.
-        position: per process the operation it has come to.
-        raw_times: see `kernels`; `times` has them in plain form.
+        merged_position: per process the operation of the merged plan that it has come to.
+        raw_times: of the merged plan, see `kernels`; `times` has them in plain form.
     """
 
     trace: TraceData
     plan: Plan
+    merged: Merged
     depths: IntArray
     process_end: IntArray
     port_stall: IntArray
-    position: IntArray
+    merged_position: IntArray
     raw_times: Array
 
     @property
@@ -59,7 +62,12 @@ class ReplayResult:
     @property
     def finished(self) -> bool:
         """Whether every process has ended; otherwise `deadlock` says why not."""
-        return bool(np.array_equal(self.position, self.plan.first[1:]))
+        return bool(np.array_equal(self.merged_position, self.merged.plan.first[1:]))
+
+    @property
+    def position(self) -> IntArray:
+        """Per process the operation it has come to."""
+        return self.merged.operation[self.merged_position]
 
     @cached_property
     def deadlock(self) -> Deadlock | None:
@@ -119,9 +127,16 @@ class ReplayResult:
     def times(self) -> TokenTimes:
         """When each token was put and taken out."""
         plan = self.plan
-        depth = plan.clip(self.depths)
+        begin = self.merged.plan.offset[self.merged.leader] - plan.offset[:-1]
+        slots = np.arange(plan.slots) + np.repeat(begin, np.diff(plan.offset))
+        return TokenTimes(self._merged_times.put[slots], self._merged_times.get[slots])
+
+    @cached_property
+    def _merged_times(self) -> TokenTimes:
+        plan = self.merged.plan
+        depth = self.plan.clip(self.depths)
         tokens = np.diff(plan.offset)
-        done_put, done_get = self.done
+        done_put, done_get = self._merged_done
         put = self.raw_times[: plan.slots].astype(np.int64) - np.repeat(plan.read_latency(depth), tokens)
         begin = plan.slots + plan.offset[:-1] + np.cumsum(depth)
         slots = np.arange(plan.slots)
@@ -134,16 +149,23 @@ class ReplayResult:
     @cached_property
     def done(self) -> tuple[IntArray, IntArray]:
         """Per stream the tokens put and taken out."""
+        puts, gets = self._merged_done
+        return puts[self.merged.leader], gets[self.merged.leader]
+
+    @cached_property
+    def _merged_done(self) -> tuple[IntArray, IntArray]:
+        plan = self.merged.plan
         if self.finished:
-            return self.plan.puts, self.plan.gets
-        done = np.arange(len(self.plan.port)) < np.repeat(self.position, np.diff(self.plan.first))
-        counts = np.bincount(self.plan.port[done], minlength=2 * self.plan.streams)
-        return counts[self.plan.streams :], counts[: self.plan.streams]
+            return plan.puts, plan.gets
+        done = np.arange(len(plan.port)) < np.repeat(self.merged_position, np.diff(plan.first))
+        counts = np.bincount(plan.port[done], minlength=2 * plan.streams)
+        return counts[plan.streams :], counts[: plan.streams]
 
     @cached_property
     def occupancy(self) -> IntArray:
         """Per stream the most slots in use at once: with this depth, and the same latency, all times stay the same."""
-        return occupancy(self.plan.offset, *self.done, self.times.put, self.times.get)
+        times = self._merged_times
+        return occupancy(self.merged.plan.offset, *self._merged_done, times.put, times.get)[self.merged.leader]
 
     def operation_times(self) -> IntArray:
         """Per event of the trace (`trace.events`) the cycle in which it happened, -1 if it did not."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..network.network import read_latency
 from ..trace.data import IntArray, TraceData, TraceError
+from .alike_streams import AlikeStreams
 from .batch import DEADLOCK
 from .replay import replay_one, stream_index
-from .replay_plan import Plan
 from .replay_result import ReplayResult
 from .spread import Changing, spread
 
@@ -31,11 +31,12 @@ class Replayer:
         full_share: a full replay takes over when more than 1 / full_share of the operations are computed again.
     """
 
-    def __init__(self, data: TraceData, plan: Plan, depths: IntArray) -> None:
+    def __init__(self, data: TraceData, streams: AlikeStreams, depths: IntArray) -> None:
         if depths.ndim != 1:
             raise TraceError("a replayer starts from one depth vector, not from a batch")
         self._data = data
-        self._plan = plan
+        self._streams = streams
+        self._plan = streams.plan
         self._depths = depths.copy()
         self.full_share = FULL_SHARE
         self._replay()
@@ -62,7 +63,7 @@ class Replayer:
 
     def result(self) -> ReplayResult:
         """Everything about the present depths."""
-        return replay_one(self._data, self._plan, self._depths.copy())
+        return replay_one(self._data, self._streams, self._depths.copy())
 
     def retime(self, stream: str | int, depth: int) -> int:
         """Change the depth of a stream.
@@ -97,7 +98,7 @@ class Replayer:
             self.computed = work
 
     def _replay(self) -> None:
-        result = replay_one(self._data, self._plan, self._depths)
+        result = replay_one(self._data, self._streams, self._depths)
         self._finished = result.finished
         self._stall = result.process_end - self._plan.process_end
         self._clipped = self._plan.clip(self._depths)

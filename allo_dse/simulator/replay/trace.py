@@ -16,6 +16,7 @@ from ..trace.check import trace_notes
 from ..trace.data import IntArray, TraceData, TraceError
 from ..trace.file import load_trace, save_trace
 from ..trace.from_recording import recorded_trace
+from .alike_streams import AlikeStreams
 from .depth_tries import smallest_depths
 from .regular import RegularResult, replay_regular
 from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable
@@ -136,6 +137,10 @@ class Trace:
         require_replayable(self.data)
         return make_plan(self.data)
 
+    @cached_property
+    def _alike_streams(self) -> AlikeStreams:
+        return AlikeStreams(self.plan)
+
     @overload
     def replay(self, depths: Mapping[str, int] | Mapping[int, int] | None = None) -> ReplayResult: ...
 
@@ -158,8 +163,8 @@ class Trace:
         require_replayable(self.data)
         array = depth_array(self.data, depths)
         if array.ndim == 1:
-            return replay_one(self.data, self.plan, array)
-        return replay_batch(self.data, self.plan, array)
+            return replay_one(self.data, self._alike_streams, array)
+        return replay_batch(self.data, self._alike_streams, array)
 
     def extrapolate(self, depths: Depths = None) -> RegularResult:
         """The same times as `replay`, in a time that does not grow with trip counts; for traces of regular loops only.
@@ -178,7 +183,7 @@ class Trace:
 
     def replayer(self, depths: Depths = None) -> Replayer:
         """A replay to which one stream's depth after the other can be changed, at the cost of what that affects."""
-        return Replayer(self.data, self.plan, depth_array(self.data, depths))
+        return Replayer(self.data, self._alike_streams, depth_array(self.data, depths))
 
     def smallest_depths(self, at_least: Depths = None, *, max_runs: int = 2_000) -> Increase:
         """The smallest total increase of `at_least` (default: 1 everywhere) with which the design does not deadlock.

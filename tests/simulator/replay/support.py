@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -143,8 +145,25 @@ def multirate(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
     return made, {s: draw(FEW_OR_MANY) for s in streams}
 
 
+@st.composite
+def banked(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
+    """Streams that are arrays of streams, used one after the other at once; not all are equally deep."""
+    made, depths = draw(st.one_of(regular(), multirate()))
+    banks = {s: draw(st.integers(1, 5)) for s in depths}
+    names = {s: [f"{s}_{b}" for b in range(banks[s])] for s in depths}
+    if draw(st.booleans()):  # in the order of the program, or in any
+        names = {s: shuffled(draw, banked) for s, banked in names.items()}
+
+    def unrolled(ops: Sequence[Get | Put]) -> list[Get | Put]:
+        return [type(op)(bank, op.stage) for op in ops for bank in names[op.stream]]
+
+    processes = {p: [replace(loop, ops=unrolled(loop.ops)) for loop in loops] for p, loops in made.items()}
+    equal = draw(st.booleans())
+    return processes, {b: depths[s] if equal else depths[s] + draw(st.integers(0, 1)) for s in depths for b in names[s]}
+
+
 def networks() -> st.SearchStrategy[tuple[dict[str, list[Loop]], dict[str, int]]]:
-    return st.one_of(irregular(), regular(), multirate())
+    return st.one_of(irregular(), regular(), multirate(), banked())
 
 
 def trace_of(network: tuple[dict[str, list[Loop]], dict[str, int]], **options: Any) -> Trace:

@@ -1,0 +1,119 @@
+"""Streams that do the same at the same times, of which replay takes one for all.
+
+An array that is cut into banks becomes as many streams between the same two processes, and an unrolled loop uses all of
+them in one cycle. Streams are *alike* if at both ends their n-th operations are due in the same cycle and follow each
+other with no other operation in between, in the same order every time. With equal depths all times of one are those of
+the other (by induction over the tokens: the first of them waits as long as any would, and the process is then as late
+for the others), and only the first of them ever waits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..trace.data import IntArray
+from .replay_plan import Plan, ends_of
+
+WORTH_MERGING = 1.5
+"""A plan is merged where that leaves this many times fewer operations: merging reads all of them."""
+KEPT = 8
+"""Merged plans that are kept for other depths of one trace."""
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """A plan with one stream for several.
+
+    Attributes:
+        plan: the operations of those streams that stand for others or for themselves alone.
+        leader: per stream the one that stands for it.
+        operation: per operation of the plan, and for their end, which it is of all operations.
+    """
+
+    plan: Plan
+    leader: IntArray
+    operation: IntArray
+
+
+class AlikeStreams:
+    """The plan of a trace, and what is left of it where depths are equal."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._kept: OrderedDict[bytes, Merged] = OrderedDict()
+
+    @cached_property
+    def _order(self) -> tuple[IntArray, IntArray]:
+        """Streams so that those alike follow each other; and for each whether it is alike to the one before."""
+        plan = self.plan
+        position = np.argsort(plan.port, kind="stable")
+        bounds = ends_of(np.bincount(plan.port, minlength=2 * plan.streams)).tolist()
+        found = []
+        number: dict[object, int] = {}
+        for s in range(plan.streams):
+            gets, puts = (position[bounds[q] : bounds[q + 1]] for q in (s, s + plan.streams))
+            shape: object = s
+            first = -1, -1
+            if len(gets) and len(puts):
+                first = int(puts[0]), int(gets[0])
+                ends = plan.producer[s], plan.consumer[s], plan.latency[s]
+                shape = *ends, *(array.tobytes() for own in (gets, puts) for array in (own - own[0], plan.due[own]))
+            found.append((number.setdefault(shape, len(number)), *first, s))
+        # Those of one shape in the order of their first operations: alike are those that are one further at both ends.
+        ordered = np.array(sorted(found), np.int64).reshape(-1, 4)
+        alike = np.zeros(plan.streams, bool)
+        alike[1:] = (np.diff(ordered[:, :3], axis=0) == (0, 1, 1)).all(axis=1)
+        return ordered[:, 3], alike
+
+    def at(self, depths: IntArray) -> Merged:
+        """What has to be replayed.
+
+        Args:
+            depths: clipped, int64[streams] or several such vectors, for all of which it holds.
+        """
+        order, alike = self._order
+        ordered = depths[..., order]
+        equal = ordered[..., 1:] == ordered[..., :-1]
+        same = alike.copy()
+        same[1:] &= equal if equal.ndim == 1 else equal.all(axis=0)
+        key = same.tobytes()
+        merged = self._kept.get(key)
+        if merged is None:  # of two threads that ask at once, both may find it
+            merged = self._kept[key] = self._merged(same)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return merged
+
+    def _merged(self, same: IntArray) -> Merged:
+        plan, (order, _) = self.plan, self._order
+        leader = np.arange(plan.streams)
+        # The last stream before that is not alike to its own predecessor leads.
+        leader[order] = order[np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))]
+        leads = leader == np.arange(plan.streams)
+        kept = np.flatnonzero(np.tile(leads, 2)[plan.port])
+        if len(kept) * WORTH_MERGING >= len(plan.port):
+            everything = np.arange(len(plan.port) + 1)
+            return Merged(plan, np.arange(plan.streams), everything)
+        tokens = np.where(leads, np.diff(plan.offset), 0)
+        offset = ends_of(tokens)
+        port = plan.port[kept]
+        moved = (plan.offset - offset)[:-1]
+        return Merged(
+            replace(
+                plan,
+                first=np.searchsorted(kept, plan.first),
+                due=plan.due[kept],
+                port=port,
+                slot=(plan.slot[kept] - moved[port % plan.streams]).astype(np.uint32),
+                event=plan.event[kept],
+                offset=offset,
+                puts=np.where(leads, plan.puts, 0),
+                gets=np.where(leads, plan.gets, 0),
+            ),
+            leader,
+            np.append(kept, len(plan.port)),
+        )
