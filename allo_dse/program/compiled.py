@@ -101,7 +101,7 @@ class CompiledProgram:
     def pids(self, kernel: int, tasks: IntArray) -> IntArray:
         """Pids, of shape (n, mesh rank), of task ids that belong to the kernel at position `kernel`."""
         local = tasks - self.first_task[kernel]
-        return np.stack(np.unravel_index(local, self.kernels[kernel].mesh), axis=1).astype(np.int64)
+        return np.array(np.unravel_index(local, self.kernels[kernel].mesh), np.int64).T
 
     def task_name(self, task: int) -> str:
         kernel = next(i for i, end in enumerate(self.first_task[1:]) if task < end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +40,19 @@ class IndexMap:
         if self.table is not None:
             found: IntArray = self.table[tuple(pids.T)]
             return found
-        result = np.zeros(len(pids), np.int64)
+        factors, first = self._row_major
+        if factors is None:
+            return np.full(len(pids), first, np.int64)
+        moved: IntArray = pids.dot(factors)
+        return moved + first if first else moved
+
+    @cached_property
+    def _row_major(self) -> tuple[IntArray | None, int]:
+        """The linear index as an affine function: per mesh axis its factor, None if all are zero, and the constant."""
+        factors, first = np.zeros(max(map(len, self.matrix), default=0), np.int64), 0
         for row, offset, extent in zip(self.matrix, self.offset, self.grid, strict=True):
-            result *= extent
-            for axis, factor in enumerate(row):
-                if factor:
-                    result += factor * pids[:, axis]
-            if offset:
-                result += offset
-        return result
+            factors, first = factors * extent + row, first * extent + offset
+        return (factors if factors.any() else None), first
 
     def depends_on(self, axis: int) -> bool:
         """Whether the index changes with the pid along a mesh axis."""

@@ -19,7 +19,8 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
-from allo_dse.frontend import compile_region
+from allo_dse.frontend import classes, compile_region
+from allo_dse.frontend.statements import statements
 
 from .execute import simulate
 
@@ -308,3 +309,45 @@ def test_chains_of_calls(value: int) -> None:
             b[0] = outer(a[0])
 
     assert run_on(compile_region(top), [value] * M)[0] == (1 if value == 0 else 12)
+
+
+# -- sets of tasks ---------------------------------------------------------------------------------------------------
+
+
+@df.region()
+def staged(A: int32[M], B: int32[M]):
+    @df.kernel(mapping=[M], args=[A, B])
+    def core(a: int32[M], b: int32[M]):
+        p = df.get_pid()
+        total: int32 = a[p]
+        with allo.meta_if(p > 0):
+            total += 10
+        with allo.meta_if(p < M - 1):
+            total += 100
+        with allo.meta_elif(p % 2 == 1):  # asked of the last task alone
+            total += 1000
+        late = p - 3
+        with allo.meta_if(late > 1):  # not known before
+            total += 10000
+        b[p] = total
+
+
+def test_conditions_that_come_later_tell_tasks_apart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    compile_tasks = classes._compile
+
+    def noted(task: Any) -> None:
+        compiled.append(task.mask)
+        compile_tasks(task)
+
+    monkeypatch.setattr(classes, "_compile", noted)
+    early = compile_region(staged)
+    assert len(compiled) == 1 + 3 + 2  # all; the first, the last, and those between, which `late` tells apart later
+    compiled.clear()
+    monkeypatch.setattr(statements, "split_further", lambda task, masks, body, first: masks)
+    late = compile_region(staged)
+    assert len(compiled) > 6
+    assert [cls.name for cls in early.kernels[0].classes] == [cls.name for cls in late.kernels[0].classes]
+    assert early.kernels[0].class_table.tolist() == late.kernels[0].class_table.tolist()
+    assert [cls.body.mlir for cls in early.kernels[0].classes] == [cls.body.mlir for cls in late.kernels[0].classes]
+    assert run_on(early, [0] * M) == [100, 110, 110, 110, 110, 10110, 10110, 11010]

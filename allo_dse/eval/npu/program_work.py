@@ -98,6 +98,17 @@ class ProgramWork:
         limits = column_limits(self.device)
         return {"in": limits.columns * limits.shim_out, "out": limits.columns * limits.shim_in}
 
+    def tile_ticks(self, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
+        """What a tile takes; see `TileTicks.of`."""
+        key = tile_bytes, run_bytes, paged
+        if key not in self._tile_ticks:
+            self._tile_ticks[key] = TileTicks.of(self.device, tile_bytes, run_bytes, paged=paged)
+        return self._tile_ticks[key]
+
+    @cached_property
+    def _tile_ticks(self) -> dict[tuple[int, int, bool], TileTicks]:
+        return {}
+
     @cached_property
     def moved_once(self) -> tuple[float, float]:
         """As `moved`, whatever the fold."""
@@ -253,7 +264,7 @@ class _Port:
         return _Port(
             way, work.program.kernels[kernel].mesh, frozenset(alike), frozenset(telling),
             tuple(telling if way == "in" else alike), limits.tiles(kernel, side), port.tile_bytes,
-            TileTicks.of(work.device, port.tile_bytes, port.run_bytes, paged=False),
+            work.tile_ticks(port.tile_bytes, port.run_bytes, paged=False),
         )  # fmt: skip
 
     def moved(self, sizes: Sizes, order: tuple[int, ...]) -> tuple[int, int]:

@@ -30,10 +30,11 @@ from ..ops.arithmetic import apply
 from ..ops.bits import bits_of, with_bits
 from ..ops.subscripts import Position
 from ..ops.tile_layouts import note_elements
-from ..regions.task_state import Task
+from ..regions.task_state import Split, Task
 from .declarations import declaration, declare_untyped, initialise
 from .expressions import OPERATORS, facts_of
 from .jumps import break_or_continue, decides, return_, unless_raised
+from .later_conditions import split_further
 from .loops import for_loop, while_loop
 
 
@@ -46,7 +47,10 @@ def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = Non
         frame = task.frames[-1]
         before = frame.jumps
         if isinstance(statement, ast.With):
-            _with(task, statement, chain)
+            try:
+                _with(task, statement, chain)
+            except Split as split:
+                raise Split(split_further(task, split.masks, body, position + 1)) from None
         else:
             chain.open = False
             _handler(task, statement)(task, statement)
