@@ -244,13 +244,17 @@ def test_rows_that_come_late_do_not_undo_what_is_said_of_newer_ones(front: Any, 
     assert front.inner_text("#table-note").startswith(f"{expected} of {DESIGNS} designs")
 
 
-def test_sorting_the_table_sorts_all_designs(front: Any, dashboard: Any) -> None:
+def test_sorting_the_table_sorts_all_designs_also_where_it_is_saved(front: Any, dashboard: Any) -> None:
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     lowest = min(v for v in dashboard[1].board.runs[0].numbers("bram18").tolist() if v == v)
     front.wait_for_function(
         "v => document.querySelector(\".ag-row[row-index='0'] [col-id='bram18']\")?.textContent === String(v)",
         arg=int(lowest),
     )
+    with front.expect_download() as download:
+        front.click("#export-table")
+    saved = [r["bram18"] for r in csv.DictReader(io.StringIO(download.value.path().read_text())) if r["bram18"]]
+    assert saved == sorted(saved, key=float)
 
 
 def test_equal_columns_are_hidden_until_asked_for(front: Any) -> None:

@@ -122,9 +122,14 @@
     if (grid && !state.selection?.keys.length && grid.getSelectedNodes().length) grid.deselectAll();
     drawn = answer.drawn;
     say(answer.words);
-    tell("shown", { state: state });
+    publish();
     if (page !== "front") for (const name of ["design", "reference"]) if (published[name] !== state[name]) tell(name, (published[name] = state[name]));
     changedAt = Date.now();
+  }
+
+  // What Dash's own callbacks read, such as those that save tables.
+  function publish() {
+    tell("shown", { state: { ...state, ...own } });
   }
 
   // Told place by place: of two calls of a callback in a row Dash may drop what the first returned.
@@ -146,6 +151,7 @@
   const source = {
     getRows: async function (request) {
       own.order = { sort: request.sortModel, filters: request.filterModel };
+      if (state) publish();
       const number = ++latest;
       let found = request.startRow === 0 && rows;
       rows = null;
