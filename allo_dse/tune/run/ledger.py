@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import structs
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.garbage import no_collections
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.gene import suggest_from
@@ -61,6 +62,7 @@ class Ledger:
             self._log.close()
             raise
 
+    @no_collections()
     def _restored(self) -> History:
         with sensible(self.directory.log):
             history = read_history(self._log.content.lines, self.judge, self.screen, self.names)

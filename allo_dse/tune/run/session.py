@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.garbage import rare_collections
+from allo_dse.common.garbage import no_collections, rare_collections
 from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.enqueued import enqueue
@@ -167,7 +167,8 @@ def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, ev
         enqueued=study.enqueued,
     )  # fmt: skip
     ledger.write([session])
-    proposer.restore(history.designs, history.told(ledger.judge), history.next_number)
+    with no_collections():
+        proposer.restore(history.designs, history.told(ledger.judge), history.next_number)
     return proposer
 
 
