@@ -15,19 +15,26 @@ FILES := /usr/include/xrt/xrt/xrt_device.h /usr/lib/python3/dist-packages/torch
 
 .PHONY: setup system-packages demo test soak lint docs bench clean
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# uv installs several times as fast. It does not read pip's configuration: where that names another index, and where uv
+# cannot install, pip does.
+define install
+$(PYTHON) -m venv $(VENV)
+@if $(PIP) config list | grep -q '[.]index-url' || ! $(PIP) install --quiet -c constraints.txt uv || \
+  ! $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '$(1)'; then \
+  $(PIP) install --quiet -c constraints.txt -e '$(1)'; fi
+endef
 
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) '.[dev]'
+	$(call install,.[dev])
 	touch $@ $(VENV)/.usable
 
 # What a user needs: without what only tests and the RTL flow use.
 $(VENV)/.usable: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) .
+	$(call install,.)
 	touch $@
 
 system-packages:
