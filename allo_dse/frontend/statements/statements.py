@@ -47,9 +47,11 @@ def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = Non
         frame = task.frames[-1]
         before = frame.jumps
         if isinstance(statement, ast.With):
+            scopes = len(task.scopes)
             try:
                 _with(task, statement, chain)
             except Split as split:
+                del task.scopes[scopes:]  # those of the statement
                 raise Split(split_further(task, split.masks, body, position + 1)) from None
         else:
             chain.open = False

@@ -84,9 +84,9 @@ def stream_index(data: TraceData, stream: str | int) -> int:
 
 def replay_one(data: TraceData, streams: AlikeStreams, depths: IntArray) -> ReplayResult:
     """Replay with one depth vector."""
-    depth = streams.plan.clip(depths)
-    merged = streams.at(depth)
+    merged = streams.at(streams.plan.clip(depths))
     plan = merged.plan
+    depth = plan.clip(depths)  # of streams without operations next to nothing
     ready, progress = begun(plan.operations, depth, plan.read_latency(depth), plan.unset)
     run(plan.operations, ready, progress)
     position, stall, waited = progress

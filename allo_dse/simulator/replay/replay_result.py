@@ -134,7 +134,7 @@ class ReplayResult:
     @cached_property
     def _merged_times(self) -> TokenTimes:
         plan = self.merged.plan
-        depth = self.plan.clip(self.depths)
+        depth = plan.clip(self.depths)
         tokens = np.diff(plan.offset)
         done_put, done_get = self._merged_done
         put = self.raw_times[: plan.slots].astype(np.int64) - np.repeat(plan.read_latency(depth), tokens)
