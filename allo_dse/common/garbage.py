@@ -27,7 +27,7 @@ def rare_collections() -> Iterator[None]:
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """While much is read that stays: looking for cycles in it again and again takes a fourth of the time."""
+    """While much is read that stays: looking for cycles in it again and again takes up to a fifth of the time."""
     before = gc.isenabled()
     gc.disable()
     try:

@@ -21,6 +21,7 @@ from allo.ir.types import Stream, int32
 
 from allo_dse.frontend import classes, compile_region
 from allo_dse.frontend.statements import statements
+from allo_dse.lang.diagnostics import ProgramError
 
 from .execute import simulate
 
@@ -351,3 +352,19 @@ def test_conditions_that_come_later_tell_tasks_apart_at_once(monkeypatch: pytest
     assert early.kernels[0].class_table.tolist() == late.kernels[0].class_table.tolist()
     assert [cls.body.mlir for cls in early.kernels[0].classes] == [cls.body.mlir for cls in late.kernels[0].classes]
     assert run_on(early, [0] * M) == [100, 110, 110, 110, 110, 10110, 10110, 11010]
+
+
+def test_what_is_wrong_first_is_said_first() -> None:
+    @df.region()
+    def top(A: int32[M], B: int32[M]):
+        @df.kernel(mapping=[M], args=[A, B])
+        def core(a: int32[M], b: int32[M]):
+            p = df.get_pid()
+            with allo.meta_if(p > 0):
+                b[p] = a[p]
+            b[p] = missing
+            with unknown(p < 2):
+                b[p] = 1
+
+    with pytest.raises(ProgramError, match="missing"):
+        compile_region(top)

@@ -156,8 +156,10 @@ class Task:
     def scope(self, helper: bool = False) -> Iterator[Scope]:
         """A block: names declared in it end with it."""
         self.scopes.append(Scope(helper=helper))
-        yield self.scopes[-1]
-        self.scopes.pop()
+        try:
+            yield self.scopes[-1]
+        finally:
+            self.scopes.pop()
 
     @contextmanager
     def branch(self) -> Iterator[None]:

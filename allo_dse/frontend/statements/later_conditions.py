@@ -34,9 +34,10 @@ def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], f
     set_later: set[str] = set()
     for statement in body[first:]:
         condition = _condition(statement)
-        if condition is not None and _is_meta_if(task, statement) and set_later.isdisjoint(_names(condition, ast.Load)):
+        if condition is not None and set_later.isdisjoint(_names(condition, ast.Load)):
             try:
-                value = task.lower(task, condition)
+                asked = intrinsic_called(task, _call(statement)) == "meta_if"
+                value = task.lower(task, condition) if asked else None
             except ProgramError:  # it is said when compilation comes to it, after what is wrong before
                 break
             if isinstance(value, Meta):
@@ -46,20 +47,24 @@ def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], f
     return masks
 
 
-def _is_meta_if(task: Task, statement: ast.stmt) -> bool:
-    assert isinstance(statement, ast.With)
-    call = statement.items[0].context_expr
-    assert isinstance(call, ast.Call)
+def intrinsic_called(task: Task, call: ast.expr | None) -> str | None:
+    """What of the language `with` calls, if anything."""
+    if not isinstance(call, ast.Call):
+        return None
     callee = task.lower(task, call.func)
-    return isinstance(callee, Const) and intrinsic_of(callee.value) == "meta_if"
+    return intrinsic_of(callee.value) if isinstance(callee, Const) else None
+
+
+def _call(statement: ast.stmt) -> ast.Call | None:
+    expression = statement.items[0].context_expr if isinstance(statement, ast.With) else None
+    return expression if isinstance(expression, ast.Call) else None
 
 
 @lru_cache(maxsize=4096)
 def _condition(statement: ast.stmt) -> ast.expr | None:
     """The argument of `with f(argument):`, if it is made of names, numbers and operators."""
-    if not isinstance(statement, ast.With) or not isinstance(statement.items[0].context_expr, ast.Call):
-        return None
-    arguments = statement.items[0].context_expr.args
+    call = _call(statement)
+    arguments = [] if call is None else call.args
     if len(arguments) != 1 or not all(isinstance(node, _PLAIN) for node in ast.walk(arguments[0])):
         return None
     return arguments[0]

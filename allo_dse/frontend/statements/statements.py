@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from allo_dse.lang.intrinsics import intrinsic_of
-
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
 from ..model.values import (
@@ -34,7 +32,7 @@ from ..regions.task_state import Split, Task
 from .declarations import declaration, declare_untyped, initialise
 from .expressions import OPERATORS, facts_of
 from .jumps import break_or_continue, decides, return_, unless_raised
-from .later_conditions import split_further
+from .later_conditions import intrinsic_called, split_further
 from .loops import for_loop, while_loop
 
 
@@ -47,11 +45,9 @@ def lower_block(task: Task, body: Sequence[ast.stmt], chain: _Chain | None = Non
         frame = task.frames[-1]
         before = frame.jumps
         if isinstance(statement, ast.With):
-            scopes = len(task.scopes)
             try:
                 _with(task, statement, chain)
             except Split as split:
-                del task.scopes[scopes:]  # those of the statement
                 raise Split(split_further(task, split.masks, body, position + 1)) from None
         else:
             chain.open = False
@@ -85,10 +81,7 @@ def _with(task: Task, node: ast.With, chain: _Chain) -> None:
         inner = ast.copy_location(ast.With(node.items[1:], node.body), node)
         node = ast.copy_location(ast.With(node.items[:1], [inner]), node)
     call = node.items[0].context_expr
-    name = None
-    if isinstance(call, ast.Call):
-        callee = task.lower(task, call.func)
-        name = intrinsic_of(callee.value) if isinstance(callee, Const) else None
+    name = intrinsic_called(task, call)
     if name == "meta_for":
         chain.open = False
         _meta_for(task, node)

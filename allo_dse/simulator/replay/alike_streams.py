@@ -50,12 +50,12 @@ class AlikeStreams:
     def _order(self) -> tuple[IntArray, IntArray]:
         """Streams so that those alike follow each other; and for each whether it is alike to the one before."""
         plan = self.plan
-        position = np.argsort(plan.port, kind="stable")
-        bounds = ends_of(np.bincount(plan.port, minlength=2 * plan.streams)).tolist()
+        get, put = plan.operation_of
         found = []
         number: dict[object, int] = {}
         for s in range(plan.streams):
-            gets, puts = (position[bounds[q] : bounds[q + 1]] for q in (s, s + plan.streams))
+            begin = plan.offset[s]
+            gets, puts = get[begin : begin + plan.gets[s]], put[begin : begin + plan.puts[s]]
             shape: object = s
             first = -1, -1
             if len(gets) and len(puts):
@@ -88,16 +88,19 @@ class AlikeStreams:
                 self._kept.popitem(last=False)
         return merged
 
+    @cached_property
+    def _unmerged(self) -> Merged:
+        return Merged(self.plan, np.arange(self.plan.streams), np.arange(len(self.plan.port) + 1))
+
     def _merged(self, same: IntArray) -> Merged:
         plan, (order, _) = self.plan, self._order
         leader = np.arange(plan.streams)
         # The last stream before that is not alike to its own predecessor leads.
         leader[order] = order[np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))]
         leads = leader == np.arange(plan.streams)
+        if int((plan.puts + plan.gets)[leads].sum()) * WORTH_MERGING >= len(plan.port):
+            return self._unmerged
         kept = np.flatnonzero(np.tile(leads, 2)[plan.port])
-        if len(kept) * WORTH_MERGING >= len(plan.port):
-            everything = np.arange(len(plan.port) + 1)
-            return Merged(plan, np.arange(plan.streams), everything)
         tokens = np.where(leads, np.diff(plan.offset), 0)
         offset = ends_of(tokens)
         port = plan.port[kept]
