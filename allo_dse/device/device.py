@@ -38,6 +38,7 @@ from .fpga_model import (
 from .kernel_tables import KernelTables
 from .loader import DeviceTable, device_names, read_device_table, suggest
 from .model import (
+    HOST_NUMBERS,
     Accuracy,
     Array,
     Board,
@@ -127,7 +128,11 @@ class Device(Model):
     @functools.cached_property
     def key(self) -> str:
         """Hash of everything that can change what a design is worth on this device; names and prose do not count."""
-        content = self.model_dump(mode="json", exclude=self._prose)
+        return self._hash_without(dict.fromkeys(self._prose, True))
+
+    def _hash_without(self, fields: dict[str, Any]) -> str:
+        """Hash of all numbers but some, in Pydantic's form."""
+        content = self.model_dump(mode="json", exclude=fields)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -232,6 +237,11 @@ class NpuDevice(Device, KernelTables):
     @property
     def _prose(self) -> set[str]:
         return {"name", "description", "boards", "board_name", "accuracy"}
+
+    @functools.cached_property
+    def array_key(self) -> str:
+        """Hash of what decides the time between two interventions of the host: of `key` all but the host's numbers."""
+        return self._hash_without({**dict.fromkeys(self._prose, True), "board": set(HOST_NUMBERS)})
 
     def accuracy_of(self, operations: tuple[str, ...], element: str, latency_us: float) -> Accuracy | None:
         """How good predictions of programs with these operations are; None where nothing says so.

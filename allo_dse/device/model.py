@@ -234,6 +234,10 @@ class Board(Model):
         return self.launch_us + tensor_bytes / (self.host_sync_gb_s * 1e3) + self.host_rewrite_us * rewrites
 
 
+HOST_NUMBERS = ("launch_us", "host_sync_gb_s", "host_rewrite_us")
+"""Of a board, what only `Board.host_us` reads."""
+
+
 class KernelCost(Model):
     """Cycles of a matrix multiplication of one tile: m*k*n / (peak * efficiency) + a*m*n + call.
 

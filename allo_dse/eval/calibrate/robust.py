@@ -9,7 +9,7 @@ goes (subset selection by singular vectors [Golub and Van Loan, Matrix Computati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,18 @@ class Problem:
             moved[i] += step
             result[:, i] = (self.residuals_at(moved) - residuals) / step
         return result
+
+    def remembering(self) -> Problem:
+        """The same, in which residuals that are asked for again are not computed again."""
+        known: dict[bytes, Vector] = {}
+
+        def residuals_at(at: Vector) -> Vector:
+            key = at.tobytes()
+            if key not in known:
+                known[key] = self.residuals_at(at)
+            return known[key]
+
+        return replace(self, residuals_at=residuals_at)
 
 
 @dataclass(frozen=True)
@@ -179,13 +191,15 @@ def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[
 def fit(problem: Problem, start: Vector) -> Fit:
     """Coordinates that make residuals small: first of all, held loosely to where they started; then of those that are
     determined, with the others where they started."""
+    problem = problem.remembering()
     residuals = problem.residuals_at(start)
     jacobian = problem.slopes(start, residuals, range(len(start)))
     effective = [i for i in range(len(start)) if np.abs(jacobian[:, i]).max() >= NO_EFFECT or i in problem.rates]
     begun = _begun(problem, start, effective)
-    at, residuals, jacobian = _descend(problem, begun, effective, TRUST)
+    at, residuals = _descend(problem, begun, effective, TRUST)
     allowed, alike = effective, {i: list[int]() for i in range(len(start)) if i not in effective}
     while True:
+        jacobian = problem.slopes(at, residuals, allowed)
         chosen = select(jacobian, residuals, scale_of(residuals), allowed)
         alike.update(chosen.alike)
         if chosen.free == allowed and all(at[i] == start[i] for i in alike):
@@ -194,7 +208,7 @@ def fit(problem: Problem, start: Vector) -> Fit:
         kept = start.copy()
         kept[chosen.free] = at[chosen.free]
         allowed = chosen.free
-        at, residuals, jacobian = _descend(problem, kept, allowed, np.inf)
+        at, residuals = _descend(problem, kept, allowed, np.inf)
 
 
 def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
@@ -215,13 +229,13 @@ def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
     moved = at.copy()
     longest = float(np.abs(changes[least]).max())
     moved[free] += changes[least] * min(1.0, LONGEST_STEP / max(longest, 1e-9))
-    tried = _descend(problem, problem.clip(moved), free, np.inf)
-    return tried if scale_of(tried[1]) < BENT * scale else ended
+    moved, then = _descend(problem, problem.clip(moved), free, np.inf)
+    return (moved, then, problem.slopes(moved, then, free)) if scale_of(then) < BENT * scale else ended
 
 
 def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
     """Where to begin: with rates lowered where that helps, as one that is far too high shows no slope."""
-    best, residuals, _ = _descend(problem, start, free, TRUST, PROBE_ROUNDS)
+    best, residuals = _descend(problem, start, free, TRUST, PROBE_ROUNDS)
     before = problem.residuals_at(start)
     for i in problem.rates:
         better = False
@@ -233,7 +247,7 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
                 continue  # still no bottleneck anywhere: lower it further
             if np.median(shift) > RATE_DOMINATES:
                 break  # half of all times are its alone by now: lower still explains nothing more
-            tried, then, _ = _descend(problem, moved, free, TRUST, PROBE_ROUNDS)
+            tried, then = _descend(problem, moved, free, TRUST, PROBE_ROUNDS)
             if loss(then, SELECTION_SCALE) < loss(residuals, SELECTION_SCALE) - RATE_HELPS:
                 best, residuals, better = tried, then, True
             elif better:
@@ -241,16 +255,17 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
     return best
 
 
-def _descend(problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS) -> _End:
-    """Gauss-Newton steps of the free coordinates; coordinates, residuals and slopes at the end.
+def _descend(
+    problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS
+) -> tuple[Vector, Vector]:
+    """Gauss-Newton steps of the free coordinates; coordinates and residuals at the end.
 
     Args:
         trust: standard deviation of coordinates around where they are.
     """
     begun, now, free = at, problem.residuals_at(at), list(free)
-    jacobian = np.zeros((len(now), len(at)))
+    jacobian, is_exact = problem.slopes(at, now, free), True
     for _ in range(rounds):
-        jacobian = problem.slopes(at, now, free)
         scale = scale_of(now)
         root = np.sqrt(weights_of(now, scale))
         # A row for each coordinate that wants it where it began (ridge regression): without these, steps along what the
@@ -262,11 +277,18 @@ def _descend(problem: Problem, at: Vector, free: Sequence[int], trust: float, ro
         step[free] = -np.linalg.lstsq(left, right, rcond=1e-6)[0]
         longest = float(np.abs(step).max(initial=0.0))
         moved, then = _shortened(problem, at, now, step * min(1.0, LONGEST_STEP / max(longest, 1e-9)))
-        small = np.abs(moved - at).max(initial=0.0) < SMALL_STEP
+        went = moved - at
+        is_small = np.abs(went).max(initial=0.0) < SMALL_STEP
+        if is_small and is_exact:
+            return moved, then
+        if is_small:
+            jacobian, is_exact = problem.slopes(moved, then, free), True
+        else:
+            # Slopes cost as many residuals as there are coordinates: until a step looks like the last, what the steps
+            # themselves show of them will do [Broyden, A class of methods, 1965].
+            jacobian, is_exact = jacobian + np.outer(then - now - jacobian @ went, went) / (went @ went), False
         at, now = moved, then
-        if small:
-            break
-    return at, now, jacobian
+    return at, now
 
 
 def _shortened(problem: Problem, at: Vector, now: Vector, step: Vector) -> tuple[Vector, Vector]:

@@ -107,7 +107,7 @@ class _Simulation:
 
     @cached_property
     def key(self) -> bytes:
-        """Equal only for designs of the program that take the same time."""
+        """Equal only for designs of the program whose arrays take the same time."""
         device = NpuDevice.of(self.design.device)
         return network_key(self.design.program, self.schedules, self.links, self.transport, device)
 

@@ -23,7 +23,8 @@ def network_key(
     program: CompiledProgram, schedules: Sequence[GroupSchedule], links: Links, transport: Transport, device: NpuDevice
 ) -> bytes:
     """Equal only for designs of one program for which `build_npu_network` makes equal networks."""
-    parts = (device.key, list(_nodes(schedules)), list(_channels(links)), list(_movement(program, transport, device)))
+    movement = list(_movement(program, transport, device))
+    parts = (device.array_key, list(_nodes(schedules)), list(_channels(links)), movement)
     return hashlib.blake2b(msgpack.encode(parts), digest_size=16).digest()
 
 

@@ -60,3 +60,19 @@ def test_held_out_residuals_do_not_know_their_own_measurement() -> None:
     found = fit(problem(measured, np.zeros((8, 1))), np.array([2.0, 0.0, 0.0]))
     held_out = found.held_out(np.arange(8))
     assert np.abs(held_out).sum() > np.abs(found.residuals).sum()
+
+
+def test_nothing_is_asked_for_twice_and_slopes_are_not_asked_for_at_every_step() -> None:
+    """Residuals are many runs of a model. With slopes at every step these four coordinates would take 60 of them."""
+    effect = np.linspace(-1, 1, 8)[:, None] * [[1.0, 0.6]]
+    asked: list[bytes] = []
+    made = problem(problem(np.zeros(8), effect).residuals_at(np.array([3.0, 0.5, 0.2, 0.0])), effect)
+
+    def residuals_at(at: Any) -> Any:
+        asked.append(at.tobytes())
+        return made.residuals_at(at)
+
+    found = fit(Problem(residuals_at, made.low, made.high), np.array([2.0, 0.0, 0.0, 0.0]))
+    assert np.abs(found.residuals).max() < 0.01
+    assert len(asked) == len(set(asked))
+    assert len(asked) <= 40

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.model import HOST_NUMBERS, Board
 from allo_dse.eval.npu.network import build_npu_network
 from allo_dse.eval.npu.network_key import network_key
 from allo_dse.mapper.fold.fold import MeshFold
@@ -20,17 +21,18 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.simulator.network.network import Processes
 from tests.mapper.laws import programs
 from tests.support.programs import attention_program, gemm_program
+from tests.support.values import present
 
 NPU = NpuDevice.of(Device.load("npu1_4col"))
 
 
-def key_and_network(vmg: VMG, buffering: Buffering) -> tuple[bytes, Any] | None:
+def key_and_network(vmg: VMG, buffering: Buffering, npu: NpuDevice = NPU) -> tuple[bytes, Any] | None:
     """The key of a mapping's network, and the network of three periods as plain values; None where it does not fit."""
-    mapping = DeviceMapping(vmg, NPU, buffering)
+    mapping = DeviceMapping(vmg, npu, buffering)
     if mapping.violations:
         return None
-    parts = mapping.view.periods, mapping.view.channels, mapping.transport, NPU
-    built = build_npu_network(*parts[:3], NPU, 3)
+    parts = mapping.view.periods, mapping.view.channels, mapping.transport, npu
+    built = build_npu_network(*parts, 3)
     network = built.network
     (processes,) = network.groups
     assert isinstance(processes, Processes)
@@ -71,3 +73,14 @@ def test_folds_that_differ_in_their_tiles_only_share_a_network(program: Compiled
             fitting += 1
             assert known.setdefault(*found) == found[1]
     assert len(known) < fitting
+
+
+@pytest.mark.parametrize("number", [name for name in Board.model_fields if name != "clock_ghz"])
+def test_a_number_of_the_host_alone_changes_no_network(number: str) -> None:
+    program = gemm_program(64, 64, 64, Pm=2, Pn=2, Pk=2)
+    mine = NPU.with_options(**{number: getattr(NPU.board, number) * 2})
+    (key, network), (other_key, other) = (
+        present(key_and_network(VMG.of(program), Buffering(), npu)) for npu in (NPU, mine)
+    )
+    assert (key == other_key) == (number in HOST_NUMBERS)
+    assert key != other_key or network == other
