@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.aliases import Array
 from allo_dse.common.numba_kernels import compiled
 
 from ..trace.data import IntArray
@@ -34,13 +33,24 @@ class Order(NamedTuple):
     end: IntArray
 
 
+class Room(NamedTuple):
+    """Where token times are kept; int32 or int64 as the plan's.
+
+    Attributes:
+        put_time, get_time: `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for
+            slots never used before.
+    """
+
+    put_time: NDArray[np.generic]
+    get_time: NDArray[np.generic]
+
+
 class Lanes(NamedTuple):
     """A depth vector per lane, and the times that follow from it; int32 or int64 as the plan's.
 
     Attributes:
         depth, latency: [streams, lane].
-        put_time, get_time: `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for
-            slots never used before.
+        put_time, get_time: see `Room`.
         stall: [processes, lane].
     """
 
@@ -88,21 +98,50 @@ def run_lanes(order: Order, ops: Operations, lanes: Lanes) -> None:
                     put[lane] = own(behind + t)
 
 
+@compiled
+def lane_cycles(
+    order: Order, ops: Operations, depths: IntArray, latencies: IntArray, end: IntArray, room: Room
+) -> IntArray:
+    """The makespans of depth vectors, a full set of lanes after the other.
+
+    Args:
+        depths, latencies: [vectors, streams].
+        end: per process, without stalls.
+    """
+    vectors, streams = depths.shape
+    kind = ops.due.dtype
+    depth, latency = np.empty((streams, LANES), kind), np.empty((streams, LANES), kind)
+    cycles = np.zeros(vectors, np.int64)
+    for first in range(0, vectors, LANES):
+        for lane in range(LANES):
+            vector = min(first + lane, vectors - 1)  # lanes that are left over repeat the last vector
+            for s in range(streams):
+                depth[s, lane] = depths[vector, s]
+                latency[s, lane] = latencies[vector, s]
+        stall = np.zeros((len(end), LANES), kind)
+        run_lanes(order, ops, Lanes(depth, latency, room.put_time, room.get_time, stall))
+        for lane in range(min(LANES, vectors - first)):
+            for p in range(len(end)):
+                cycles[first + lane] = max(cycles[first + lane], end[p] + np.int64(stall[p, lane]))
+    return cycles
+
+
 def fits_lanes(plan: Plan) -> bool:
     """Whether the token times of a full set of lanes stay in fast memory."""
     return 2 * plan.slots * LANES * plan.due.itemsize <= LANES_MEMORY
 
 
 class LaneReplay:
-    """Token times and results of one batch."""
+    """Batches of depth vectors, one after the other."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         kind = plan.due.dtype
-        self._put = np.empty((plan.slots, LANES), kind)
-        self._get = np.empty((plan.slots + plan.streams, LANES), kind)
+        self._room = Room(
+            np.empty((plan.slots, LANES), kind), np.empty((plan.slots + plan.streams, LANES), kind)
+        )  # fmt: skip
         never = plan.offset[:-1] + np.arange(plan.streams)
-        self._get[never] = np.iinfo(kind).min // 2  # half, so that adding a cycle or a stall never overflows
+        self._room.get_time[never] = np.iinfo(kind).min // 2  # half, so that adding to it never overflows
         self._bursts = Bursts(np.empty(len(plan.port), np.int32), np.empty(len(plan.port), np.int64))
 
     def order(self, depths: IntArray) -> Order | None:
@@ -116,16 +155,9 @@ class LaneReplay:
         return Order(process, start, _burst_ends(plan, process, start))
 
     def cycles(self, depths: IntArray, order: Order) -> IntArray:
-        """The makespans of up to `LANES` depth vectors, int64[n, streams]."""
+        """The makespans of depth vectors, int64[n, streams], for all of which the order is possible."""
         plan = self.plan
-        lanes: Array = np.empty((plan.streams, LANES), plan.due.dtype)
-        lanes[:, : len(depths)] = depths.T
-        lanes[:, len(depths) :] = depths[-1][:, None]  # lanes that are left over repeat the last vector
-        stall = np.zeros((plan.processes, LANES), plan.due.dtype)
-        latency = np.ascontiguousarray(plan.read_latency(lanes.T).T, plan.due.dtype)
-        run_lanes(order, plan.operations, Lanes(lanes, latency, self._put, self._get, stall))
-        result: IntArray = (stall[:, : len(depths)] + plan.process_end[:, None]).max(axis=0)
-        return result
+        return lane_cycles(order, plan.operations, depths, plan.read_latency(depths), plan.process_end, self._room)
 
 
 def _burst_ends(plan: Plan, process: NDArray[np.generic], start: NDArray[np.generic]) -> IntArray:

@@ -167,6 +167,37 @@ def run(ops: Operations, ready: Ready, progress: Progress) -> None:
                     push(queue, x)
 
 
+class Replayed(NamedTuple):
+    """What a replay has come to.
+
+    Attributes:
+        end: per process the cycle in which it has ended, or waits for ever.
+        position, waited: see `Progress`. times: see `Ready`.
+    """
+
+    end: IntArray
+    position: IntArray
+    waited: IntArray
+    times: Times
+
+
+@compiled
+def replayed(ops: Operations, depth: IntArray, latency: IntArray, process_end: IntArray, unset: int) -> Replayed:
+    """Replay until every process has ended or waits for ever.
+
+    Args:
+        depth, latency: per stream.
+        process_end: per process, without stalls.
+    """
+    ready, progress = begun(ops, depth, latency, unset)
+    run(ops, ready, progress)
+    end = process_end.copy()
+    for p in range(len(end)):
+        at = progress.position[p]
+        end[p] = (ops.due[at] if at < ops.first[p + 1] else end[p]) + progress.stall[p]
+    return Replayed(end, progress.position, progress.waited, ready.times)
+
+
 @inlined
 def can_go_on(q: np.int64, held: IntArray, depth: IntArray) -> bool:
     """Whether an operation at port q finds a token, or room."""

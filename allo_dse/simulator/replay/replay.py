@@ -15,7 +15,7 @@ from allo_dse.common.cores import usable_cores
 from ..trace.data import IntArray, TraceData, TraceError
 from .alike_streams import AlikeStreams
 from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
-from .kernels import begun, run
+from .kernels import replayed
 from .replay_result import ReplayResult
 
 _WORTH_A_THREAD = 1 << 18
@@ -87,13 +87,8 @@ def replay_one(data: TraceData, streams: AlikeStreams, depths: IntArray) -> Repl
     merged = streams.at(streams.plan.clip(depths))
     plan = merged.plan
     depth = plan.clip(depths)  # of streams without operations next to nothing
-    ready, progress = begun(plan.operations, depth, plan.read_latency(depth), plan.unset)
-    run(plan.operations, ready, progress)
-    position, stall, waited = progress
-    end: IntArray = plan.process_end + stall.astype(np.int64)
-    stuck = np.flatnonzero(position < plan.first[1:])
-    end[stuck] = plan.due[position[stuck]] + stall[stuck]
-    return ReplayResult(data, streams.plan, merged, depths, end, waited, position, ready.times)
+    found = replayed(plan.operations, depth, plan.read_latency(depth), plan.process_end, plan.unset)
+    return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, found.position, found.times)
 
 
 def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> IntArray:
@@ -102,14 +97,17 @@ def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> In
     if not len(depths):
         return result
     plan = streams.at(streams.plan.clip(depths)).plan
-    together = LANES if fits_lanes(plan) and len(depths) >= LANES // 4 else 1
-    parts = [slice(start, start + together) for start in range(0, len(depths), together)]
     clipped = plan.clip(depths)
+    in_lanes = fits_lanes(plan) and len(depths) >= LANES // 4
+    fewest = LANES if in_lanes else 1
     # An order that is possible with the least depth of each stream is so with all vectors: more room stops nobody.
-    common = LaneReplay(plan).order(clipped.min(axis=0)) if together > 1 else None
+    common = LaneReplay(plan).order(clipped.min(axis=0)) if in_lanes else None
+    threads = min(-(-len(depths) // fewest), usable_cores(), 1 + len(depths) * len(plan.port) // _WORTH_A_THREAD)
+    together = fewest if common is None else -(-len(depths) // threads)
+    parts = [slice(start, start + together) for start in range(0, len(depths), together)]
 
     def replay_parts(mine: Sequence[slice]) -> None:
-        lanes = LaneReplay(plan) if together > 1 else None
+        lanes = LaneReplay(plan) if in_lanes else None
         for part in mine:
             order = None if lanes is None else common or lanes.order(clipped[part].min(axis=0))
             if lanes is None or order is None:
@@ -117,7 +115,6 @@ def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> In
             else:
                 result[part] = lanes.cycles(clipped[part], order)
 
-    threads = min(len(parts), usable_cores(), 1 + len(depths) * len(plan.port) // _WORTH_A_THREAD)
     if threads == 1:
         replay_parts(parts)
     else:  # compiled code lets other threads run
