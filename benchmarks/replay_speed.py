@@ -1,8 +1,9 @@
 """Speed of replay, as ratios to a short Numba reference (`replay_reference.py`) run at the same time.
 
-For recorded designs of 200,000 and more events: millions of events per second of one replay. For an 8 x 8 systolic
-array, K = 128: seconds for 1,000 depth vectors at once, on all cores, and microseconds to change one stream's depth.
-For a 16 x 16 array of regular loops: milliseconds of a run that is extrapolated, for K up to a thousand million.
+For recorded designs of 200,000 and more events: millions of events per second of one replay. For those of less than
+5,000: microseconds of one replay, called from Python, and of each vector of a batch. For an 8 x 8 systolic array,
+K = 128: seconds for 1,000 depth vectors at once, on all cores, and microseconds to change one stream's depth. For a
+16 x 16 array of regular loops: milliseconds of a run that is extrapolated, for K up to a thousand million.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from allo_dse.simulator.replay.trace import Trace
 from tests.simulator.replay.support import systolic
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
-LARGE = 200_000
+LARGE, SMALL = 200_000, 5_000
 VECTORS = 1_000
 
 
@@ -36,15 +37,9 @@ def best(action: Callable[[], object], times: int = 7) -> float:
     return min(seconds)
 
 
-def report_designs() -> None:
-    if not TRACES.is_dir():
-        print(f"recorded designs: skipped, there are no traces in {TRACES}")
-        return
+def report_designs(traces: list[Trace]) -> None:
     speeds, ratios = [], []
-    for path in sorted(TRACES.glob("*.npz")):
-        trace = Trace.load(path)
-        if trace.event_count < LARGE:
-            continue
+    for trace in traces:
         reference = Reference(trace)
         assert trace.replay().cycles == reference.cycles(trace.stream_depth)
         ours, theirs = best(trace.replay), best(lambda r=reference, t=trace: r.cycles(t.stream_depth), 5)  # type: ignore[misc]
@@ -56,6 +51,25 @@ def report_designs() -> None:
     print(
         f"{len(speeds)} designs of {LARGE:,} events and more: {min(speeds):.0f} to {max(speeds):.0f} M events/s, "
         f"{min(ratios):.1f} to {max(ratios):.1f} x reference"
+    )
+
+
+def report_small_designs(traces: list[Trace]) -> None:
+    rng = np.random.default_rng(0)
+    one, each, ratios = [], [], []
+    for trace in traces:
+        reference = Reference(trace)
+        batch = rng.integers(1, 33, (VECTORS, len(trace.streams)))
+        some = batch[:50]
+        assert np.asarray(trace.replay(some)).tolist() == [reference.cycles(depths) for depths in some]
+        one.append(best(trace.replay, 100) * 1e6)
+        each.append(best(lambda t=trace, b=batch: t.replay(b)) / VECTORS * 1e6)  # type: ignore[misc]
+        theirs = best(lambda r=reference, b=some: [r.cycles(depths) for depths in b]) / len(some) * 1e6  # type: ignore[misc]
+        ratios.append(theirs / each[-1])
+    print(
+        f"{len(traces)} designs of less than {SMALL:,} events: one replay {min(one):.0f} to {max(one):.0f} us, "
+        f"a vector of a batch on {usable_cores()} core(s) {min(each):.1f} to {max(each):.1f} us "
+        f"= {min(ratios):.1f} to {max(ratios):.1f} x reference on one"
     )
 
 
@@ -113,7 +127,12 @@ def report_long_loops() -> None:
 
 
 if __name__ == "__main__":
-    report_designs()
+    if TRACES.is_dir():
+        recorded = [Trace.load(path) for path in sorted(TRACES.glob("*.npz"))]
+        report_designs([trace for trace in recorded if trace.event_count >= LARGE])
+        report_small_designs([trace for trace in recorded if trace.event_count < SMALL])
+    else:
+        print(f"recorded designs: skipped, there are no traces in {TRACES}")
     report_batch()
     report_changes()
     report_long_loops()

@@ -65,37 +65,38 @@ class Lanes(NamedTuple):
 def run_lanes(order: Order, ops: Operations, lanes: Lanes) -> None:
     """Replay `LANES` depth vectors in a given order of operations; sets all times of `lanes`."""
     due, port, slot, offset = ops.due, ops.port, ops.slot, ops.offset
-    depth, latency, put_time, get_time, stall = lanes
-    streams = len(depth)
-    freed = np.empty(LANES, due.dtype)
+    streams, wide = np.uint64(len(lanes.depth)), np.uint64(LANES)
+    # One index per number: with two of them a third of the time would go into rows that are made of arrays.
+    depth, latency, stall = lanes.depth.ravel(), lanes.latency.ravel(), lanes.stall.ravel()
+    put_time, get_time = lanes.put_time.ravel(), lanes.get_time.ravel()
     own = due.dtype.type  # sums of narrow integers would be wide ones
     one = own(1)
     for b in range(len(order.process)):
-        wait = stall[order.process[b]]
+        wait = np.uint64(order.process[b]) * wide
         for e in range(order.start[b], order.end[b]):
-            q = np.int64(port[e])
-            i = np.int64(slot[e])
+            q = np.uint64(port[e])
+            i = np.uint64(slot[e])
+            put = i * wide
             t = due[e]
             if q < streams:
-                put = put_time[i]
-                got = get_time[i + q + 1]
-                cycles = latency[q]
-                for lane in range(LANES):
-                    behind = max(own(own(put[lane] + cycles[lane]) - t), wait[lane])
-                    wait[lane] = behind
-                    got[lane] = own(behind + t)
+                got = (i + q + np.uint64(1)) * wide
+                row = q * wide
+                for n in range(LANES):
+                    lane = np.uint64(n)
+                    behind = max(own(own(put_time[put + lane] + latency[row + lane]) - t), stall[wait + lane])
+                    stall[wait + lane] = behind
+                    get_time[got + lane] = own(behind + t)
             else:
                 s = q - streams
-                deep = depth[s]
-                lowest = offset[s] + s
-                row = i + s + 1
-                for lane in range(LANES):
-                    freed[lane] = get_time[np.uint64(max(row - deep[lane], lowest)), np.uint64(lane)]
-                put = put_time[i]
-                for lane in range(LANES):
-                    behind = max(own(own(freed[lane] + one) - t), wait[lane])
-                    wait[lane] = behind
-                    put[lane] = own(behind + t)
+                row = s * wide
+                lowest = np.int64(offset[s] + s)
+                following = np.int64(i + s) + 1
+                for n in range(LANES):
+                    lane = np.uint64(n)
+                    freed = np.uint64(max(following - depth[row + lane], lowest)) * wide
+                    behind = max(own(own(get_time[freed + lane] + one) - t), stall[wait + lane])
+                    stall[wait + lane] = behind
+                    put_time[put + lane] = own(behind + t)
 
 
 @compiled
