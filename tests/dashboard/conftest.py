@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.server import listen
@@ -25,13 +26,20 @@ ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftsh
 # Only what asks for a graphics card has one emulated, which takes longer than the pages themselves.
 ARGUMENTS += ["--disable-gpu-compositing", "--disable-gpu-rasterization", "--in-process-gpu"]
 
+PORTS: list[int] = []
+"""Of servers that have ended: browsers keep scripts and what they have compiled of them by address."""
+
 
 @contextmanager
 def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
     """The address of a dashboard on runs."""
     board = Board.open(list(paths)) if paths else Board()
     context = Context(board, Programs(board, study))
-    server = listen(make_app(context), board, port=0)
+    app = make_app(context)
+    try:
+        server = listen(app, board, port=PORTS.pop() if PORTS else 0)
+    except StudyError:  # another process has it by now
+        server = listen(app, board, port=0)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -40,6 +48,7 @@ def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
         server.shutdown()
         server.server_close()
         thread.join()
+        PORTS.append(server.port)
 
 
 @pytest.fixture(scope="session")
