@@ -28,6 +28,22 @@ _LARGEST = 1 << 31
 _ORDER = itertools.count()
 
 
+def is_zero(number: Number) -> bool:
+    """Whether a number is 0 in all tasks. (NumPy takes microseconds for a Python number, which most are.)"""
+    return number == 0 if isinstance(number, int) else not np.any(number)
+
+
+def is_natural(number: Number) -> bool:
+    """Whether a number is at least 0 in all tasks."""
+    return number >= 0 if isinstance(number, int) else bool(np.all(number >= 0))
+
+
+def _is_small(number: Number) -> bool:
+    if isinstance(number, int):
+        return -_LARGEST < number < _LARGEST
+    return bool(np.all((number > -_LARGEST) & (number < _LARGEST)))
+
+
 @dataclass(frozen=True, eq=False)
 class Form:
     """`constant` plus a factor times each of `terms`."""
@@ -40,7 +56,7 @@ class Form:
         terms = dict(self.terms)
         for symbol, number in other.terms.items():
             terms[symbol] = terms.get(symbol, 0) + factor * number
-        kept = {symbol: number for symbol, number in terms.items() if np.any(number)}
+        kept = {symbol: number for symbol, number in terms.items() if not is_zero(number)}
         return Form(self.constant + factor * other.constant, kept)
 
     def times(self, other: Form) -> Form | None:
@@ -87,8 +103,7 @@ def constant(value: Number) -> Form | None:
 
 
 def _bounded(form: Form) -> Form | None:
-    numbers = (form.constant, *form.terms.values())
-    return form if all(np.all((n > -_LARGEST) & (n < _LARGEST)) for n in numbers) else None
+    return form if _is_small(form.constant) and all(map(_is_small, form.terms.values())) else None
 
 
 def variable(name: str, start: Form | None, stop: Form | None, step: int | None) -> Form:
@@ -148,14 +163,14 @@ def _product(a: Form, b: Form) -> Form | None:
 
 
 def _quotient(a: Form, by: int) -> Form:
-    if not any(np.any(number % by) for number in (a.constant, *a.terms.values())):
+    if all(is_zero(number % by) for number in (a.constant, *a.terms.values())):
         return Form(a.constant // by, {symbol: number // by for symbol, number in a.terms.items()})
     lows = () if a.low is None else (Form(a.low // by),)
     return _of(Symbol("", lows, () if a.high is None else (Form(a.high // by),)))
 
 
 def _remainder(a: Form, by: int) -> Form:
-    positive = a.low is not None and bool(np.all(a.low >= 0))
+    positive = a.low is not None and is_natural(a.low)
     if positive and a.high is not None and np.all(a.high < by):
         return a
     near = (a,) if positive and _is_simple(a) else ()
@@ -183,8 +198,8 @@ def _replaced(form: Form, symbol: Symbol) -> Iterator[Form]:
     factor = form.terms[symbol]
     rest = _without(form, symbol)
     up, down = _bound("max", factor, 0), _bound("min", factor, 0)
-    for low in symbol.lows if np.any(up) else (Form(0),):
-        for high in symbol.highs if np.any(down) else (Form(0),):
+    for low in (Form(0),) if is_zero(up) else symbol.lows:
+        for high in (Form(0),) if is_zero(down) else symbol.highs:
             yield rest.plus(low, up).plus(high, down)
 
 
@@ -213,9 +228,9 @@ def facts(op: str, a: Form, b: Form) -> tuple[Form, ...]:
     """Forms that are at least 0 where `a op b` holds."""
     difference, opposite = a.plus(b, -1), b.plus(a, -1)
     if op == "!=":
-        if difference.low is not None and np.all(difference.low >= 0):
+        if difference.low is not None and is_natural(difference.low):
             return (difference.plus(Form(-1)),)
-        positive = opposite.low is not None and np.all(opposite.low >= 0)
+        positive = opposite.low is not None and is_natural(opposite.low)
         return (opposite.plus(Form(-1)),) if positive else ()
     if op == "==":
         return difference, opposite

@@ -144,9 +144,17 @@ class FunctionText:
     @contextmanager
     def block(self, opening: str, closing: str = "}") -> Iterator[None]:
         """An operation with a region."""
+        self.open(opening)
+        yield
+        self.close(closing)
+
+    def open(self, opening: str) -> None:
+        """The beginning of an operation with a region."""
         self.line(opening)
         self._depth += 1
-        yield
+
+    def close(self, closing: str = "}") -> None:
+        """The end of an operation with a region."""
         self._depth -= 1
         self.line(closing)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -114,13 +115,15 @@ def is_flat(task: Task, value: Value, extent: int) -> bool:
 def is_known(task: Task, value: Value, limit: int) -> bool:
     """Whether an index is known to be at least 0 and less than a limit."""
     form = form_of(value)
+    if form is not None and not form.terms and isinstance(form.constant, int) and 0 <= form.constant < limit:
+        return True
     return form is not None and _holds(task, form) and _holds(task, Form(limit - 1).plus(form, -1))
 
 
 def _holds(task: Task, form: Form) -> bool:
     """Whether a form is at least 0, by itself or because a condition around it is."""
-    differences = (form, *(form.plus(fact, -1) for fact in task.facts))
-    return any(one.low is not None and bool(np.all(_in_tasks(task, one.low) >= 0)) for one in differences)
+    differences = itertools.chain((form,), (form.plus(fact, -1) for fact in task.facts))
+    return any(one.low is not None and index_forms.is_natural(_in_tasks(task, one.low)) for one in differences)
 
 
 def check_attribute(task: Task, limits: Sequence[Limit]) -> str:

@@ -29,11 +29,11 @@ def constant_difference(task: Task, low: ast.expr | None, high: ast.expr) -> int
 def _compile_time(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
     rank = len(task.kernel.mesh)
     values = [Const(0) if low is None else task.lower(task, low), task.lower(task, high)]
-    numbers = [int(v.value) for v in values if isinstance(v, Const) and isinstance(v.value, int | np.integer)]
+    numbers = [int(v.value) for v in values if isinstance(v, Const) and isinstance(v.value, (int, np.integer))]
     if len(numbers) == 2:
         return numbers[1] - numbers[0]
     first, last = (
-        meta.constant(int(v.value), rank) if isinstance(v, Const) and isinstance(v.value, int | np.integer) else v
+        meta.constant(int(v.value), rank) if isinstance(v, Const) and isinstance(v.value, (int, np.integer)) else v
         for v in values
     )
     if isinstance(first, Meta) and isinstance(last, Meta):
@@ -52,9 +52,9 @@ def _form(task: Task, node: ast.expr) -> Form | None:
     if isinstance(node, ast.Name):
         value = task.lower(task, node)
         if isinstance(value, Const):
-            return {"": int(value.value)} if isinstance(value.value, int | np.integer) else None
+            return {"": int(value.value)} if isinstance(value.value, (int, np.integer)) else None
         return {node.id: 1}
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
         return None
     left, right = _form(task, node.left), _form(task, node.right)
     if left is None or right is None:

@@ -129,8 +129,7 @@ def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
         task.fail(node, f"a slice's step must be positive, not {step}")
     start = Const(0) if node.lower is None else task.lower(task, node.lower)
     stop = Const(extent) if node.upper is None else task.lower(task, node.upper)
-    upper = ast.copy_location(ast.Constant(extent), node) if node.upper is None else node.upper
-    length = constant_difference(task, node.lower, upper)
+    length = _length(task, node, start, stop)
     if length is None:
         task.fail(node, "the size of a slice must be known at compile time", "use a loop over single elements")
     if any(isinstance(bound, Scalar) for bound in (start, stop)):
@@ -142,6 +141,19 @@ def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
         message = f"slice {first}:{last} is out of range for dimension {dimension} of size {extent}"
         task.fail(node, message, "" if wrong is None else wrong.where)
     return Range(start, -(-length // step), step)
+
+
+def _length(task: Task, node: ast.Slice, start: Value, stop: Value) -> int | None:
+    """How many elements a slice spans, if that is the same for all tasks and all values of run-time variables."""
+    if isinstance(start, Const) and isinstance(stop, Const) and type(start.value) is int and type(stop.value) is int:
+        return stop.value - start.value
+    upper = (
+        ast.copy_location(ast.Constant(stop.value), node)
+        if node.upper is None and isinstance(stop, Const)
+        else node.upper
+    )
+    assert upper is not None
+    return constant_difference(task, node.lower, upper)
 
 
 def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast.AST) -> Buffer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from allo_dse.lang.types import DType, float32, index, int64
 from allo_dse.program.tasks import TileUse
@@ -120,12 +120,13 @@ def matmul(task: Task, a: Value, b: Value, node: ast.AST) -> TileExpr:
 def loops(task: Task, shape: Sequence[int]) -> Iterator[list[str]]:
     """A nest of loops over a tile; yields the loop variables."""
     names = []
-    with ExitStack() as stack:
-        for extent in shape:
-            name = task.text.name()
-            stack.enter_context(task.text.block(f"affine.for {name} = 0 to {extent} {{"))
-            names.append(name)
-        yield names
+    for extent in shape:
+        name = task.text.name()
+        task.text.open(f"affine.for {name} = 0 to {extent} {{")
+        names.append(name)
+    yield names
+    for _ in names:
+        task.text.close()
 
 
 def load(task: Task, buffer: Buffer, where: Sequence[str]) -> Scalar:

@@ -75,6 +75,7 @@ class Task:
         spreads: per local array what its tiles are parts of (see `tile_layouts.py`).
         warnings: what is not wrong, but hardly meant; without repetitions.
         constructs: what not every target builds; without repetitions.
+        noticed: the kinds and nodes of those.
         dead: whether the code being written can never be reached, after a jump.
         returned: whether the innermost function has returned for certain.
         copies: the iterations of loops at compile time so far.
@@ -124,6 +125,7 @@ class Task:
     frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
     warnings: dict[str, None] = field(default_factory=dict)
     constructs: dict[Construct, None] = field(default_factory=dict)
+    noticed: set[tuple[str, ast.AST]] = field(default_factory=set)
     dead: bool = False
     returned: bool = False
     copies: int = 0
@@ -140,7 +142,9 @@ class Task:
 
     def notice(self, kind: str, node: ast.AST) -> None:
         """Remember something that not every target builds."""
-        self.constructs[Construct(kind, ast.unparse(node), self.location(node))] = None
+        if (kind, node) not in self.noticed:  # a loop at compile time comes to the same node in every iteration
+            self.noticed.add((kind, node))
+            self.constructs[Construct(kind, ast.unparse(node), self.location(node))] = None
 
     def location(self, node: ast.AST) -> SourceLocation:
         return self.source.file.location(node)

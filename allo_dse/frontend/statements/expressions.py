@@ -80,7 +80,7 @@ def _name(task: Task, node: ast.Name) -> Value:
         return value
     if node.id in task.source.streams:
         return StreamRef(task.source.streams[node.id], (), node)
-    if node.id in task.source.tensors:
+    if node.id in task.source.parts:
         task.fail(
             node,
             f"`{node.id}` is an argument of the region and cannot be used in kernel `{task.kernel.name}` directly",

@@ -42,8 +42,13 @@ class JumpsOf:
     skips: bool
 
 
-def jumps_of(body: Sequence[ast.stmt]) -> JumpsOf:
+@lru_cache(maxsize=4096)
+def jumps_of(loop: ast.For | ast.While) -> JumpsOf:
     """The jumps out of a loop's body: of its own, and returns wherever they stand."""
+    return _jumps_in(loop.body)
+
+
+def _jumps_in(body: Sequence[ast.stmt]) -> JumpsOf:
     own, returns = set(), False
     todo: list[tuple[ast.AST, bool]] = [(statement, True) for statement in body]
     while todo:
@@ -61,7 +66,7 @@ def jumps_of(body: Sequence[ast.stmt]) -> JumpsOf:
 @lru_cache(maxsize=1024)
 def may_return_early(node: ast.FunctionDef) -> bool:
     """Whether a function has a `return` that is not simply its last statement."""
-    return any(jumps_of([statement]).leaves for statement in node.body if not isinstance(statement, ast.Return))
+    return any(_jumps_in([statement]).leaves for statement in node.body if not isinstance(statement, ast.Return))
 
 
 # -- flags -----------------------------------------------------------------------------------------------------------
@@ -194,6 +199,7 @@ def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) ->
     return items[0] if len(items) == 1 else Tuple(tuple(items))
 
 
+@lru_cache(maxsize=4096)
 def decides(loop: ast.For | ast.With, name: str) -> bool:
     """Whether a condition at compile time looks at the loop's variable."""
     calls = (item.context_expr for part in ast.walk(loop) if isinstance(part, ast.With) for item in part.items)

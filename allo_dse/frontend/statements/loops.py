@@ -67,7 +67,7 @@ def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
     (name,) = _targets(task, node, 1)
     if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
         task.fail(node.iter, "meta_for takes the arguments of range()")
-    found = jumps_of(node.body)
+    found = jumps_of(node)
     frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
     frame.unrolled = True
     task.frames.append(frame)
@@ -153,7 +153,7 @@ def _nest(
     if isinstance(trips, int) and trips == 0:
         return
     if frame is None:
-        found = jumps_of(node.body)
+        found = jumps_of(node)
         frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
     start, stop, step = bounds[0]
     name = task.text.name()
@@ -273,7 +273,7 @@ def while_loop(task: Task, node: ast.While) -> None:
     """`while condition:`, the condition depending on data."""
     if node.orelse:
         task.fail(node.orelse[0], "`else` of a loop is not supported")
-    found = jumps_of(node.body)
+    found = jumps_of(node)
     frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
     marked = _marked(task, node)
     with task.guarded(), task.loop() as loop:
