@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from allo_dse.mapper.search.fold_space import Layout
-from allo_dse.space.design import Design
-from allo_dse.space.draft import Draft
+if TYPE_CHECKING:
+    from allo_dse.mapper.search.fold_space import Layout
+    from allo_dse.space.design import Design
+    from allo_dse.space.draft import Draft
 
 Interval = tuple[float, float]
 """The least and the most that a metric can be."""

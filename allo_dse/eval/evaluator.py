@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from allo_dse.common.errors import did_you_mean
-from allo_dse.space.design import Design
+
+if TYPE_CHECKING:
+    from allo_dse.space.design import Design
 
 
 class Metrics(Mapping[str, Any]):

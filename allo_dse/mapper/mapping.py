@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.program.directive import Directive
 from allo_dse.program.index_maps import IntArray
 
 from .fold.vmg import VMG
-from .limits.fpga import FpgaCosts
-from .limits.fpga_limits import fpga_violations
 from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
@@ -32,6 +31,9 @@ from .streams.node_memory import NodeMemory, group_memory
 from .streams.view import MappingView
 from .transport.strided import read_as_it_lies
 from .transport.transport_plan import plan_transport
+
+if TYPE_CHECKING:
+    from .limits.fpga import FpgaCosts
 
 PLACE_SECONDS = 120.0
 """Time limit of a placement, unless another one is given: work limits it first, so that load does not decide."""
@@ -111,6 +113,8 @@ class DeviceMapping:
         Raises:
             DeviceError: for a device that is not an FPGA.
         """
+        from .limits.fpga import FpgaCosts  # and a cost model that NPUs do without
+
         return FpgaCosts(self.vmg, FpgaDevice.of(self.device), self.schedule, self.depths)
 
     @cached_property
@@ -120,6 +124,8 @@ class DeviceMapping:
         A graph that is hopeless by the numbers (`is_hopeless`) is not looked at any further.
         """
         if isinstance(self.device, FpgaDevice):
+            from .limits.fpga_limits import fpga_violations
+
             return tuple(fpga_violations(self.fpga))
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):

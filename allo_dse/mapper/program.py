@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from types import FunctionType
 
-from allo_dse.frontend.compiler import compile_region
 from allo_dse.program.compiled import CompiledProgram
 
 from .fold.vmg import VMG
@@ -49,7 +48,7 @@ class Program(CompiledProgram):
     def split(self) -> Program:
         """The same program, whose kernels' parts that do not depend on each other run at once, each as a kernel."""
         assert self.source is not None, "only a loaded program can be loaded again"
-        return Program.of(compile_region(self.source, self.params, apart=True), self.source, apart=True)
+        return Program.of(_compiled(self.source, self.params, apart=True), self.source, apart=True)
 
     @cached_property
     def vmg(self) -> VMG:
@@ -63,7 +62,13 @@ def load_program(region: Callable[..., object], /, **params: object) -> Program:
     Raises:
         ProgramError: when the program is wrong; it names the place in the user's source.
     """
-    return Program.of(compile_region(region, _with_defaults(region, params)), region)
+    return Program.of(_compiled(region, _with_defaults(region, params)), region)
+
+
+def _compiled(source: Callable[..., object], params: Mapping[str, object], *, apart: bool = False) -> CompiledProgram:
+    from allo_dse.frontend.compiler import compile_region  # workers may get programs that others have compiled
+
+    return compile_region(source, params, apart=apart)
 
 
 def _with_defaults(region: Callable[..., object], params: dict[str, object]) -> dict[str, object]:

@@ -6,17 +6,19 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.notebooks import table_html
-from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
-from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.program.directive import Directive
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
+    from allo_dse.mapper.fold.vmg import VMG
+    from allo_dse.mapper.mapping import DeviceMapping
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,8 @@ class Design:
     @cached_property
     def mapping(self) -> DeviceMapping:
         """The folded graph on the device, with everything that checks, evaluators and exports derive from it."""
+        from allo_dse.mapper.mapping import DeviceMapping  # which knows all devices' limits
+
         return DeviceMapping(self.vmg, self.device, self.buffering, self.schedule, dict(self.depths))
 
     def on(self, device: Device) -> Design:

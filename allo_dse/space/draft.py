@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.device.device import Device
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.model.buffering import Buffering
@@ -14,6 +14,9 @@ from allo_dse.program.directive import Directive
 
 from .design import Design
 from .params import Assignment
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
 
 
 @dataclass(frozen=True)

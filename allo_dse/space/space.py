@@ -7,14 +7,17 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import StudyError
 
-from .choice import Choice
-from .design import Design
-from .draft import Draft
 from .gene import Gene, Genes, Suggest, suggest_from
 from .params import Assignment
+
+if TYPE_CHECKING:
+    from .choice import Choice
+    from .design import Design
+    from .draft import Draft
 
 
 @dataclass(frozen=True)

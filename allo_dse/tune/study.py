@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .declare.enqueued import Wanted, enqueue
 from .declare.spec import StudySpec
 from .run.options import RunOptions, method
-from .run.session import run_study
+
+if TYPE_CHECKING:
+    from .declare.enqueued import Wanted
+    from .results.study_result import Result
+
+
+def run_study(study: StudySpec, options: RunOptions) -> Result:
+    """Search. Running again with the same run directory goes on where the last run stopped.
+
+    Raises:
+        StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
+    """
+    from .run import session  # not for workers, which load studies and run none
+
+    return session.run_study(study, options)
 
 
 class Study(StudySpec):
@@ -68,6 +81,8 @@ class Study(StudySpec):
         Raises:
             StudyError: when the space has no such design.
         """
+        from .declare.enqueued import enqueue
+
         enqueue(self, wanted, params or {})
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from allo_dse.backends.fpga.costs import ClassCosts
-from allo_dse.device.device import NpuDevice
 from allo_dse.program.index_maps import IntArray
 
 from ..axes.axes import kernel_feeds
@@ -25,6 +24,10 @@ from .kernel_graph import KernelGraph
 from .node_schedules import PeriodTable
 from .ports import ProgramPorts, tokens_said
 from .stream_arrays import TaskGraph
+
+if TYPE_CHECKING:
+    from allo_dse.backends.fpga.costs import ClassCosts
+    from allo_dse.device.device import NpuDevice
 
 _FEWEST_GROUPS, _MOST_GROUPS = 8, 256
 _TASKS_OF_GROUPS = 1 << 22  # at most in the groups that are kept, if each had all tasks of the program
@@ -93,6 +96,8 @@ class ProgramGraph(TaskGraph):
     @cached_property
     def fpga_costs(self) -> ClassCosts:
         """What its task classes cost on FPGAs."""
+        from allo_dse.backends.fpga.costs import ClassCosts  # 20 modules that nobody needs for an NPU
+
         return ClassCosts(self.program)
 
     @cached_property

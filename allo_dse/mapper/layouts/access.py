@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import starmap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from allo_dse.common.divisors import divisors_of
-from allo_dse.device.model import Descriptor
 from allo_dse.program.tensors import TensorPort
 
 from ..model.movement import WORD_BYTES, AccessPattern
 from ..model.sequences import Nest, loop_nest
+
+if TYPE_CHECKING:
+    from allo_dse.device.model import Descriptor
 
 
 class _Loop(NamedTuple):

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from allo_dse.device.device import NpuDevice
-from allo_dse.device.model import Descriptor
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import LayoutStep, LayoutUse, TensorPort
@@ -20,6 +19,10 @@ from allo_dse.program.tensors import LayoutStep, LayoutUse, TensorPort
 from ..model.movement import WORD_BYTES, Direction, LayoutChoice, LayoutPlace, LayoutPlan
 from .access import fit_loops
 from .affine import Arrangement, Loop, Walk
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import NpuDevice
+    from allo_dse.device.model import Descriptor
 
 # Tasks that share tiles: tensor, direction, layout, and tile shape.
 _Key = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]

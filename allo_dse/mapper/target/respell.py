@@ -14,13 +14,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-
-from allo_dse.device.device import Device, NpuDevice
+from typing import TYPE_CHECKING
 
 from ..fold.fold import MeshFold
 from ..graph.program_graph import ProgramGraph
-from ..search.fold_bounds import FoldBounds
 from .transfers import SHIM_PORTS
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
+
+    from ..search.fold_bounds import FoldBounds
 
 Axes = frozenset[tuple[int, int]]
 """Axes that are folded alike, as (kernel, axis)."""
@@ -29,8 +32,12 @@ Axes = frozenset[tuple[int, int]]
 def with_fewer_transfers(graph: ProgramGraph, fold: MeshFold, device: Device) -> MeshFold:
     """The normalised fold with axes made cyclic, one after the other, until blocks need no more transfers than there
     are channels; each time the axis that saves most, the last one of equals."""
+    from allo_dse.device.device import NpuDevice
+
     if not isinstance(device, NpuDevice):
         return fold
+    from ..search.fold_bounds import FoldBounds
+
     bounds = FoldBounds(graph, device)
     limit = device.array.columns * SHIM_PORTS
     excess = _excess(bounds, fold, limit)

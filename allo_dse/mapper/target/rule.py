@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
-from allo_dse.device.device import NpuDevice
 from allo_dse.program.compiled import CompiledProgram
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
 from ..graph.node_names import short_node_name
-from ..mapping import DeviceMapping
 from ..model.movement import StreamFlow
 from ..model.violation import Violation
-from ..streams.view import MappingView
 from .creation_order import place_graph
 from .fifos import fifo_counts
 from .interfaces import Interface, PortShortage, node_interfaces, tensor_order
 from .placer import Core, NotPlaced
 from .transfers import NoTransfer, TransferPlan, TransferRun
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import NpuDevice
+
+    from ..mapping import DeviceMapping
+    from ..streams.view import MappingView
 
 
 @dataclass(frozen=True, eq=False)

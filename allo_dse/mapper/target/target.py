@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.device.device import Device, NpuDevice
 
 from ..fold.fold import MeshFold
 from ..graph.program_graph import ProgramGraph
-from ..mapping import DeviceMapping
 from ..model.buffering import Buffering
 from ..model.violation import Violation
 from ..program import Program
-from ..search.fold_bounds import FoldBounds
 from .allo_rules import ALLO_RULES, FIFO_DEPTH
 from .respell import with_fewer_transfers
 from .rule import Rule, Subject
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
+
+    from ..mapping import DeviceMapping
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,13 @@ class Target:
         Args:
             buffering: what every design has at least.
         """
+        from allo_dse.device.device import NpuDevice
+
         if not isinstance(device, NpuDevice):
             return True
+        from ..mapping import DeviceMapping
+        from ..search.fold_bounds import FoldBounds
+
         mapping = DeviceMapping(program.vmg, device, buffering)
         return not self.check_program(mapping) and FoldBounds(program.vmg.graph, device, buffering).each_task_fits
 

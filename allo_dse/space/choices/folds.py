@@ -5,18 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.fold_bounds import FoldBounds
 
 from ..design import Design
 from ..draft import Draft
 from ..gene import Genes, Suggest
 from .fold_genes import KernelOptions, KernelPlan, decode_folds, encode_folds
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
+    from allo_dse.mapper.search.fold_bounds import FoldBounds
 
 Fold = MeshFold | NodeFold
 
@@ -78,4 +81,7 @@ class FoldChoice(ABC):
 
 def bounds_of(graph: ProgramGraph, device: Device) -> FoldBounds | None:
     """Lower bounds on what folds need, to leave out those that cannot fit."""
+    from allo_dse.device.device import NpuDevice
+    from allo_dse.mapper.search.fold_bounds import FoldBounds
+
     return FoldBounds(graph, device) if isinstance(device, NpuDevice) else None

@@ -135,11 +135,11 @@ class StudySpec:
 
     @cached_property
     def device(self) -> Device:
+        if not isinstance(self._device, str | Path) and hasattr(self._device, "family"):
+            return self._device
         from allo_dse.device.device import Device
 
-        if isinstance(self._device, str | Path) or not hasattr(self._device, "family"):
-            return Device.of(self._device)
-        return self._device
+        return Device.of(self._device)
 
     @cached_property
     def programs(self) -> Programs:
@@ -189,10 +189,7 @@ class StudySpec:
     def space(self) -> Space:
         """All designs the study may choose from."""
         from allo_dse.mapper.model.buffering import Buffering
-        from allo_dse.space.choices.auto_schedules import AutoSchedules, schedules_of
-        from allo_dse.space.choices.kernel_library import KernelLibrary
         from allo_dse.space.choices.output_depth import OutputDepth
-        from allo_dse.space.choices.overlap import Overlap
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.draft import Draft
 
@@ -203,12 +200,19 @@ class StudySpec:
         least = Buffering(output_depth=min(depths))
         builds = None if self._check else lambda program: self.target.builds(program, self.device, least)
         parameters = ParameterChoice(self.parameters, self.programs, builds, self.target.name)
-        schedules = schedules_of(self.schedules, self.device)
-        overlap = [Overlap()] if isinstance(schedules, AutoSchedules) and not schedules.names_kernels else []
-        choices: list[Choice] = [parameters, *overlap, self.folds, OutputDepth(depths)]
-        if schedules is not None:
-            choices.append(schedules)
+        choices: list[Choice] = [parameters, self.folds, OutputDepth(depths)]
+        if self.schedules not in ((), []):
+            from allo_dse.space.choices.auto_schedules import AutoSchedules, schedules_of
+            from allo_dse.space.choices.overlap import Overlap
+
+            schedules = schedules_of(self.schedules, self.device)
+            if isinstance(schedules, AutoSchedules) and not schedules.names_kernels:
+                choices.insert(1, Overlap())
+            if schedules is not None:
+                choices.append(schedules)
         if self.kernels:
+            from allo_dse.space.choices.kernel_library import KernelLibrary
+
             choices.append(KernelLibrary(self.device, self.kernels))
         for one in self._extra_choices:
             if not hasattr(one, "decode"):

@@ -15,12 +15,13 @@ from allo_dse.space.gene import Gene, Genes
 from ..store.record import Record
 from .foresight import FEWEST, Foresight
 from .front import Points, pareto_positions
-from .tally import Tally
 
 if TYPE_CHECKING:
     import optuna
 
     from allo_dse.eval.evaluator import Evaluator
+
+    from .tally import Tally
 
 
 POOL = 1000  # designs of which the next is chosen: the best by the rung below, so that choosing takes 0.1 s at most

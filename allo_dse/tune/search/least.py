@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.bounding import Bounding, Bounds, RegionBounding
-from allo_dse.space.design import Design
-from allo_dse.space.regions import Region
 
 from .objectives import Constraint, Measure, Objective
+
+if TYPE_CHECKING:
+    from allo_dse.space.design import Design
+    from allo_dse.space.regions import Region
 
 Losses = tuple[float, ...]
 
