@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.study import Study
 
-from .fakes import FakeEvaluator
+from .fakes import FakeEvaluator, fake_study
 
 # In the environment of every process that this run of the tests starts: others may run on the same machine.
 MARK = "ALLO_DSE_TEST_RUN"
@@ -49,6 +51,13 @@ class SaysWhatPythonIsTold(FakeEvaluator):
         raise RuntimeError(json.dumps(dict(one.split("=", 1) for one in said if one.startswith("PYTHON"))))
 
 
+def study(evaluator: Any) -> Study:
+    """With few designs. A child makes it here, in a module that imports no pytest."""
+    made = fake_study(evaluator=evaluator, params={"size": 512, "Pm": 8, "Pn": 8, "Pk": 8})
+    made.reload = partial(study, evaluator)
+    return made
+
+
 class Segfaults(Hazard):
     def trip(self, design: Any) -> None:
         ctypes.string_at(0)
@@ -72,6 +81,13 @@ class LeavesPolitely(Hazard):
 class HangsUnannounced(Hazard):
     def trip(self, design: Any) -> None:
         time.sleep(300)
+
+
+class HangsAtHome(HangsUnannounced):
+    """Not isolated of its own accord."""
+
+    isolate = False
+    name = "hanging"
 
 
 class Hangs(Hazard):
@@ -190,4 +206,4 @@ def wait_until(condition: Any, seconds: Any = 240.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
-        time.sleep(0.02)
+        time.sleep(0.1)  # a condition may read what /proc has of every process
