@@ -82,7 +82,7 @@ def test_the_command_closes_a_space_and_says_so_wherever_it_is_asked(tmp_path: P
 
 
 def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
-    """In a space so small that bounds say too little and half of the trials are bred, which alone depend on the seed."""
+    """In a space so small that bounds say too little and half of the trials are bred: those depend on the seed."""
     found = []
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
         result = study("i16", size=64).run(
