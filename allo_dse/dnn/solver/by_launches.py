@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 
 from .problem import ALLOWED, Choice, Problem
@@ -210,15 +210,9 @@ def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tup
     own = ByLaunches(problem)
     if not own.every_step_alone or own.launches is None:
         return None, 0
-    least: dict[int, float] = {}
+    least = cache(own.least)
+    takes = {done: {after: least(after & ~done) for after in nexts} for done, nexts in own.launches.items()}
     parts: dict[tuple[int, int], Solved] = {}
-
-    def takes(done: int, after: int) -> float:
-        launch = after & ~done
-        if launch not in least:
-            least[launch] = own.least(launch)
-        return max(least[launch], parts[done, after][0]) if (done, after) in parts else least[launch]
-
     while True:
         path, ticks = _shortest(own, takes)
         new = [edge for edge in pairwise(path) if edge not in parts]
@@ -226,26 +220,31 @@ def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tup
             break
         for done, after in new:
             parts[done, after] = own.solved(done, after & ~done, solve)
+            takes[done][after] = max(takes[done][after], parts[done, after][0])
     bound = math.ceil(ticks) if math.isfinite(ticks) else 0
     found = [solution for edge in pairwise(path) if (solution := parts.get(edge, (0, None))[1]) is not None]
     return (_joined(own, path, found) if len(found) == len(path) - 1 else None), bound
 
 
-def _shortest(own: ByLaunches, takes: Callable[[int, int], float]) -> tuple[list[int], float]:
-    """What is done after each launch, from nothing to all, and the ticks."""
-    assert own.launches is not None
+def _shortest(own: ByLaunches, takes: Mapping[int, Mapping[int, float]]) -> tuple[list[int], float]:
+    """What is done after each launch, from nothing to all, and the ticks.
+
+    Args:
+        takes: by what is done before a launch and after it, smallest first, the ticks of the launch.
+    """
     between = own.problem.between
-    best: dict[int, tuple[float, int]] = {0: (-between, 0)}
-    for done, nexts in own.launches.items():
-        took = best[done][0] + between
-        for after in nexts:
-            ends = took + takes(done, after)
-            if after not in best or ends < best[after][0]:
-                best[after] = ends, done
+    best: dict[int, float] = {0: -between}
+    come_from: dict[int, int] = {}
+    for done, nexts in takes.items():
+        took = best[done] + between
+        for after, ticks in nexts.items():
+            ends = took + ticks
+            if after not in best or ends < best[after]:
+                best[after], come_from[after] = ends, done
     path = [own.whole]
     while path[-1]:
-        path.append(best[path[-1]][1])
-    return path[::-1], best[own.whole][0]
+        path.append(come_from[path[-1]])
+    return path[::-1], best[own.whole]
 
 
 def _joined(own: ByLaunches, path: Sequence[int], parts: Sequence[Solution]) -> Solution:
