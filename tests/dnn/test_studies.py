@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,18 @@ import pytest
 from allo_dse.dnn.compose import compose
 from allo_dse.dnn.execute import difference
 from allo_dse.dnn.fronts import search_fronts
+from allo_dse.dnn.network import Network
 from allo_dse.dnn.onnx.files import load_network
 
 STUDIES = Path("studies/networks")
 HEADS = {"width": "32", "heads": "4", "kv_heads": "2"}
 TOLERANCE = 0.02  # bfloat16, after as many operators as a block has
+
+
+@cache
+def _loaded(file: str, settings: tuple[tuple[str, str], ...]) -> Network:
+    """A study's network, once for all devices: PyTorch, which exports some, takes seconds."""
+    return load_network(STUDIES / file, dict(settings))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +45,7 @@ def test_the_composed_designs_compute_what_the_operators_do(
 ) -> None:
     if file in {"gpt2_block.py", "resnet_stage.py"}:
         request.getfixturevalue("pytorch")
-    network = load_network(STUDIES / file, settings)
+    network = deepcopy(_loaded(file, tuple(settings.items())))
     rng = np.random.default_rng(0)
     for name, array in network.constants.items():
         if not array.any():  # a study's own weights, on which designs do not depend

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,6 +16,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import allo_dse as dse
+from allo_dse.common.aliases import Array
 from allo_dse.dnn.network import Arrange, Network
 from allo_dse.dnn.onnx.torch import PYTHON
 
@@ -28,10 +29,12 @@ TOLERANCE = 0.02  # of the largest value, after a block in bfloat16
 
 RUN = """
 import json, runpy, sys, torch
-file, settings, path = sys.argv[1:]
-module, examples = runpy.run_path(file)["model"](**json.loads(settings))
-given = torch.randn(examples[0].shape, generator=torch.Generator().manual_seed(1))
-json.dump([given.tolist(), module.eval()(given).tolist()], open(path, "w"))
+found = []
+for file, settings in json.loads(sys.argv[1]):
+    module, examples = runpy.run_path(file)["model"](**settings)
+    given = torch.randn(examples[0].shape, generator=torch.Generator().manual_seed(1))
+    found.append([given.tolist(), module.eval()(given).tolist()])
+json.dump(found, open(sys.argv[2], "w"))
 """
 ENCODER = """
 import torch
@@ -42,13 +45,38 @@ def model():
     layer = nn.TransformerEncoderLayer(32, 4, 64, activation="gelu", batch_first=True, norm_first=True)
     return nn.Sequential(layer, nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 8)), (torch.zeros(1, 16, 32),)
 """
+MODELS: dict[Path, dict[str, object]] = {
+    GPT2_BLOCK: {"length": 16, "width": 32, "heads": 2},
+    LLAMA_LAYER: {"length": 16, "width": 32, "hidden": 48, "heads": 4, "kv_heads": 2},
+    RESNET_STAGE: {"side": 4, "inside": 8, "blocks": 2},
+}
+Numbers = dict[Path, tuple[Array, Array]]
 
 
-def _difference(network: Network, file: Path, settings: Mapping[str, object], folder: Path) -> float:
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("model") / "encoder.py"
+    file.write_text(ENCODER)
+    return file
+
+
+@pytest.fixture(scope="module")
+def computed(pytorch: None, encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Numbers:
+    """What PyTorch is given and computes, by model: one process for all, as importing it takes a second."""
+    models = {**MODELS, encoder: {}}
+    path = tmp_path_factory.mktemp("numbers") / "numbers.json"
+    asked = json.dumps([(str(file), settings) for file, settings in models.items()])
+    subprocess.run([PYTHON, "-c", RUN, asked, str(path)], check=True, capture_output=True)
+    found = json.loads(path.read_text())
+    return {
+        file: (np.array(given, np.float32), np.array(got, np.float32))
+        for file, (given, got) in zip(models, found, strict=True)
+    }
+
+
+def _difference(network: Network, numbers: tuple[Array, Array]) -> float:
     """Between the network in the simulator and PyTorch, over the largest value."""
-    path = folder / "numbers.json"
-    subprocess.run([PYTHON, "-c", RUN, str(file), json.dumps(settings), str(path)], check=True, capture_output=True)
-    given, expected = (np.array(one, np.float32) for one in json.loads(path.read_text()))
+    given, expected = numbers
     found = network.check({network.inputs[0]: given}, {network.outputs[0]: expected})
     assert [one for one in found if not one.ok] == []
     return found[-1].largest
@@ -58,47 +86,38 @@ def _kinds(network: Network) -> list[str]:
     return [step.work.kind for step in network.steps if not (isinstance(step.work, Arrange) and step.work.free)]
 
 
-@pytest.mark.usefixtures("pytorch")
-def test_a_block_of_gpt2(tmp_path: Path) -> None:
-    settings = {"length": 16, "width": 32, "heads": 2}
-    network = dse.from_torch_file(GPT2_BLOCK, settings=settings)
+def test_a_block_of_gpt2(computed: Numbers) -> None:
+    network = dse.from_torch_file(GPT2_BLOCK, settings=MODELS[GPT2_BLOCK])
     assert _kinds(network) == [
         *("layer_norm", "gemm", "add_row", "layout", "layout", "attention", "gemm", "add_row", "add"),
         *("layer_norm", "gemm", "add_row", "gelu", "gemm", "add_row", "add"),
     ]
-    assert _difference(network, GPT2_BLOCK, settings, tmp_path) < TOLERANCE
+    assert _difference(network, computed[GPT2_BLOCK]) < TOLERANCE
 
 
-@pytest.mark.usefixtures("pytorch")
-def test_a_layer_of_llama_keeps_its_groups_of_heads_and_turns_halves(tmp_path: Path) -> None:
-    settings = {"length": 16, "width": 32, "hidden": 48, "heads": 4, "kv_heads": 2}
-    network = dse.from_torch_file(LLAMA_LAYER, settings=settings)
+def test_a_layer_of_llama_keeps_its_groups_of_heads_and_turns_halves(computed: Numbers) -> None:
+    network = dse.from_torch_file(LLAMA_LAYER, settings=MODELS[LLAMA_LAYER])
     assert _kinds(network) == [
         *("rms_norm", "gemm", "rope", "gemm", "rope", "gemm", "layout", "layout", "attention", "layout", "gemm", "add"),
         *("rms_norm", "gemm", "gemm", "silu_mul", "gemm", "add"),
     ]
     attention = next(work for _, work in network.worked if work.kind == "attention")
     assert (attention.params["KV"], attention.params["G"], attention.params["causal"]) == (2, 2, 1)
-    assert _difference(network, LLAMA_LAYER, settings, tmp_path) < TOLERANCE
+    assert _difference(network, computed[LLAMA_LAYER]) < TOLERANCE
 
 
-@pytest.mark.usefixtures("pytorch")
-def test_bottlenecks_of_resnet(tmp_path: Path) -> None:
-    settings = {"side": 4, "inside": 8, "blocks": 2}
-    network = dse.from_torch_file(RESNET_STAGE, settings=settings)
+def test_bottlenecks_of_resnet(computed: Numbers) -> None:
+    network = dse.from_torch_file(RESNET_STAGE, settings=MODELS[RESNET_STAGE])
     block = ["gemm", "add_row", "relu", "layout", "gemm", "add_row", "relu", "gemm", "add_row"]
     assert _kinds(network) == ["layout", *block, "gemm", "add_row", "add", "relu", *block, "add", "relu", "layout"]
-    assert _difference(network, RESNET_STAGE, settings, tmp_path) < TOLERANCE
+    assert _difference(network, computed[RESNET_STAGE]) < TOLERANCE
 
 
-@pytest.mark.usefixtures("pytorch")
-def test_an_encoder_and_a_perceptron_of_pytorch_itself(tmp_path: Path) -> None:
-    file = tmp_path / "encoder.py"
-    file.write_text(ENCODER)
-    network = dse.from_torch_file(file)
+def test_an_encoder_and_a_perceptron_of_pytorch_itself(computed: Numbers, encoder: Path) -> None:
+    network = dse.from_torch_file(encoder)
     assert network.name == "encoder"
     assert _kinds(network)[-5:] == ["gemm", "add_row", "relu", "gemm", "add_row"]
-    assert _difference(network, file, {}, tmp_path) < TOLERANCE
+    assert _difference(network, computed[encoder]) < TOLERANCE
 
 
 @pytest.mark.usefixtures("pytorch")
