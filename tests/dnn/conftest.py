@@ -13,6 +13,7 @@ from allo_dse.dnn.onnx.torch import PYTHON
 @pytest.fixture(scope="session")
 def pytorch() -> None:
     """PyTorch, for the interpreter that Debian's packages are for."""
-    command = [PYTHON, "-c", "import importlib.util as m, sys; sys.exit(not m.find_spec('torch'))"]  # importing takes a second
+    # Importing it takes a second.
+    command = [PYTHON, "-c", "import importlib.util as m, sys; sys.exit(not m.find_spec('torch'))"]
     if not Path(PYTHON).exists() or subprocess.run(command, check=False).returncode:
         pytest.skip(f"needs PyTorch for {PYTHON} (apt-get install --no-install-recommends python3-torch: 150 MB)")
