@@ -47,12 +47,21 @@ main()
 """
 _IMPORTED = (
     "allo_dse.cli.commands.tune",
+    "allo_dse.drawing.placements",
+    "allo_dse.drawing.summary",
+    "allo_dse.eval.hardware.command",
     "allo_dse.eval.npu.evaluator",
     "allo_dse.eval.verify",
+    "allo_dse.mapper.limits.npu_limits",
+    "allo_dse.mapper.place.solve",
+    "allo_dse.mapper.target.allo_program",
+    "allo_dse.simulator.codegen.lowering.bodies",
     "allo_dse.space.sampler.evolution",
     "allo_dse.tune.results.best",
     "allo_dse.tune.run.session",
     "allo_dse.tune.show.reporters",
+    "allo_dse.tune.study_file",
+    "optuna",
 )
 
 

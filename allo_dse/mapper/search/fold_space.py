@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.program.compiled import CompiledProgram
@@ -23,8 +24,10 @@ from ..fold.fold_options import AxisSpace, KernelSpace, axis_space
 from ..fold.joint import JointFold
 from ..graph.kernel_graph import Chains, KernelGraph, node_sets
 from ..graph.program_graph import ProgramGraph
-from .fold_bounds import FoldBounds, Needs
 from .fold_units import NOTHING, FoldUnit, Sizes, add_needs, independent_parts
+
+if TYPE_CHECKING:
+    from .fold_bounds import FoldBounds, Needs
 
 __all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]
 

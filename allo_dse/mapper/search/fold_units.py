@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ..axes.axes import AxisRule
 from ..fold.fold import AxisFold, KernelFold
@@ -15,7 +16,9 @@ from ..fold.fold_options import AxisSpace, KernelSpace
 from ..fold.joint import joint_orders
 from ..graph.kernel_graph import Chains, KernelGraph, node_sets
 from ..model.disjoint_sets import DisjointSets
-from .fold_bounds import FoldBounds, Needs
+
+if TYPE_CHECKING:
+    from .fold_bounds import FoldBounds, Needs
 
 NOTHING: Needs = (0, 0, 0, 0, 0)
 

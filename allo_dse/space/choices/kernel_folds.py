@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.device.device import Device
 from allo_dse.mapper.axes.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
@@ -17,6 +17,9 @@ from ..draft import Draft
 from ..gene import Genes
 from .fold_genes import AxisOptions, KernelOptions, KernelPlan
 from .folds import Fold, FoldChoice, bounds_of
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
 
 MOST_KEPT = 10_000
 """Decided folds that are kept: late in a search most proposals are repeats."""
