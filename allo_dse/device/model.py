@@ -235,7 +235,7 @@ class Board(Model):
 
 
 HOST_NUMBERS = ("launch_us", "host_sync_gb_s", "host_rewrite_us")
-"""Of a board, what only `Board.host_us` reads."""
+"""Of a board, what says how long and whether the array waits for the host, but not how long it works in between."""
 
 
 class KernelCost(Model):

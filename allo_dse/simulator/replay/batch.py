@@ -66,7 +66,7 @@ def run_lanes(order: Order, ops: Operations, lanes: Lanes) -> None:
     """Replay `LANES` depth vectors in a given order of operations; sets all times of `lanes`."""
     due, port, slot, offset = ops.due, ops.port, ops.slot, ops.offset
     streams, wide = np.uint64(len(lanes.depth)), np.uint64(LANES)
-    # One index per number: with two of them a third of the time would go into rows that are made of arrays.
+    # One index per number: with two of them half of the time would go into rows that are made of arrays.
     depth, latency, stall = lanes.depth.ravel(), lanes.latency.ravel(), lanes.stall.ravel()
     put_time, get_time = lanes.put_time.ravel(), lanes.get_time.ravel()
     own = due.dtype.type  # sums of narrow integers would be wide ones
@@ -138,9 +138,7 @@ class LaneReplay:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         kind = plan.due.dtype
-        self._room = Room(
-            np.empty((plan.slots, LANES), kind), np.empty((plan.slots + plan.streams, LANES), kind)
-        )  # fmt: skip
+        self._room = Room(np.empty((plan.slots, LANES), kind), np.empty((plan.slots + plan.streams, LANES), kind))
         never = plan.offset[:-1] + np.arange(plan.streams)
         self._room.get_time[never] = np.iinfo(kind).min // 2  # half, so that adding to it never overflows
         self._bursts = Bursts(np.empty(len(plan.port), np.int32), np.empty(len(plan.port), np.int64))
