@@ -293,7 +293,7 @@ def main() -> None:
         print("on the server, and on the wire:")
         server_side(board)
         if CHROMIUM is None or options.no_browser:
-            print("no browser (apt-get install chromium)")
+            print("no browser (apt-get install chromium-headless-shell)")
             return
         print("in the browser:")
         in_browser(path, board, options.designs)

@@ -144,9 +144,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=300)
     options = parser.parse_args()
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
-        sys.exit("needs Chromium (apt-get install chromium)")
+        sys.exit("needs Chromium (apt-get install chromium-headless-shell)")
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as p:
         npu, array = Path(scratch) / "gemm_npu", Path(scratch) / "systolic_fpga"

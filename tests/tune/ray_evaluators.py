@@ -9,14 +9,14 @@ from typing import Any
 
 from allo_dse.eval.evaluator import Metrics
 
-from .fakes import FakeEvaluator
+from .fakes import FakeEvaluator, Looseness
 from .hazards import Hazard
 
 NOTES = "ALLO_DSE_TEST_NOTES"
 
 
 def is_deadly(key: Any) -> Any:
-    return int(key, 16) % 200 == 0
+    return int(key, 16) % 400 == 0  # an early one and a late one
 
 
 class Noting(FakeEvaluator):
@@ -80,3 +80,16 @@ class HangsInAWorker(Hazard):
 def noted(path: Any) -> Any:
     """(key, process) of every evaluation that was begun."""
     return [tuple(line.split()[:2]) for line in Path(path).read_text().splitlines()] if Path(path).exists() else []
+
+
+class GatedAndWaits(Gated):
+    waits = True
+    free = 0
+
+    def bounding(self) -> Looseness:
+        return Looseness(0.2)
+
+
+class NotingAndBounded(Noting):
+    def bounding(self) -> Looseness:
+        return Looseness(0.2)

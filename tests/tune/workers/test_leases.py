@@ -22,7 +22,8 @@ from allo_dse.tune.study_file import load_studies
 from allo_dse.tune.workers import leases
 from allo_dse.tune.workers.leases import MOST_LOST, Leases
 from allo_dse.tune.workers.surveyor import Lease, Survey, Surveyor
-from tests.tune.search.exact.test_by_bounds import Bounded, Looseness, small
+from tests.tune.fakes import Looseness
+from tests.tune.search.exact.test_by_bounds import Bounded, small
 
 STUDIES = Path(__file__).parents[3] / "studies"
 APPETITE = 6

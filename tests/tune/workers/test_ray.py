@@ -22,8 +22,15 @@ from allo_dse.tune.workers.ray_executor import RayExecutor
 from allo_dse.tune.workers.surveyor import Lease
 from tests.support.values import present
 from tests.tune.hazards import Hazard, own_processes, wait_until
-from tests.tune.ray_evaluators import Deadly, Gated, HangsInAWorker, OnNothing, OnTheBoard, is_deadly, noted
-from tests.tune.search.exact.test_by_bounds import Looseness
+from tests.tune.ray_evaluators import (
+    Deadly,
+    GatedAndWaits,
+    HangsInAWorker,
+    OnNothing,
+    OnTheBoard,
+    is_deadly,
+    noted,
+)
 
 from .conftest import EXHAUSTIVE, study
 
@@ -83,7 +90,7 @@ def test_a_study_that_workers_cannot_load_is_explained(tmp_path: Path, cluster: 
     made = study()
     made.reload = cast(Any, partial(int, "x"))
     with pytest.raises(StudyError, match="cannot load the study") as caught:
-        made.run(3, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
+        made.run(3, workers=1, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
     assert "each node needs the study file" in caught.value.hint
 
 
@@ -102,8 +109,9 @@ def test_a_cluster_that_wants_a_token_gets_it(tmp_path: Path) -> None:
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
     head = subprocess.Popen(
         [*ray, "start", "--head", "--block", f"--port={address.rpartition(':')[2]}", "--num-cpus=1",
-         "--include-dashboard=false"],
-        env={**environment, "RAY_AUTH_MODE": "token"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+         "--include-dashboard=false", "--no-monitor", "--include-log-monitor=false"],
+        env={**environment, "RAY_AUTH_MODE": "token", "RAY_prestart_worker_first_driver": "0"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         wait_until(lambda: listens(address))
@@ -140,14 +148,6 @@ def test_batches_follow_the_measured_cost_and_little_is_in_flight() -> None:
     assert [b.worker for b in batches] == [0, 1, 0, 1]
     assert pool.outstanding() == 100
     assert pool.room(0) == 0
-
-
-class GatedAndWaits(Gated):
-    waits = True
-    free = 0
-
-    def bounding(self) -> Looseness:
-        return Looseness(0.2)
 
 
 def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cluster: Any) -> None:

@@ -21,8 +21,7 @@ from allo_dse.tune.workers.pool import Pool
 from allo_dse.tune.workers.ray_executor import RayExecutor
 from tests.support.values import present
 from tests.tune.hazards import own_processes, wait_until
-from tests.tune.ray_evaluators import Gated, Noting, noted
-from tests.tune.search.exact.test_by_bounds import Looseness
+from tests.tune.ray_evaluators import Gated, Noting, NotingAndBounded, noted
 
 from .conftest import EXHAUSTIVE, study
 
@@ -112,11 +111,6 @@ def test_random_kills_of_workers_that_breed_lose_and_double_nothing(
     assert all(expected[r.key] == r.metrics for r in result.records if r.status == "ok")
     again = made.run(10**6, run_dir=tmp_path / "run", sampler="evolution", progress="quiet", verify=False)
     assert Counter(r.key for r in again.records) == Counter(expected.keys())
-
-
-class NotingAndBounded(Noting):
-    def bounding(self) -> Looseness:
-        return Looseness(0.2)
 
 
 def test_a_space_leased_to_workers_that_are_killed_is_closed_with_the_same_proof(
@@ -215,7 +209,7 @@ def test_a_node_that_dies_has_its_designs_evaluated_elsewhere(
     kill = partial(cluster.remove_node, node, allow_graceful=False)
     with meanwhile(kill, gate, lambda: is_at_work(node, notes, busy), never):
         result = study(Gated(notes, gate=gate), rungs=rungs).run(
-            10**6, workers=5, ray_address=cluster.address, run_dir=tmp_path / "run",
+            10**6, workers=4, ray_address=cluster.address, run_dir=tmp_path / "run",
             **{**EXHAUSTIVE, "progress": "plain"},
         )  # fmt: skip
     assert {r.key: (r.error, r.metrics) for r in result.records} == {k: (None, m) for k, m in expected.items()}
@@ -242,7 +236,7 @@ def test_a_node_that_falls_silent_has_killed_no_design(
     silencer.start()
     try:
         result = study(Gated(notes, gate=gate)).run(
-            10**6, workers=5, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
+            10**6, workers=4, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE
         )
     finally:
         silencer.join()

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.eval.bounding import Bounds
+from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run.reproposal import propose_again
@@ -28,31 +27,9 @@ from allo_dse.tune.show.reporters import PlainReporter
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.run_info import read_info
 from tests.support.values import present
-from tests.tune.fakes import FakeEvaluator, check, fake_study
+from tests.tune.fakes import FakeEvaluator, Looseness, check, fake_study
 
 OPTIONS: dict[str, Any] = {"sampler": "exact", "progress": "quiet"}
-
-
-class Looseness:
-    """Bounds of times that are off by a share that hangs on the design, and get tighter; exact ones of the rest."""
-
-    levels = 2
-    metrics = frozenset({"latency_us", "pe_count", "local_memory_bytes", "dram_bytes"})
-
-    def __init__(self, loose: float) -> None:
-        self._loose = loose
-        self.asked = [0, 0]
-
-    def __call__(self, design: Any, level: int) -> Bounds:
-        self.asked[level] += 1
-        metrics = FakeEvaluator().evaluate(design)
-        part = self._loose * (1 + int(design.key[:4], 16) / 0xFFFF) / (level + 1)
-        if int(design.key, 16) % 17 == level:
-            raise AlloDseError("nothing is known of this one")
-        times = {
-            name: (metrics[name] / (1 + part), metrics[name] * (1 + part)) for name in ("latency_us", "dram_bytes")
-        }
-        return times | {name: (metrics[name], metrics[name]) for name in ("pe_count", "local_memory_bytes")}
 
 
 class Bounded(FakeEvaluator):
