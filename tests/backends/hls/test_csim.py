@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from allo.ir.types import bfloat16
 
 import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, csim, emit_project
 from allo_dse.common.errors import SimulationError
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang import install
-from allo_dse.lang.types import DType
+from allo_dse.lang.types import DType, bfloat16
 from allo_dse.program.directive import Directive
 
 install()

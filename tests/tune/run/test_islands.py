@@ -139,7 +139,7 @@ def test_one_process_proposes_while_it_is_fast_enough() -> None:
 
 
 def test_a_space_is_exhausted_when_workers_find_nothing_new() -> None:
-    study = fake_study(size=64, at_most=8, max_nodes=2)
+    study = fake_study(size=64, at_most=4, max_nodes=2)
     count = sum(not check(c.design) for c in study.space.designs())
     asker = islands(study, Here(study), Screen(study.space, check))
     proposals = evaluated(study, asker, JUDGED)
