@@ -142,7 +142,7 @@ def test_a_space_is_exhausted_when_workers_find_nothing_new() -> None:
     study = fake_study(size=64, at_most=4, max_nodes=2)
     count = sum(not check(c.design) for c in study.space.designs())
     asker = islands(study, Here(study), Screen(study.space, check))
-    proposals = evaluated(study, asker, JUDGED)
+    proposals = evaluated(study, asker, 64)
     assert asker.exhausted
     assert len({p.candidate.key for p in proposals}) == len(proposals) == count
 
