@@ -82,14 +82,11 @@ def noted(path: Any) -> Any:
     return [tuple(line.split()[:2]) for line in Path(path).read_text().splitlines()] if Path(path).exists() else []
 
 
-class GatedAndWaits(Gated):
-    waits = True
-    free = 0
-
-    def bounding(self) -> Looseness:
-        return Looseness(0.2)
-
-
 class NotingAndBounded(Noting):
     def bounding(self) -> Looseness:
         return Looseness(0.2)
+
+
+class GatedAndWaits(Gated, NotingAndBounded):
+    waits = True
+    free = 0
