@@ -16,7 +16,7 @@ NOTES = "ALLO_DSE_TEST_NOTES"
 
 
 def is_deadly(key: Any) -> Any:
-    return int(key, 16) % 400 == 0  # an early one and a late one
+    return int(key, 16) % 200 == 0
 
 
 class Noting(FakeEvaluator):
