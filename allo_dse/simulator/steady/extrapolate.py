@@ -148,7 +148,7 @@ class _Search:
     def __init__(self, part: Part, limit: int, until: int | None = None) -> None:
         self.part = part
         self._until = until
-        self._gap = FIRST_GAP + GAP_PER_ENTRY * (len(part.nodes) + len(part.stream_of))
+        self._gap = FIRST_GAP + GAP_PER_ENTRY * (len(part.nodes) + len(part.place))
         self._limit = limit
         self.is_over = False
         self._anchor: tuple[int, int] | None = None

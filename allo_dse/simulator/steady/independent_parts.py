@@ -25,7 +25,7 @@ class Part:
         nodes, streams, resources: their numbers in the network.
         local: per node of the network its position in `nodes`.
         producer, consumer: per stream of the part the position of the node at each end, past the last for none.
-        stream_of, place: per entry of the streams' memory of tokens, position of its stream, and which it is.
+        place: per entry of the streams' memory of tokens, stream after stream, which of its stream's it is.
         rows: address of the operation tables. counts: per row its count, if it is a repeat.
         repeats: per row (and past the last) and nesting level the repeat that it stands in, or -1.
         longest: the largest count of a repeat.
@@ -40,13 +40,16 @@ class Part:
     consumer: IntArray
     depth: IntArray
     latency: IntArray
-    stream_of: IntArray
     place: IntArray
     rows: int
     counts: IntArray
     repeats: IntArray
     longest: int
     only_process: IntArray | None
+
+    def per_entry(self, per_stream: IntArray) -> IntArray:
+        """Of each entry of the streams' memory what its stream has."""
+        return np.repeat(per_stream, self.depth)
 
     def is_over(self, arena: Arena) -> bool:
         """Whether all nodes have finished."""
@@ -123,7 +126,6 @@ def parts_of(network: Network, arena: Arena) -> Iterator[Part]:
             consumer=local[consumer[streams]],
             depth=depth,
             latency=network.latency[streams],
-            stream_of=np.repeat(np.arange(len(streams)), depth),
             place=np.arange(depth.sum()) - np.repeat(np.cumsum(depth), depth),
             rows=network.rows.ctypes.data,
             counts=rows[:, Op.VALUE],
@@ -196,8 +198,9 @@ def _longest(rows: IntArray) -> IntArray:
 
 def token_entries(part: Part, arena: Arena, streams: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
     """Of each stream the last `depth` entries: where they are in `arena.rings`, and whether they are free slots."""
-    of = part.stream_of
-    number = streams[of, Stream.TAIL] + part.place
-    which = part.streams[of]
-    entry = arena.ring_first[which] + arena.ring_words[which] * (number & streams[of, Stream.MASK])
-    return entry, number < streams[of, Stream.HEAD]
+    number = part.per_entry(streams[:, Stream.TAIL]) + part.place
+    is_free = number < part.per_entry(streams[:, Stream.HEAD])
+    number &= part.per_entry(streams[:, Stream.MASK])
+    number *= part.per_entry(arena.ring_words[part.streams])
+    number += part.per_entry(arena.ring_first[part.streams])
+    return number, is_free

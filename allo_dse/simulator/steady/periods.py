@@ -120,7 +120,7 @@ def _move_tokens(part: Part, arena: Arena, tokens: IntArray, late: int) -> None:
     arena.streams[part.streams, Stream.TAIL] += tokens
     arena.streams[part.streams, Stream.HEAD] += tokens
     entry, _ = token_entries(part, arena, arena.streams[part.streams])
-    values += np.where(tokens[part.stream_of] > 0, late, 0)
+    values += part.per_entry(np.where(tokens > 0, late, 0))
     arena.rings[entry], arena.rings[entry + 1] = values
 
 

@@ -95,10 +95,13 @@ def _token_times(
 ) -> IntArray:
     """When tokens that lie in streams were put, and when slots that are free were freed, as far as it matters."""
     entry, is_free = token_entries(part, arena, streams)
-    of = part.stream_of
-    times = arena.rings[entry + is_free]
-    user = np.where(is_free, part.producer[of], part.consumer[of])
+    entry += is_free
+    times = arena.rings[entry]
     # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3): a time below
-    # `least` gives the same result as `least`.
-    least = clock[user] - np.where(is_free, 1, part.latency[of])
-    return np.where(finished[user], reference, np.maximum(times, least))
+    # `least` gives the same result as `least`. What a finished node would use is all the same.
+    free = clock[part.producer] - 1, finished[part.producer]
+    held = clock[part.consumer] - part.latency, finished[part.consumer]
+    np.maximum(times, np.where(is_free, part.per_entry(free[0]), part.per_entry(held[0])), out=times)
+    if free[1].any() or held[1].any():
+        times[np.where(is_free, part.per_entry(free[1]), part.per_entry(held[1]))] = reference
+    return times
