@@ -51,16 +51,23 @@ def main(arguments: list[str]) -> None:
     before, speed = load_per_core(), reference_seconds()
     if reason := refusal(before, "before the benchmark"):
         raise SystemExit(reason)
-    sys.argv = arguments
+    path = os.path.abspath(arguments[0])  # scripts find what lies beside the project from where they are
+    sys.argv = [path, *arguments[1:]]
     printed = io.StringIO()
+    status: object = None
     with contextlib.redirect_stdout(printed):
-        runpy.run_path(arguments[0], run_name="__main__")
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as end:
+            status = end.code
     after = load_per_core()
     if reason := refusal(after, "after the benchmark"):
         raise SystemExit(reason)
     print(printed.getvalue(), end="")
     print(f"(load {before:.1f} and {after:.1f} per core, reference {1e3 * speed:.1f} and "
           f"{1e3 * reference_seconds():.1f} ms, before and after)")  # fmt: skip
+    if status:
+        raise SystemExit(status)
 
 
 if __name__ == "__main__":
