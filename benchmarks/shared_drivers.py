@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 DRIVER = """
 import sys, time
 from tests.tune.fakes import FakeEvaluator, fake_study
-from allo_dse.tune.storage import SharedStudy
+from allo_dse.tune.run.optuna_storage import SharedStudy
 
 run_dir, url, notes, seconds, claims, name = sys.argv[1:]
 
