@@ -159,6 +159,9 @@ def tuned(program: Program, designs: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    if not arguments:
+        print("skipped: it needs the folder of a checkout, ALLO/examples/polybench")
+        return 0
     folder, designs, names = Path(arguments[0]), int((arguments[1:] or ["6"])[0]), arguments[2:]
     sys.path.insert(0, str(folder))
     os.chdir(folder)
