@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from ..network.network import IntArray, Network, Processes
 from ..network.stream_ends import stream_ends
 
 NOBODY = -1
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Part:
     longest: int
     only_process: IntArray | None
 
-    def per_entry(self, per_stream: IntArray) -> IntArray:
+    def per_entry(self, per_stream: NDArray[Scalar]) -> NDArray[Scalar]:
         """Of each entry of the streams' memory what its stream has."""
         return np.repeat(per_stream, self.depth)
 
