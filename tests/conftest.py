@@ -11,6 +11,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -43,6 +44,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     count = Counter(item.path for item in items)
     place = {Path(__file__).parent / name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: (place.get(item.path, len(LONG)), -count[item.path]))
+
+
+WAITING = (
+    "dashboard/", "eval/hardware/", "eval/hls/test_hls.py", "tune/run/test_optuna_storage.py",
+    "tune/workers/test_isolation.py", "tune/workers/test_ray.py", "tune/workers/test_ray_deaths.py", "cli/test_tune.py",
+)  # fmt: skip
+"""Folders and files whose tests wait for other processes most of the time: browsers, Ray, tools that hang."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Files that wait go to the last process as long as there are any, and the others to those before it: with one
+    process more than cores, all cores compute, and no two tests that compute share one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Beside(LoadFileScheduling):
+        def _assign_work_unit(self, node: Any) -> None:
+            waits = node.gateway.id == f"gw{self.numnodes - 1}"
+            for file in self.workqueue:
+                if file.removeprefix("tests/").startswith(WAITING) == waits:
+                    self.workqueue.move_to_end(file, last=False)
+                    break
+            super()._assign_work_unit(node)
+
+    return Beside(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
