@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -218,11 +219,13 @@ def browser(address: Any) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ["--headless", *ARGUMENTS, "--no-first-run", "--window-size=1440,900", f"--user-data-dir={profile}"]
         assert CHROMIUM is not None
-        process = subprocess.Popen([CHROMIUM, *options, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [CHROMIUM, *options, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             yield process
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)  # Debian's command is a script, which has started the browser
             process.wait()
 
 
