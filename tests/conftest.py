@@ -59,7 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     process more than cores, all cores compute, and no two tests that compute share one."""
     from xdist.scheduler import LoadFileScheduling
 
-    class Beside(LoadFileScheduling):
+    class Beside(LoadFileScheduling):  # type: ignore[misc]  # without types
         def _assign_work_unit(self, node: Any) -> None:
             waits = node.gateway.id == f"gw{self.numnodes - 1}"
             for file in self.workqueue:
