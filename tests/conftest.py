@@ -54,9 +54,11 @@ WAITING = (
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
     """Files that wait go to the last process as long as there are any, and the others to those before it: with one
-    process more than cores, all cores compute, and no two tests that compute share one."""
+    process more than cores, no core idles, and tests that compute seldom share one."""
+    if config.getoption("dist") != "loadfile":
+        return None
     from xdist.scheduler import LoadFileScheduling
 
     class Beside(LoadFileScheduling):  # type: ignore[misc]  # without types
