@@ -95,13 +95,9 @@ def _token_times(
 ) -> IntArray:
     """When tokens that lie in streams were put, and when slots that are free were freed, as far as it matters."""
     entry, is_free = token_entries(part, arena, streams)
-    entry += is_free
-    times = arena.rings[entry]
+    writer, reader, per_entry = part.producer, part.consumer, part.per_entry
     # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3): a time below
-    # `least` gives the same result as `least`. What a finished node would use is all the same.
-    free = clock[part.producer] - 1, finished[part.producer]
-    held = clock[part.consumer] - part.latency, finished[part.consumer]
-    np.maximum(times, np.where(is_free, part.per_entry(free[0]), part.per_entry(held[0])), out=times)
-    if free[1].any() or held[1].any():
-        times[np.where(is_free, part.per_entry(free[1]), part.per_entry(held[1]))] = reference
-    return times
+    # `least` gives the same result as `least`.
+    least = np.where(is_free, per_entry(clock[writer] - 1), per_entry(clock[reader] - part.latency))
+    done = np.where(is_free, per_entry(finished[writer]), per_entry(finished[reader]))
+    return np.where(done, reference, np.maximum(arena.rings[entry + is_free], least))
