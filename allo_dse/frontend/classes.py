@@ -16,6 +16,7 @@ from allo_dse.program.locations import SourceArray
 from allo_dse.program.streams import StreamArray, StreamPort
 from allo_dse.program.tasks import TaskBody, TaskClass
 from allo_dse.program.tensors import TensorPort
+from allo_dse.program.watch import Watch
 
 from .model.mlir_text import memref_type
 from .model.pid_values import Meta
@@ -33,13 +34,18 @@ from .statements.statements import lower_block
 LONGEST_PATH = 24
 
 
-def compile_kernel(source: RegionSource, kernel: KernelSource) -> tuple[Kernel, list[Task]]:
+def compile_kernel(source: RegionSource, kernel: KernelSource, watch: Watch | None = None) -> tuple[Kernel, list[Task]]:
     """Compile a kernel; the result's classes and the compiled task sets correspond one to one.
 
     Raises:
         ProgramError: at the first thing that is wrong.
     """
-    tasks = sorted(_task_sets(source, kernel), key=lambda task: _first_task(task.mask))
+    tasks = []
+    for task in _task_sets(source, kernel):
+        tasks.append(task)
+        if watch is not None and not task.region_calls:
+            watch.ports(_tensor_ports(task))
+    tasks.sort(key=lambda task: _first_task(task.mask))
     shape = np.broadcast_shapes(*(task.mask.shape for task in tasks))
     table = np.zeros(shape, np.int64)
     for position, task in enumerate(tasks):
@@ -145,9 +151,7 @@ def _task_class(task: Task, name: str) -> TaskClass:
     return TaskClass(
         name=name,
         kernel=kernel.name,
-        tensor_ports=tuple(
-            _tensor_port(task, position) for position in range(len(kernel.parameters) + len(task.shared))
-        ),
+        tensor_ports=_tensor_ports(task),
         stream_ports=stream_ports,
         work=tuple(task.work),
         stream_ops=tuple(task.stream_ops),
@@ -180,6 +184,10 @@ def _kept(memory: Memory | None) -> tuple[str, str] | None:
     if memory is None or kind not in ("bram", "uram", "lutram"):
         return None
     return kind, (memory.storage_type or "ram_2p").lower()
+
+
+def _tensor_ports(task: Task) -> tuple[TensorPort, ...]:
+    return tuple(_tensor_port(task, position) for position in range(len(task.kernel.parameters) + len(task.shared)))
 
 
 def _tensor_port(task: Task, position: int) -> TensorPort:

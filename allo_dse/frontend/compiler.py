@@ -15,6 +15,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import SharedTensor
+from allo_dse.program.watch import Watch
 
 from .hierarchy import compile_hierarchy
 from .model.source_file import function_source
@@ -30,6 +31,7 @@ def compile_region(
     params: Mapping[str, object] | None = None,
     *,
     apart: bool = False,
+    watch: Watch | None = None,
 ) -> CompiledProgram:
     """Compile a region, or what a function returns for `params`.
 
@@ -41,9 +43,11 @@ def compile_region(
             function whose parameters have types (its results become arguments `return_0`, ... at the end).
         params: arguments of that function.
         apart: parts of a kernel that do not depend on each other are kernels of their own.
+        watch: looks at the program on the way.
 
     Raises:
         ProgramError: when the program is wrong; it names the place in the user's source.
+        Hopeless: when it is not compiled to the end.
     """
     params = dict(params or {})
     if isinstance(region, Schedule) and not params:
@@ -59,11 +63,11 @@ def compile_region(
         source = read_region(found)
     if apart:
         split_kernels(source)
-    return _compiled(name, source, params)
+    return _compiled(name, source, params, watch)
 
 
-def _compiled(name: str, source: RegionSource, params: dict[str, object]) -> CompiledProgram:
-    parts = compile_hierarchy(source)
+def _compiled(name: str, source: RegionSource, params: dict[str, object], watch: Watch | None) -> CompiledProgram:
+    parts = compile_hierarchy(source, watch)
     return CompiledProgram(
         name=name,
         tensors=tuple(parts[0].source.tensors.values()),

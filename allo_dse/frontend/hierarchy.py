@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.locations import Construct
 from allo_dse.program.streams import StreamArray
+from allo_dse.program.watch import Watch
 
 from .classes import compile_kernel
 from .regions.checks import check_program
@@ -44,13 +46,15 @@ class CompiledPart:
         return (*self.source.streams.values(), *self.handovers)
 
 
-def compile_hierarchy(source: RegionSource, depth: int = 0) -> list[CompiledPart]:
+def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: int = 0) -> list[CompiledPart]:
     """Compile a region and the regions that its tasks call, outermost first.
 
     Raises:
         ProgramError: at the first thing that is wrong.
     """
-    compiled = [compile_kernel(source, kernel) for kernel in source.kernels]
+    if watch is not None:  # a task that only calls regions becomes one at least, too
+        watch.tasks(sum(prod(kernel.mesh) for kernel in source.kernels))
+    compiled = [compile_kernel(source, kernel, watch) for kernel in source.kernels]
     kernels, sets = [kernel for kernel, _ in compiled], [tasks for _, tasks in compiled]
     warnings = check_program(source, kernels, sets)
     kept = [kernel for kernel, tasks in compiled if not all(map(_only_calls, tasks))]
@@ -66,7 +70,7 @@ def compile_hierarchy(source: RegionSource, depth: int = 0) -> list[CompiledPart
     for kernel, tasks in compiled:
         for task in tasks:
             for sources in _called(kernel, task, depth):
-                parts.extend(part for one in sources for part in compile_hierarchy(one, depth + 1))
+                parts.extend(part for one in sources for part in compile_hierarchy(one, watch, depth + 1))
     return parts
 
 

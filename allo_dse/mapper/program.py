@@ -9,6 +9,7 @@ from functools import cached_property
 from types import FunctionType
 
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.watch import Watch
 
 from .fold.vmg import VMG
 
@@ -62,13 +63,24 @@ def load_program(region: Callable[..., object], /, **params: object) -> Program:
     Raises:
         ProgramError: when the program is wrong; it names the place in the user's source.
     """
-    return Program.of(_compiled(region, _with_defaults(region, params)), region)
+    return load_watched(region, params, None)
 
 
-def _compiled(source: Callable[..., object], params: Mapping[str, object], *, apart: bool = False) -> CompiledProgram:
+def load_watched(region: Callable[..., object], params: Mapping[str, object], watch: Watch | None) -> Program:
+    """The same, with something that looks at the program while it is compiled.
+
+    Raises:
+        Hopeless: when it says that it need not be compiled.
+    """
+    return Program.of(_compiled(region, _with_defaults(region, dict(params)), watch=watch), region)
+
+
+def _compiled(
+    source: Callable[..., object], params: Mapping[str, object], *, apart: bool = False, watch: Watch | None = None
+) -> CompiledProgram:
     from allo_dse.frontend.compiler import compile_region  # workers may get programs that others have compiled
 
-    return compile_region(source, params, apart=apart)
+    return compile_region(source, params, apart=apart, watch=watch)
 
 
 def _with_defaults(region: Callable[..., object], params: dict[str, object]) -> dict[str, object]:

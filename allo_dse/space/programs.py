@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
-from allo_dse.mapper.program import Program, load_program
+from allo_dse.mapper.program import Program, load_watched
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.watch import Watch
 
 from .params import Assignment, plain_value
 
@@ -34,8 +35,16 @@ class Packed(NamedTuple):
 class Programs(Protocol):
     """Makes programs and tells them apart."""
 
-    def load(self, params: Assignment) -> Program:
-        """The program of these parameters; cached."""
+    def load(self, params: Assignment, watch: Watch | None = None) -> Program:
+        """The program of these parameters; cached.
+
+        Args:
+            watch: looks at it while it is compiled.
+
+        Raises:
+            ProgramError: when it is wrong.
+            Hopeless: when it is not compiled to the end.
+        """
         ...
 
     def digest(self, program: Program) -> str:
@@ -65,17 +74,17 @@ class CompiledPrograms:
         self._programs: dict[_Key, Program] = {}
         self._packed: dict[_Key, Packed] = {}
 
-    def load(self, params: Assignment) -> Program:
+    def load(self, params: Assignment, watch: Watch | None = None) -> Program:
         """The compiled program of these parameters."""
         key = _key(params)
         if key not in self._programs:
             packed = self._packed.pop(key, None)
             known = None if packed is None else Program.of(packed.program, self._source)
-            self._programs[key] = known or self._compiled(params)
+            self._programs[key] = known or self._compiled(params, watch)
         return self._programs[key]
 
-    def _compiled(self, params: Assignment) -> Program:
-        program = load_program(self._source, **params)
+    def _compiled(self, params: Assignment, watch: Watch | None) -> Program:
+        program = load_watched(self._source, params, watch)
         return program if self._completed is None else self._completed(program, params)
 
     def pack(self, program: Program) -> Packed | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.program import Program
+from allo_dse.program.watch import Watch
 from allo_dse.space.choice import Choice
 from allo_dse.space.choices.output_depth import OutputDepth
 from allo_dse.space.choices.parameters import ParameterChoice
@@ -26,7 +27,7 @@ class MadePrograms(CompiledPrograms):
         self._make = make
         self._made: dict[tuple[object, ...], Program] = {}
 
-    def load(self, params: Assignment) -> Program:
+    def load(self, params: Assignment, watch: Watch | None = None) -> Program:
         key = tuple(params.values())
         if key not in self._made:
             self._made[key] = replace(self._make(**params), params=dict(params))

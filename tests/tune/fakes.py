@@ -57,7 +57,7 @@ class FakePrograms:
     def __init__(self, salt: str = "") -> None:
         self.salt = salt
 
-    def load(self, params: Any) -> FakeProgram:
+    def load(self, params: Any, watch: Any = None) -> FakeProgram:
         return FakeProgram("gemm", dict(params), (params["Pk"], params["Pm"], params["Pn"]))
 
     def digest(self, program: Program) -> Any:

@@ -85,12 +85,13 @@ class PortSide:
         return self.port.offsets(pids) * self.port.tensor.dtype.bits // 8
 
 
-def _key(port: TensorPort, direction: Direction) -> PortKey:
+def port_key(port: TensorPort, direction: Direction) -> PortKey:
+    """What ports of one node agree in that share a DMA channel."""
     return (port.tensor.name, direction, port.layout, port.tile_shape)
 
 
 def _side(port: TensorPort, direction: Direction) -> PortSide:
-    key = _key(port, direction)
+    key = port_key(port, direction)
     tile = port.tile
     if not tile.is_affine:
         return PortSide(key, port, None, 0)
@@ -121,7 +122,7 @@ def _sinks(cls: TaskClass) -> dict[int, Sink]:
     update it in place. Each put and each tensor receives one block at most.
     """
     free = [(p.stream.dtype, p.stream.block, Sink(put=i)) for i, p in enumerate(cls.stream_ports) if _one(p, "put")]
-    free += [(p.tensor.dtype, p.tile_shape, Sink(tensor=_key(p, "out"))) for p in cls.tensor_ports if p.writes]
+    free += [(p.tensor.dtype, p.tile_shape, Sink(tensor=port_key(p, "out"))) for p in cls.tensor_ports if p.writes]
     result = {}
     for position, port in enumerate(cls.stream_ports):
         if not _one(port, "get") or not port.stream.block:

@@ -7,7 +7,7 @@ never loses one that fits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
 from ..axes.axes import class_varies
-from ..graph.ports import PortKey, PortSide
+from ..graph.ports import PortKey, PortSide, port_key
 from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering
 from ..transport.assign import ColumnLimits
@@ -109,12 +109,6 @@ class FoldBounds:
         """Whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
         return self._ports_fit(self._sides(members))
 
-    @cached_property
-    def each_task_fits(self) -> bool:
-        """Whether a core has the channels and the memory for the tensor ports of any one task."""
-        every = (ports for classes in self.graph.ports.classes for ports in classes)
-        return all(self._ports_fit({side.key: side.port for side in ports.sides}) for ports in every)
-
     def tasks_fit(self, tasks: Sequence[int]) -> bool:
         """Whether a core has the channels and the memory for the tensor ports of some tasks."""
         sides: dict[PortKey, TensorPort] = {}
@@ -123,13 +117,7 @@ class FoldBounds:
         return self._ports_fit(sides)
 
     def _ports_fit(self, sides: Mapping[PortKey, TensorPort]) -> bool:
-        core = self.device.core
-        inputs = sum(key[1] == "in" for key in sides)
-        return (
-            inputs <= core.dma_in
-            and len(sides) - inputs <= core.dma_out
-            and self.device.reserved_core_bytes + _fifo_bytes(sides, self.buffering) <= core.memory_bytes
-        )
+        return _ports_fit(sides, self.device, self.buffering)
 
     @cached_property
     def _task_ports(self) -> list[dict[PortKey, TensorPort]]:
@@ -169,6 +157,21 @@ class FoldBounds:
             seen |= own.keys()
             result.append(list(own.values()))
         return result
+
+
+def task_fits(ports: Iterable[TensorPort], device: NpuDevice, buffering: Buffering) -> bool:
+    """Whether a core has the channels and the memory for the tensor ports of a task."""
+    return _ports_fit({port_key(port, way): port for port in ports for way in port.directions}, device, buffering)
+
+
+def _ports_fit(sides: Mapping[PortKey, TensorPort], device: NpuDevice, buffering: Buffering) -> bool:
+    core = device.core
+    inputs = sum(key[1] == "in" for key in sides)
+    return (
+        inputs <= core.dma_in
+        and len(sides) - inputs <= core.dma_out
+        and device.reserved_core_bytes + _fifo_bytes(sides, buffering) <= core.memory_bytes
+    )
 
 
 def _fifo_bytes(sides: Mapping[PortKey, TensorPort], buffering: Buffering) -> int:

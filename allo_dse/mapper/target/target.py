@@ -7,23 +7,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.program.tensors import TensorPort
+from allo_dse.program.watch import Hopeless
 
 from ..fold.fold import MeshFold
 from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering
 from ..model.violation import Violation
 from ..program import Program
+from ..search.fold_bounds import task_fits
+from .allo_program import MOST_TASKS
 from .allo_rules import ALLO_RULES, FIFO_DEPTH
 from .respell import with_fewer_transfers
 from .rule import Rule, Subject
 
 if TYPE_CHECKING:
-    from allo_dse.device.device import Device
+    from allo_dse.device.device import Device, NpuDevice
 
     from ..mapping import DeviceMapping
 
@@ -35,6 +39,7 @@ class Target:
     Attributes:
         rules: checked in this order; those of the program first.
         replaced: limits of the device that its rules state in its own way.
+        most_tasks: that a program may have; None when there may be any number.
         fifo_depth: the depth of the object FIFOs that it makes for tensors; None when it makes any.
         respell: the fold in the patterns that it can build, where others do as well; None when it builds any.
     """
@@ -42,6 +47,7 @@ class Target:
     name: str
     rules: tuple[Rule, ...] = ()
     replaced: frozenset[str] = frozenset()
+    most_tasks: int | None = None
     fifo_depth: int | None = None
     respell: Callable[[ProgramGraph, MeshFold, Device], MeshFold] | None = None
 
@@ -62,30 +68,55 @@ class Target:
                 found += rule.check(subject)
         return found
 
-    def builds(self, program: Program, device: Device, buffering: Buffering) -> bool:
-        """Whether there can be a design of a program that is built.
-
-        Args:
-            buffering: what every design has at least.
-        """
-        from allo_dse.device.device import NpuDevice
-
-        if not isinstance(device, NpuDevice):
-            return True
-        from ..mapping import DeviceMapping
-        from ..search.fold_bounds import FoldBounds
-
-        mapping = DeviceMapping(program.vmg, device, buffering)
-        return not self.check_program(mapping) and FoldBounds(program.vmg.graph, device, buffering).each_task_fits
-
     def check_program(self, mapping: DeviceMapping) -> list[Violation]:
         """The rules that the program breaks however it is folded."""
         subject = Subject(mapping)
         return [violation for rule in self.rules if not rule.folded for violation in rule.check(subject)]
 
 
+@dataclass(frozen=True)
+class Buildable:
+    """Which programs have designs that a target builds for a device; tells it as soon as it can while one is compiled.
+
+    Attributes:
+        buffering: what every design has at least.
+    """
+
+    target: Target
+    device: Device
+    buffering: Buffering
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def tasks(self, count: int) -> None:
+        if self.target.most_tasks is not None and count > self.target.most_tasks:
+            raise Hopeless(f"{self.name} does not build programs of {count:,} tasks")
+
+    def ports(self, ports: Sequence[TensorPort]) -> None:
+        if self._npu is not None and not task_fits(ports, self._npu, self.buffering):
+            raise Hopeless(f"no core of {self.device.name} has room for the tiles of a task")
+
+    def builds(self, program: Program) -> bool:
+        """Whether there can be a design of a program that is built."""
+        if self._npu is None:
+            return True
+        from ..mapping import DeviceMapping
+
+        ports = (cls.tensor_ports for cls in program.task_classes)
+        fits = all(task_fits(own, self._npu, self.buffering) for own in ports)
+        return fits and not self.target.check_program(DeviceMapping(program.vmg, self._npu, self.buffering))
+
+    @property
+    def _npu(self) -> NpuDevice | None:
+        from allo_dse.device.device import NpuDevice
+
+        return self.device if isinstance(self.device, NpuDevice) else None
+
+
 TARGETS: Mapping[str, Target] = {
-    "allo": Target("allo", ALLO_RULES, frozenset({"host_buffers"}), FIFO_DEPTH, with_fewer_transfers),
+    "allo": Target("allo", ALLO_RULES, frozenset({"host_buffers"}), MOST_TASKS, FIFO_DEPTH, with_fewer_transfers),
     "model": Target("model"),
 }
 

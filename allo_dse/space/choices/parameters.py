@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.mapper.program import Program
+from allo_dse.program.watch import Watch
 
 from ..choice import Ask, Question, QuestionChoice
 from ..design import Design
@@ -33,6 +34,21 @@ class Meaning(NamedTuple):
     program: Packed
 
 
+class Builder(Watch, Protocol):
+    """What designs are to be built by. It may say so of a program while it is compiled.
+
+    Attributes:
+        name: whose rules it goes by.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def builds(self, program: Program) -> bool:
+        """Whether any design of a program can be built."""
+        ...
+
+
 class ParameterChoice(QuestionChoice):
     """Values of all parameters that are active. Genes: `param.<name>`, the position in the parameter's values.
 
@@ -40,8 +56,7 @@ class ParameterChoice(QuestionChoice):
     value of an unordered parameter being one step.
 
     Args:
-        builds: whether any design of a program can be built; None when all of them may.
-        builder: whose rules `builds` goes by.
+        builder: says which programs have designs that can be built; None when all of them may.
     """
 
     writes = frozenset({"params", "program"})
@@ -50,12 +65,12 @@ class ParameterChoice(QuestionChoice):
         self,
         parameters: ParameterSpace,
         programs: Programs,
-        builds: Callable[[Program], bool] | None = None,
-        builder: str = "",
+        builder: Builder | None = None,
     ) -> None:
         self._parameters = parameters
         self._programs = programs
-        self._builds, self._builder = builds, builder
+        self._builder = builder
+        self._refused: set[tuple[tuple[str, int], ...]] = set()
         self._free = tuple(parameters.free)
         self._repaired: dict[Positions, Draft | None] = {}
         self._made: dict[Positions, Draft] = {}  # since it was last asked what is new
@@ -92,7 +107,7 @@ class ParameterChoice(QuestionChoice):
             params = self._params_at(told.found)
             self._programs.unpack(params, told.program)
             self._repaired[key] = replace(draft, params=params, program=self._programs.load(params))
-        if self._builds is not None and key not in self._repaired:
+        if self._builder is not None and key not in self._repaired:
             self._repaired[key] = self._nearest(draft, wanted)
         found = self._repaired.get(key)
         if found is not None:
@@ -137,11 +152,16 @@ class ParameterChoice(QuestionChoice):
 
     def _decided(self, draft: Draft, params: Assignment) -> Draft | None:
         """The draft with these parameters, or None when the program does not compile or cannot be built."""
-        try:
-            program = self._programs.load(params)
-        except AlloDseError:
+        key = tuple(self._parameters.positions(params).items())
+        if key in self._refused:
             return None
-        if self._builds is not None and not self._builds(program):
+        try:
+            program = self._programs.load(params, self._builder)
+        except AlloDseError:
+            self._refused.add(key)
+            return None
+        if self._builder is not None and not self._builder.builds(program):
+            self._refused.add(key)
             return None
         return replace(draft, params=params, program=program)
 
@@ -159,7 +179,7 @@ class ParameterChoice(QuestionChoice):
 
     def describe(self) -> dict[str, object]:
         found: dict[str, object] = {"params": {name: p.describe() for name, p in self._parameters.parameters.items()}}
-        return found if self._builds is None else {**found, "builder": self._builder}
+        return found if self._builder is None else {**found, "builder": self._builder.name}
 
 
 def _gene(parameter: str) -> str:

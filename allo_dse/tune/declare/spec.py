@@ -189,6 +189,7 @@ class StudySpec:
     def space(self) -> Space:
         """All designs the study may choose from."""
         from allo_dse.mapper.model.buffering import Buffering
+        from allo_dse.mapper.target.target import Buildable
         from allo_dse.space.choices.output_depth import OutputDepth
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.draft import Draft
@@ -198,8 +199,8 @@ class StudySpec:
         if self.target.fifo_depth is not None:
             depths = (self.target.fifo_depth,)
         least = Buffering(output_depth=min(depths))
-        builds = None if self._check else lambda program: self.target.builds(program, self.device, least)
-        parameters = ParameterChoice(self.parameters, self.programs, builds, self.target.name)
+        builder = None if self._check else Buildable(self.target, self.device, least)
+        parameters = ParameterChoice(self.parameters, self.programs, builder)
         choices: list[Choice] = [parameters, self.folds, OutputDepth(depths)]
         if self.schedules not in ((), []):
             from allo_dse.space.choices.auto_schedules import AutoSchedules, schedules_of
