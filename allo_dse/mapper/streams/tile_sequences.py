@@ -6,16 +6,16 @@ same sequence, and nothing has to be computed per task. In graphs folded node by
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
-from allo_dse.program.index_maps import IntArray
+from allo_dse.program.index_maps import IndexMap, IntArray
 
-from ..graph.groups import MeshLeaves, NodeGroup
+from ..graph.groups import MeshLeaves, NodeGroup, nest_offsets
 from ..graph.ports import ClassUse, PortKey, PortSide, Round, schedule_round
 from ..graph.program_graph import ProgramGraph
 from ..model.sequences import Nest, change_count, loop_nest, nest_moves
@@ -77,6 +77,20 @@ class GroupPorts:
         if key not in self._sequences:
             self._sequences[key] = self._found(self.users[key])
         return self._sequences[key]
+
+    def grid_places(self, kernel: int, tile: IndexMap, leaves: IntArray) -> Iterator[IntArray]:
+        """Where the tiles of the tasks at some leaves, of one kernel, lie in their grid: per dimension of the grid, or
+        the one of a tensor without any, an array that broadcasts to (nodes, leaves)."""
+        if isinstance(self.group.leaves, MeshLeaves) and tile.is_affine and tile.grid:
+            own = self.group.leaves
+            for row, offset in zip(tile.matrix, tile.offset, strict=True):
+                steps = [row[axis] * step for axis, step in zip(own.loop_axes, self._pid_steps, strict=True)]
+                first = self._base_pids @ np.array(row, np.int64) + offset
+                yield first[:, None] + nest_offsets(leaves, own.loops, tuple(steps))
+        else:
+            tasks = self.group.leaves.tasks()[:, leaves]
+            places = np.unravel_index(tile.linear(self.program.pids(kernel, tasks.reshape(-1))), tile.grid or (1,))
+            yield from (place.reshape(tasks.shape) for place in places)
 
     def _found(self, users: Users) -> TileSequences:
         factors = users[0][1].factors

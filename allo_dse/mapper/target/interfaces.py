@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -20,8 +21,12 @@ from allo_dse.program.tensors import TensorPort
 
 from ..fold.vmg import VMG
 from ..graph.groups import NodeGroup
+from ..graph.program_graph import ProgramGraph
 from ..graph.tree import Repeat, Seq, Task, Tree
+from ..streams.tile_sequences import GroupPorts
 
+Places = NDArray[np.int32]
+"""Half the memory of other integers: a node may have tens of thousands of tiles."""
 PORTS_PER_CORE = 2
 """Interfaces of a core per direction: `allo.backend.aie.utils.Config` COMPUTE_MAX_RECV, COMPUTE_MAX_SEND."""
 
@@ -42,7 +47,7 @@ class Interface:
     tensor: int
     is_input: bool
     port: TensorPort
-    tiles: IntArray
+    tiles: Places
     leaves: IntArray
 
     @property
@@ -97,7 +102,7 @@ class _Argument:
     tensor: int
     is_input: bool
     port: TensorPort
-    tiles: IntArray
+    tiles: Places
     leaves: IntArray
 
 
@@ -129,7 +134,7 @@ def _interface(argument: _Argument, first_node: int, number: int) -> Interface:
 
 def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
     """The arguments of the function of a group, in order: task by task of the body, what is read before what is not."""
-    program, tasks = vmg.program, group.leaves.tasks()
+    program = vmg.program
     tensors = {tensor.name: number for number, tensor in enumerate(program.tensors)}
     uses: dict[Task, list[tuple[int, IntArray]]] = {}
     for place, (task, leaves) in enumerate(one_iteration(group.tree)):
@@ -139,9 +144,9 @@ def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
         groups = request_groups(vmg, group.tree, task.kernel)
         ports = program.kernels[task.kernel].classes[task.cls].used_ports
         leaves = np.stack([leaves for _, leaves in own])
-        pids = program.pids(task.kernel, tasks[:, leaves.reshape(-1)].reshape(-1))
         for port in sorted(ports, key=lambda port: not port.reads):
-            places = tile_places(port, pids).reshape(group.count, len(own), groups, -1, 4)
+            places = tile_places(vmg.graph, group, task.kernel, port, leaves.reshape(-1))
+            places = places.reshape(group.count, len(own), groups, -1, 4)
             tensor = tensors[port.tensor.name]
             result += [
                 _Argument(place, tensor, not port.writes, port, places[:, number], leaves[number])
@@ -199,18 +204,17 @@ def request_groups(vmg: VMG, tree: Tree, kernel: int) -> int:
     return vmg.program.kernels[kernel].mesh[axis] // joint.fold.kernels[kernel].axes[axis].spatial
 
 
-def tile_places(port: TensorPort, pids: IntArray) -> IntArray:
-    """Places of the tiles of tasks in 4 dimensions, as Allo numbers them: (tasks, 4).
+def tile_places(graph: ProgramGraph, group: NodeGroup, kernel: int, port: TensorPort, leaves: IntArray) -> Places:
+    """Places of the tiles of a group's tasks in 4 dimensions, as Allo numbers them: (nodes, leaves, 4).
 
     A vector's tiles lie along dimension 2, those of a matrix that is cut along one dimension along dimension 1, and
     those of one that is cut along both along dimensions 0 and 1.
     """
-    places = np.zeros((len(pids), 4), np.int64)
-    for dimension, coordinate in zip(
-        tile_dimensions(port), np.unravel_index(port.tile.linear(pids), port.tile.grid or (1,)), strict=True
-    ):
+    places = np.zeros((group.count, len(leaves), 4), np.int32)
+    coordinates = group.once(GroupPorts, graph).grid_places(kernel, port.tile, leaves)
+    for dimension, coordinate in zip(tile_dimensions(port), coordinates, strict=True):
         if dimension is not None:
-            places[:, dimension] = coordinate
+            places[:, :, dimension] = coordinate
     return places
 
 

@@ -13,11 +13,11 @@ from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.program import load_program
+from allo_dse.mapper.target.interfaces import Places
 from allo_dse.mapper.target.requests import Queue, full_queues, longest_group, request_count, unanswered
 from allo_dse.mapper.target.rule import Subject
 from allo_dse.mapper.target.target import TARGETS
 from allo_dse.mapper.target.transfers import TransferRun
-from allo_dse.program.index_maps import IntArray
 from tests.support.programs import gemm_program
 
 install()
@@ -65,7 +65,7 @@ def test_a_chain_asks_for_its_tiles_in_one_request_per_channel() -> None:
     assert unanswered(runs(pk=8)) is None
 
 
-def changed(run: TransferRun, tiles: IntArray) -> TransferRun:
+def changed(run: TransferRun, tiles: Places) -> TransferRun:
     """A transfer of one interface with other tiles."""
     return TransferRun(run.shim, run.memory_tile, ((replace(run.sample, tiles=tiles),),), (1, 1, 1, 1))
 
