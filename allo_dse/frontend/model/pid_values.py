@@ -109,12 +109,12 @@ def _affine(op: str, left: Meta, right: Meta) -> tuple[tuple[int, ...], int] | N
 
 def selected(array: Array, mask: NDArray[np.bool_]) -> Array:
     """The values of the tasks in `mask` (each at least once; axes on which nothing depends are not expanded)."""
-    if array.size == 1:
-        return array.reshape(-1)
+    if array.shape == mask.shape:
+        return array[mask]
+    if all(1 in extents for extents in zip(array.shape, mask.shape, strict=True)):
+        return array.reshape(-1)  # mostly: whatever the tasks have in common, each has all values along other axes
     same = tuple(axis for axis, extent in enumerate(array.shape) if extent == 1)
     if same:
         mask = np.any(mask, axis=same, keepdims=True)
-    if mask.size == 1:  # mostly; a set that is not empty
-        return array.reshape(-1)
     shape = np.broadcast_shapes(array.shape, mask.shape)
     return np.broadcast_to(array, shape)[np.broadcast_to(mask, shape)]

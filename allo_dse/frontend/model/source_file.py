@@ -21,18 +21,23 @@ class SourceFile:
     Attributes:
         functions: function definitions by the line of their first decorator (or of `def`) and name.
         codes: compiled constant expressions by node.
+        locations: those that were asked for, by line and byte.
     """
 
     name: str
     lines: list[str]
     functions: Mapping[tuple[int, str], ast.FunctionDef]
     codes: dict[ast.expr, CodeType] = field(default_factory=dict)
+    locations: dict[tuple[int, int], SourceLocation] = field(default_factory=dict)
 
     def location(self, node: ast.AST) -> SourceLocation:
         """Where a node of this file begins."""
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        text = self.lines[line - 1] if line <= len(self.lines) else ""
-        return SourceLocation(self.name, line, len(text.encode()[:column].decode(errors="replace")) + 1)
+        place = line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        if place not in self.locations:
+            text = self.lines[line - 1] if line <= len(self.lines) else ""
+            characters = len(text.encode()[:column].decode(errors="replace"))
+            self.locations[place] = SourceLocation(self.name, line, characters + 1)
+        return self.locations[place]
 
     def error(self, node: ast.AST, message: str, hint: str = "") -> ProgramError:
         """The error `message` at a node."""
