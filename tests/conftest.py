@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis.internal.entropy
 import pytest
 from _pytest.terminal import TerminalReporter
 from _pytest.unraisableexception import gc_collect_iterations_key
@@ -21,6 +22,8 @@ from hypothesis import settings
 # Tests never fail for taking long, and a run of CI tries what the run before it tried.
 settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("project")
+# Nothing draws from NumPy's global generator (ruff NPY002): to save and seed it is most of the time between examples.
+hypothesis.internal.entropy.NP_RANDOM = False  # type: ignore[assignment]
 
 
 gc.disable()  # while tests are collected, of which most objects live to the end: a fifth of the time would go there

@@ -345,10 +345,10 @@ class Evolution:
             return
         rate = min(0.5, self.breeding.mutations * (1 + attempt / 20) / len(names))
         forced = int(rng.integers(len(names)))
-        draws = rng.random(len(names))
-        for position, name in enumerate(names):
-            if position == forced or draws[position] < rate:
-                genes[name] = self._genes[name].step(genes[name], rng)
+        draws = rng.random(len(names)).tolist()
+        draws[forced] = -1.0
+        for name in [name for name, drawn in zip(names, draws, strict=True) if drawn < rate]:
+            genes[name] = self._genes[name].step(genes[name], rng)
 
 
 def _noting(suggest: Suggest, names: list[str]) -> Suggest:
