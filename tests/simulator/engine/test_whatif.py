@@ -58,14 +58,15 @@ def test_the_service_of_a_resource_is_a_kind_of_its_own() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(regular())
-def test_a_run_is_never_shorter_than_half(case: Regular) -> None:
+@given(regular().filter(lambda case: not case.resources))
+def test_without_shared_resources_a_run_is_never_shorter_than_half(case: Regular) -> None:
+    """With them another order of requests can be better, or worse, than any speed explains."""
     network = regular_network(case)
     result = table_engine().run(network)
     if not result.finished or not result.cycles:
         return
     for faster in twice_as_fast(network, [f"kind {node % 2}" for node in range(network.node_count)]):
-        assert faster.share >= 0.49
+        assert 0.5 <= faster.share <= 1
 
 
 def test_it_ends_at_its_time_limit() -> None:
