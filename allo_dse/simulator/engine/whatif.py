@@ -31,8 +31,8 @@ def twice_as_fast(network: Network, kinds: Sequence[str], *, seconds: float | No
     """Run a network of table processes once for each kind of nodes, and once for the service of shared resources.
 
     Everything else takes twice the cycles instead, so that no time is rounded; cycles that tokens are on their way in
-    FIFOs stay as they are. Where resources are shared, requests may come in another order: a share can then be less than
-    a half, or more than 1.
+    FIFOs stay as they are. Where resources are shared, requests may come in another order: a share can then be less
+    than a half, or more than 1.
 
     Args:
         kinds: of each node.

@@ -11,7 +11,7 @@ depth that are ready from the start, followed by when the slot of token n can be
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,10 +123,24 @@ def begun(ops: Operations, depth: IntArray, latency: IntArray, unset: int) -> tu
     return ready, Progress(ops.first[:-1].copy(), np.zeros(processes, ops.due.dtype), np.zeros(2 * streams, np.int64))
 
 
+@inlined
+def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> Any:
+    """An operation of a process that has waited `wait` cycles so far; returns what it has then.
+
+    Args:
+        at, to: where it finds the time that it waits for, and notes its own.
+    """
+    own = times.dtype.type  # sums of narrow integers would be wide ones, which take twice as long
+    # All later operations are held up by as much (T7): one number per process stands for all that it waited.
+    later = max(own(times[at] - due), wait)
+    times[to] = own(own(due + later) + delay)
+    return later
+
+
 @compiled
 def run(ops: Operations, ready: Ready, progress: Progress) -> None:
     """Replay until every process has ended or waits for ever."""
-    first, due, port, slot, _, peers, peer = ops
+    first, due, port, slot, _, peers, peer, until, turns = ops
     times, unset, read, write, delay = ready
     position, stall, waited = progress
     queue = everybody(len(position))
@@ -140,28 +154,69 @@ def run(ops: Operations, ready: Ready, progress: Progress) -> None:
         start = np.uint64(position[p])
         e = start
         end = np.uint64(first[p + 1])
-        while e < end:
+        while turns[p] == 1 and e < end:
+            # As long as operations at one port follow each other, what is known of it is looked up once.
+            q = port[e]
+            i = np.uint64(slot[e])
+            at, to, add = i + read[q], i + write[q], delay[q]
+            before = wait
+            n, count = np.uint64(0), np.uint64(until[e]) - e
+            while n < count:
+                if times[at + n] == unset:
+                    break
+                wait = timed(times, at + n, to + n, due[e + n], add, wait)
+                n += one
+            waited[q] += wait - before
+            e += n
+            if n < count:
+                awaited[p] = at + n
+                break
+        while turns[p] == 2 and e < end:
+            # The same where another port has every second turn.
+            then = min(e + one, end - one)
+            q, other = port[e], port[then]
+            i, j = np.uint64(slot[e]), np.uint64(slot[then])
+            at, to, add = i + read[q], i + write[q], delay[q]
+            its, into, more = j + read[other], j + write[other], delay[other]
+            before, others = wait, 0
+            n, m, count = np.uint64(0), np.uint64(0), np.uint64(until[e]) - e
+            while n + m < count:
+                if times[at + n] == unset:
+                    break
+                wait = timed(times, at + n, to + n, due[e + n + m], add, wait)
+                n += one
+                if n + m == count:
+                    break
+                if times[its + m] == unset:
+                    break
+                later = timed(times, its + m, into + m, due[e + n + m], more, wait)
+                others += later - wait
+                wait = later
+                m += one
+            waited[q] += wait - before - others
+            waited[other] += others
+            e += n + m
+            if n + m < count:
+                awaited[p] = at + n if n == m else its + m
+                break
+        while turns[p] == 0 and e < end:
             q = port[e]
             i = np.uint64(slot[e])
             at = i + read[q]
-            soonest = times[at]
             # Operations of a process happen in order, so the first that cannot be timed yet ends this visit.
-            if soonest == unset:
+            if times[at] == unset:
                 awaited[p] = at
                 break
-            t = due[e]
-            behind = soonest - t
-            # All later operations are held up by as much (T7): one number per process stands for all that it waited.
-            if behind > wait:
-                waited[q] += behind - wait
-                wait = behind
-            times[i + write[q]] = t + wait + delay[q]
+            later = timed(times, at, i + write[q], due[e], delay[q], wait)
+            if later > wait:
+                waited[q] += later - wait
+                wait = later
             e += one
         stall[p] = wait
         position[p] = e
         if e > start:
             # Only who waits for a time that is known now is run again: each run of a process gets on by an operation.
-            for j in range(peers[p], peers[p + 1]):
+            for j in range(peers[p], peers[p + 1]):  # type: ignore[assignment]
                 x = peer[j]
                 if queue.is_in[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:
                     push(queue, x)

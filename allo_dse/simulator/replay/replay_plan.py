@@ -21,12 +21,19 @@ from allo_dse.common.aliases import Array
 from ..network.network import SHIFT_REGISTER_DEPTH, read_latency
 from ..trace.data import PUT, IntArray, TraceData, TraceError
 
+WORTH_TURNS = 4
+"""Ports that take turns so many times in a row, in the mean, are worth a look at where that ends."""
 SAFE_32_BIT = 1 << 30
 """Times stay below this where 32-bit arithmetic is used."""
 
 
 class Operations(NamedTuple):
-    """What compiled code reads of a plan; see `Plan`."""
+    """What compiled code reads of a plan; see `Plan`.
+
+    Attributes:
+        turns: per process how many ports take turns, 1 or 2, as long as that pays, else 0.
+        until: per operation of these processes, the first after it that another port has than would be its turn.
+    """
 
     first: IntArray
     due: Array
@@ -35,6 +42,8 @@ class Operations(NamedTuple):
     offset: IntArray
     peers: IntArray
     peer: NDArray[np.int32]
+    until: NDArray[np.uint32]
+    turns: NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,28 @@ class Plan:
 
     @cached_property
     def operations(self) -> Operations:
-        return Operations(self.first, self.due, self.port, self.slot, self.offset, self.peers, self.peer)
+        until, turns = self._turns
+        return Operations(self.first, self.due, self.port, self.slot, self.offset, self.peers, self.peer, until, turns)
+
+    @cached_property
+    def _turns(self) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+        """`until` and `turns` of the operations."""
+        count, size = np.diff(self.first), len(self.port)
+        until, turns = np.zeros(size, np.uint32), np.zeros(self.processes, np.uint8)
+        for ports in (2, 1):
+            # Turns end where a port has none that had one so many before, or where one has two, and with the process.
+            other, twice = np.zeros(size + 1, bool), np.zeros(size + 1, bool)
+            other[ports:-1] = self.port[ports:] != self.port[:-ports]
+            if ports == 2:
+                twice[1:-1] = self.port[1:] == self.port[:-1]
+            other[self.first] = twice[self.first] = True
+            before = np.append(0, np.cumsum(other | twice))[self.first]
+            often = count >= ports * WORTH_TURNS * np.diff(before)
+            turns[often] = ports
+            mine = np.flatnonzero(np.repeat(often, count))
+            beyond = np.minimum(mine + ports, np.repeat(self.first[1:], count)[mine])
+            until[mine] = np.minimum(_next(other, beyond), _next(twice, mine + 1))
+        return until, turns
 
     @cached_property
     def unset(self) -> int:
@@ -120,6 +150,12 @@ class Plan:
     def read_latency(self, depths: IntArray) -> IntArray:
         """Per stream the cycles from put to get with these depths, int64[streams] or int64[n, streams]."""
         return read_latency(self.latency, depths)
+
+
+def _next(marked: NDArray[np.bool_], places: IntArray) -> IntArray:
+    """From each place on the first one that is marked; the last of all is."""
+    where = np.flatnonzero(marked)
+    return where[np.searchsorted(where, places)]
 
 
 def make_plan(data: TraceData) -> Plan:

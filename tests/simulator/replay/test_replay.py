@@ -49,6 +49,33 @@ def test_replay_follows_the_rules(network: Any) -> None:
         assert result.cycles == max(present(end) for end in ends.values())
 
 
+@MANY
+@given(networks())
+def test_ports_take_turns_as_long_as_is_said(network: Any) -> None:
+    plan = trace_of(network).plan
+    for p, (first, end) in enumerate(itertools.pairwise(plan.first.tolist())):
+        ports = plan.port[first:end].tolist()
+        several = int(plan.operations.turns[p])
+        for e in range(len(ports) if several else 0):
+            last = e + 1
+            if several == 1 or ports[e] != ports[min(last, len(ports) - 1)]:
+                while last < len(ports) and (last < e + several or ports[last] == ports[last - several]):
+                    last += 1
+            assert plan.operations.until[first + e] - first == last
+
+
+def test_what_is_worth_being_taken_in_turns() -> None:
+    """A reader or writer alone, a stage between two streams, and what goes on in threes."""
+    three: list[Get | Put] = [Get("b"), Put("c"), Put("d")]
+    trace = Trace.build(
+        {**dict.fromkeys("abc", 2), "d": 20},
+        {"in": [Loop(20, 1, 1, [Put("a")])], "stage": [Loop(20, 1, 1, [Get("a"), Put("b")])],
+         "fork": [Loop(20, 1, 1, three)], "out": [Loop(20, 1, 1, [Get("c")])], "none": []},
+    )  # fmt: skip
+    assert trace.plan.operations.turns[:4].tolist() == [1, 2, 0, 1]
+    assert trace.replay().finished
+
+
 @FEW
 @given(networks(), st.data())
 def test_a_batch_is_the_single_replays(network: Any, data: DataObject) -> None:
