@@ -31,6 +31,7 @@ class Ready(NamedTuple):
     Attributes:
         times: see above; `unset` where nothing has happened yet.
         read, write: per port what to add to a slot for where the awaited time stands, and where the own goes.
+        free: per stream whether its writer never waits, and no time stands there for it; of those `alone` only.
         delay: per port the cycles from an operation until its peer can go on.
     """
 
@@ -39,6 +40,7 @@ class Ready(NamedTuple):
     read: NDArray[np.uint64]
     write: NDArray[np.uint64]
     delay: Times
+    free: NDArray[np.bool_]
 
 
 class Progress(NamedTuple):
@@ -108,18 +110,24 @@ def begun(ops: Operations, depth: IntArray, latency: IntArray, unset: int) -> tu
     """
     own = ops.due.dtype.type
     streams, slots, processes = len(depth), ops.offset[-1], len(ops.first) - 1
-    times = np.full(2 * slots + depth.sum(), unset, ops.due.dtype)
+    times = np.empty(2 * slots + depth.sum(), ops.due.dtype)
+    times[:slots] = unset
     read = np.zeros(2 * streams, np.uint64)
     write = np.zeros(2 * streams, np.uint64)
     delay = np.ones(2 * streams, ops.due.dtype)
+    free = np.zeros(streams, np.bool_)
     start = slots
     for s in range(streams):
-        times[start : start + depth[s]] = unset // 2  # long ago, and so far from the ends that no sum overflows
+        tokens = ops.offset[s + 1] - ops.offset[s]
+        free[s] = ops.alone[s] and depth[s] >= tokens
+        if not free[s]:
+            times[start : start + depth[s]] = unset // 2  # long ago, and so far from the ends that no sum overflows
+            times[start + depth[s] : start + depth[s] + tokens] = unset
         read[streams + s] = start - ops.offset[s]
         write[s] = read[streams + s] + depth[s]
         delay[streams + s] = own(latency[s])
-        start += depth[s] + ops.offset[s + 1] - ops.offset[s]
-    ready = Ready(times, unset, read, write, delay)
+        start += depth[s] + tokens
+    ready = Ready(times, unset, read, write, delay, free)
     return ready, Progress(ops.first[:-1].copy(), np.zeros(processes, ops.due.dtype), np.zeros(2 * streams, np.int64))
 
 
@@ -140,12 +148,14 @@ def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> An
 @compiled
 def run(ops: Operations, ready: Ready, progress: Progress) -> None:
     """Replay until every process has ended or waits for ever."""
-    first, due, port, slot, _, peers, peer, until, turns = ops
-    times, unset, read, write, delay = ready
+    first, due, port, slot, _, peers, peer, until, turns, _ = ops
+    times, unset, read, write, delay, free = ready
+    streams = len(free)
     position, stall, waited = progress
     queue = everybody(len(position))
     awaited = np.zeros(len(position), np.uint64)
     one = np.uint64(1)
+    own = due.dtype.type
     while queue.ends[1] > 0:
         p = pop(queue)
         # A process goes on as far as it can. Who runs first changes nothing: a time depends on those of the peer alone,
@@ -161,6 +171,10 @@ def run(ops: Operations, ready: Ready, progress: Progress) -> None:
             at, to, add = i + read[q], i + write[q], delay[q]
             before = wait
             n, count = np.uint64(0), np.uint64(until[e]) - e
+            if q >= streams and free[q - streams]:  # as many at once as the processor can
+                while n < count:
+                    times[to + n] = own(own(due[e + n] + wait) + add)
+                    n += one
             while n < count:
                 if times[at + n] == unset:
                     break
