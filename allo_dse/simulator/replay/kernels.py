@@ -21,6 +21,9 @@ from allo_dse.common.numba_kernels import compiled, inlined
 from ..trace.data import IntArray
 from .replay_plan import Operations
 
+SHALLOW = 4
+"""A stream with fewer slots is full or empty again before a look at whose turn it is has paid."""
+
 Times = NDArray[np.generic]
 """Times are int32 where all fit, else int64; ports are uint16 or uint32."""
 
@@ -31,7 +34,7 @@ class Ready(NamedTuple):
     Attributes:
         times: see above; `unset` where nothing has happened yet.
         read, write: per port what to add to a slot for where the awaited time stands, and where the own goes.
-        free: per stream whether its writer never waits, and no time stands there for it; of those `alone` only.
+        free: per stream whether its writer never waits, and no time stands there for it; only where it has one turn.
         delay: per port the cycles from an operation until its peer can go on.
     """
 
@@ -102,11 +105,26 @@ def push(queue: Queue, process: int) -> None:
 
 
 @compiled
-def begun(ops: Operations, depth: IntArray, latency: IntArray, unset: int) -> tuple[Ready, Progress]:
+def turns_at(ops: Operations, depth: IntArray) -> NDArray[np.uint8]:
+    """`Operations.turns`, but 0 for processes with a stream that holds so little that they soon wait again."""
+    turns = ops.turns.copy()
+    for s in range(len(depth)):
+        if depth[s] < min(SHALLOW, ops.offset[s + 1] - ops.offset[s]):
+            for p in (ops.producer[s], ops.consumer[s]):
+                if p >= 0:
+                    turns[p] = 0
+    return turns
+
+
+@compiled
+def begun(
+    ops: Operations, depth: IntArray, latency: IntArray, unset: int, turns: NDArray[np.uint8]
+) -> tuple[Ready, Progress]:
     """Before a run: nothing has happened, and as many slots as a stream is deep can be filled.
 
     Args:
         depth, latency: per stream.
+        turns: see `turns_at`.
     """
     own = ops.due.dtype.type
     streams, slots, processes = len(depth), ops.offset[-1], len(ops.first) - 1
@@ -119,7 +137,7 @@ def begun(ops: Operations, depth: IntArray, latency: IntArray, unset: int) -> tu
     start = slots
     for s in range(streams):
         tokens = ops.offset[s + 1] - ops.offset[s]
-        free[s] = ops.alone[s] and depth[s] >= tokens
+        free[s] = ops.producer[s] >= 0 and turns[ops.producer[s]] == 1 and depth[s] >= tokens
         if not free[s]:
             times[start : start + depth[s]] = unset // 2  # long ago, and so far from the ends that no sum overflows
             times[start + depth[s] : start + depth[s] + tokens] = unset
@@ -146,9 +164,13 @@ def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> An
 
 
 @compiled
-def run(ops: Operations, ready: Ready, progress: Progress) -> None:
-    """Replay until every process has ended or waits for ever."""
-    first, due, port, slot, _, peers, peer, until, turns, _ = ops
+def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uint8] | None) -> None:
+    """Replay until every process has ended or waits for ever.
+
+    Args:
+        turns: see `turns_at`; None where nobody takes turns, for which it is compiled without a look at them.
+    """
+    first, due, port, slot, _, peers, peer, until, _, _, _ = ops
     times, unset, read, write, delay, free = ready
     streams = len(free)
     position, stall, waited = progress
@@ -164,56 +186,59 @@ def run(ops: Operations, ready: Ready, progress: Progress) -> None:
         start = np.uint64(position[p])
         e = start
         end = np.uint64(first[p + 1])
-        while turns[p] == 1 and e < end:
-            # As long as operations at one port follow each other, what is known of it is looked up once.
-            q = port[e]
-            i = np.uint64(slot[e])
-            at, to, add = i + read[q], i + write[q], delay[q]
-            before = wait
-            n, count = np.uint64(0), np.uint64(until[e]) - e
-            if q >= streams and free[q - streams]:  # as many at once as the processor can
+        turn = 0
+        if turns is not None:
+            turn = turns[p]
+            while turn == 1 and e < end:
+                # As long as operations at one port follow each other, what is known of it is looked up once.
+                q = port[e]
+                i = np.uint64(slot[e])
+                at, to, add = i + read[q], i + write[q], delay[q]
+                before = wait
+                n, count = np.uint64(0), np.uint64(until[e]) - e
+                if q >= streams and free[q - streams]:  # as many at once as the processor can
+                    while n < count:
+                        times[to + n] = own(own(due[e + n] + wait) + add)
+                        n += one
                 while n < count:
-                    times[to + n] = own(own(due[e + n] + wait) + add)
+                    if times[at + n] == unset:
+                        break
+                    wait = timed(times, at + n, to + n, due[e + n], add, wait)
                     n += one
-            while n < count:
-                if times[at + n] == unset:
+                waited[q] += wait - before
+                e += n
+                if n < count:
+                    awaited[p] = at + n
                     break
-                wait = timed(times, at + n, to + n, due[e + n], add, wait)
-                n += one
-            waited[q] += wait - before
-            e += n
-            if n < count:
-                awaited[p] = at + n
-                break
-        while turns[p] == 2 and e < end:
-            # The same where another port has every second turn.
-            then = min(e + one, end - one)
-            q, other = port[e], port[then]
-            i, j = np.uint64(slot[e]), np.uint64(slot[then])
-            at, to, add = i + read[q], i + write[q], delay[q]
-            its, into, more = j + read[other], j + write[other], delay[other]
-            before, others = wait, 0
-            n, m, count = np.uint64(0), np.uint64(0), np.uint64(until[e]) - e
-            while n + m < count:
-                if times[at + n] == unset:
+            while turn == 2 and e < end:
+                # The same where another port has every second turn.
+                then = min(e + one, end - one)
+                q, other = port[e], port[then]
+                i, j = np.uint64(slot[e]), np.uint64(slot[then])
+                at, to, add = i + read[q], i + write[q], delay[q]
+                its, into, more = j + read[other], j + write[other], delay[other]
+                before, others = wait, 0
+                n, m, count = np.uint64(0), np.uint64(0), np.uint64(until[e]) - e
+                while n + m < count:
+                    if times[at + n] == unset:
+                        break
+                    wait = timed(times, at + n, to + n, due[e + n + m], add, wait)
+                    n += one
+                    if n + m == count:
+                        break
+                    if times[its + m] == unset:
+                        break
+                    later = timed(times, its + m, into + m, due[e + n + m], more, wait)
+                    others += later - wait
+                    wait = later
+                    m += one
+                waited[q] += wait - before - others
+                waited[other] += others
+                e += n + m
+                if n + m < count:
+                    awaited[p] = at + n if n == m else its + m
                     break
-                wait = timed(times, at + n, to + n, due[e + n + m], add, wait)
-                n += one
-                if n + m == count:
-                    break
-                if times[its + m] == unset:
-                    break
-                later = timed(times, its + m, into + m, due[e + n + m], more, wait)
-                others += later - wait
-                wait = later
-                m += one
-            waited[q] += wait - before - others
-            waited[other] += others
-            e += n + m
-            if n + m < count:
-                awaited[p] = at + n if n == m else its + m
-                break
-        while turns[p] == 0 and e < end:
+        while turn == 0 and e < end:
             q = port[e]
             i = np.uint64(slot[e])
             at = i + read[q]
@@ -221,10 +246,12 @@ def run(ops: Operations, ready: Ready, progress: Progress) -> None:
             if times[at] == unset:
                 awaited[p] = at
                 break
-            later = timed(times, at, i + write[q], due[e], delay[q], wait)
-            if later > wait:
-                waited[q] += later - wait
-                wait = later
+            t = due[e]
+            behind = own(times[at] - t)  # as `timed`, but where most turns end soon a branch is faster than a maximum
+            if behind > wait:
+                waited[q] += behind - wait
+                wait = behind
+            times[i + write[q]] = own(own(t + wait) + delay[q])
             e += one
         stall[p] = wait
         position[p] = e
@@ -258,8 +285,12 @@ def replayed(ops: Operations, depth: IntArray, latency: IntArray, process_end: I
         depth, latency: per stream.
         process_end: per process, without stalls.
     """
-    ready, progress = begun(ops, depth, latency, unset)
-    run(ops, ready, progress)
+    turns = turns_at(ops, depth)
+    ready, progress = begun(ops, depth, latency, unset, turns)
+    if turns.any():
+        run(ops, ready, progress, turns)
+    else:
+        run(ops, ready, progress, None)
     end = process_end.copy()
     for p in range(len(end)):
         at = progress.position[p]

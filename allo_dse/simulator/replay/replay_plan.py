@@ -33,7 +33,7 @@ class Operations(NamedTuple):
     Attributes:
         turns: per process how many ports take turns, 1 or 2, as long as that pays, else 0.
         until: per operation of these processes, the first after it that another port has than would be its turn.
-        alone: streams whose writers have nothing but them for turns at a time.
+        producer, consumer: per stream.
     """
 
     first: IntArray
@@ -45,7 +45,8 @@ class Operations(NamedTuple):
     peer: NDArray[np.int32]
     until: NDArray[np.uint32]
     turns: NDArray[np.uint8]
-    alone: NDArray[np.bool_]
+    producer: IntArray
+    consumer: IntArray
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,10 @@ class Plan:
     @cached_property
     def operations(self) -> Operations:
         until, turns = self._turns
-        alone = np.append(turns, 0)[self.producer] == 1  # without a writer it is the one added
         return Operations(
-            self.first, self.due, self.port, self.slot, self.offset, self.peers, self.peer, until, turns, alone
-        )
+            self.first, self.due, self.port, self.slot, self.offset, self.peers, self.peer, until, turns,
+            self.producer, self.consumer,
+        )  # fmt: skip
 
     @cached_property
     def _turns(self) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
