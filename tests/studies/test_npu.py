@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.lang import install
@@ -36,6 +37,13 @@ def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype: str) -> None
     candidate = present(searched.space.decode_genes(searched.space.encode(design)))
     assert candidate.design.key == design.key
     assert DeviceMapping(design.vmg, design.device, design.buffering).violations == ()
+
+
+def test_programs_none_of_which_can_be_built_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="none of 125 programs can be built: ") as error:
+        study(size=16384).run(5, run_dir=tmp_path / "run", progress="quiet")
+    assert " as target 'allo' does not build programs of more than 32,768 tasks; " in error.value.message
+    assert " as an array has " in error.value.message  # more streams than a program may have
 
 
 def test_the_search_finds_something_at_least_as_fast(tmp_path: Path) -> None:

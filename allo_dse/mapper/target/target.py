@@ -91,22 +91,23 @@ class Buildable:
         return self.target.name
 
     def tasks(self, count: int) -> None:
-        if self.target.most_tasks is not None and count > self.target.most_tasks:
-            raise Hopeless(f"{self.name} does not build programs of {count:,} tasks")
+        most = self.target.most_tasks
+        if most is not None and count > most:
+            raise Hopeless(f"target {self.name!r} does not build programs of more than {most:,} tasks")
 
     def ports(self, ports: Sequence[TensorPort]) -> None:
         if self._npu is not None and not task_fits(ports, self._npu, self.buffering):
             raise Hopeless(f"no core of {self.device.name} has room for the tiles of a task")
 
-    def builds(self, program: Program) -> bool:
-        """Whether there can be a design of a program that is built."""
+    def program(self, program: Program) -> None:
         if self._npu is None:
-            return True
+            return
         from ..mapping import DeviceMapping
 
-        ports = (cls.tensor_ports for cls in program.task_classes)
-        fits = all(task_fits(own, self._npu, self.buffering) for own in ports)
-        return fits and not self.target.check_program(DeviceMapping(program.vmg, self._npu, self.buffering))
+        for task_class in program.task_classes:
+            self.ports(task_class.tensor_ports)
+        for violation in self.target.check_program(DeviceMapping(program.vmg, self._npu, self.buffering)):
+            raise Hopeless(str(violation))
 
     @property
     def _npu(self) -> NpuDevice | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -44,8 +45,8 @@ class Builder(Watch, Protocol):
     @property
     def name(self) -> str: ...
 
-    def builds(self, program: Program) -> bool:
-        """Whether any design of a program can be built."""
+    def program(self, program: Program) -> None:
+        """Raises `Hopeless` where no design of a program can be built."""
         ...
 
 
@@ -70,7 +71,7 @@ class ParameterChoice(QuestionChoice):
         self._parameters = parameters
         self._programs = programs
         self._builder = builder
-        self._refused: set[tuple[tuple[str, int], ...]] = set()
+        self._refused: dict[tuple[tuple[str, int], ...], str] = {}
         self._free = tuple(parameters.free)
         self._repaired: dict[Positions, Draft | None] = {}
         self._made: dict[Positions, Draft] = {}  # since it was last asked what is new
@@ -157,13 +158,21 @@ class ParameterChoice(QuestionChoice):
             return None
         try:
             program = self._programs.load(params, self._builder)
-        except AlloDseError:
-            self._refused.add(key)
-            return None
-        if self._builder is not None and not self._builder.builds(program):
-            self._refused.add(key)
+            if self._builder is not None:
+                self._builder.program(program)
+        except AlloDseError as error:
+            self._refused[key] = error.message
             return None
         return replace(draft, params=params, program=program)
+
+    @property
+    def refused(self) -> list[list[str]]:
+        """Why programs were left out, of those that were looked at: reasons that differ in numbers only together, the
+        most frequent first."""
+        kinds: dict[str, list[str]] = {}
+        for reason in self._refused.values():
+            kinds.setdefault(re.sub(r"\d[\d,]*", "", reason), []).append(reason)
+        return sorted(kinds.values(), key=len, reverse=True)
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         """Parameters for which the program does not compile, or cannot be built, have none."""
