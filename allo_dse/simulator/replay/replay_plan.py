@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
+from allo_dse.common.numba_kernels import compiled
 
 from ..network.network import SHIFT_REGISTER_DEPTH, read_latency
 from ..trace.data import PUT, IntArray, TraceData, TraceError
@@ -97,31 +98,11 @@ class Plan:
 
     @cached_property
     def operations(self) -> Operations:
-        until, turns = self._turns
+        until, turns = turns_of(self.first, self.port)
         return Operations(
             self.first, self.due, self.port, self.slot, self.offset, self.peers, self.peer, until, turns,
             self.producer, self.consumer,
         )  # fmt: skip
-
-    @cached_property
-    def _turns(self) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """`until` and `turns` of the operations."""
-        count, size = np.diff(self.first), len(self.port)
-        until, turns = np.zeros(size, np.uint32), np.zeros(self.processes, np.uint8)
-        for ports in (2, 1):
-            # Turns end where a port has none that had one so many before, or where one has two, and with the process.
-            other, twice = np.zeros(size + 1, bool), np.zeros(size + 1, bool)
-            other[ports:-1] = self.port[ports:] != self.port[:-ports]
-            if ports == 2:
-                twice[1:-1] = self.port[1:] == self.port[:-1]
-            other[self.first] = twice[self.first] = True
-            before = np.append(0, np.cumsum(other | twice))[self.first]
-            often = count >= ports * WORTH_TURNS * np.diff(before)
-            turns[often] = ports
-            mine = np.flatnonzero(np.repeat(often, count))
-            beyond = np.minimum(mine + ports, np.repeat(self.first[1:], count)[mine])
-            until[mine] = np.minimum(_next(other, beyond), _next(twice, mine + 1))
-        return until, turns
 
     @cached_property
     def unset(self) -> int:
@@ -158,10 +139,28 @@ class Plan:
         return read_latency(self.latency, depths)
 
 
-def _next(marked: NDArray[np.bool_], places: IntArray) -> IntArray:
-    """From each place on the first one that is marked; the last of all is."""
-    where = np.flatnonzero(marked)
-    return where[np.searchsorted(where, places)]
+@compiled
+def turns_of(first: IntArray, port: Array) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """`until` and `turns` of operations: one pass, as merged plans come with every other depth vector."""
+    until, turns = np.zeros(len(port), np.uint32), np.zeros(len(first) - 1, np.uint8)
+    for p in range(len(turns)):
+        begin, end = first[p], first[p + 1]
+        of_one = of_two = min(1, end - begin)  # stretches
+        for e in range(begin + 1, end):
+            twice = port[e] == port[e - 1]
+            of_one += not twice
+            of_two += twice or (e > begin + 1 and port[e] != port[e - 2])
+        if end - begin >= WORTH_TURNS * of_one:
+            turns[p] = 1
+        elif end - begin >= 2 * WORTH_TURNS * of_two:
+            turns[p] = 2
+        for e in range(end - 1, begin - 1, -1):  # each stretch from its end
+            goes_on = e + 1 < end and (port[e + 1] == port[e]) == (turns[p] == 1)
+            if turns[p] == 2 and goes_on and (e + 2 == end or port[e + 2] != port[e]):
+                until[e] = e + 2
+            else:
+                until[e] = until[e + 1] if goes_on else e + 1
+    return until, turns
 
 
 def make_plan(data: TraceData) -> Plan:
