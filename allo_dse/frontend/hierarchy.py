@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -53,7 +52,7 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
         ProgramError: at the first thing that is wrong.
     """
     if watch is not None:  # a task that only calls regions becomes one at least, too
-        watch.tasks(sum(prod(kernel.mesh) for kernel in source.kernels))
+        watch.tasks(source.task_count)
     compiled = [compile_kernel(source, kernel, watch) for kernel in source.kernels]
     kernels, sets = [kernel for kernel, _ in compiled], [tasks for _, tasks in compiled]
     warnings = check_program(source, kernels, sets)

@@ -12,19 +12,20 @@ from .space import Space
 MOST_BYTES = 256 << 20  # of packed programs that are kept to be sent; others are compiled where they are needed
 
 
-def _choice_of(space: Space) -> ParameterChoice | None:
+def parameters_of(space: Space) -> ParameterChoice | None:
+    """The choice of parameters that a space makes, if any."""
     return next((choice for choice in space.choices if isinstance(choice, ParameterChoice)), None)
 
 
 def meanings(space: Space) -> list[Meaning]:
     """The programs that were met here since it was last asked."""
-    choice = _choice_of(space)
+    choice = parameters_of(space)
     return [] if choice is None else choice.meanings()
 
 
 def learn(space: Space, told: Iterable[Meaning]) -> None:
     """Take over programs that were met elsewhere."""
-    choice = _choice_of(space)
+    choice = parameters_of(space)
     if choice is not None:
         choice.learn(told)
 
@@ -37,7 +38,7 @@ class SharedPrograms:
     """
 
     def __init__(self, space: Space) -> None:
-        self._space, self._choice = space, _choice_of(space)
+        self._space, self._choice = space, parameters_of(space)
         self._meanings: dict[Positions, Meaning] = {}
         self._bytes = 0
         self._told: dict[object, set[Positions]] = defaultdict(set)

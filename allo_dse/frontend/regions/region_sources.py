@@ -78,7 +78,7 @@ class SharedArray:
     @staticmethod
     def of_kernel(kernel: KernelSource, name: str, dtype: DType, initial: Array, node: ast.AST) -> SharedArray:
         """The arrays of shape and contents `initial` of all tasks of a kernel."""
-        shape, tasks = initial.shape, math.prod(kernel.mesh)
+        shape, tasks = initial.shape, kernel.task_count
         strides = tuple(math.prod(kernel.mesh[axis + 1 :]) for axis in range(len(kernel.mesh)))
         rows = (strides, *((0,) * len(strides) for _ in shape[1:]))
         tile = IndexMap((tasks, *(1,) * (len(shape) - 1)), rows, (0,) * len(shape))
@@ -125,6 +125,10 @@ class KernelSource:
     results: tuple[str | None, ...] = ()
     sync: Sync | None = None
 
+    @property
+    def task_count(self) -> int:
+        return math.prod(self.mesh)
+
 
 @dataclass(eq=False)
 class RegionSource:
@@ -159,6 +163,11 @@ class RegionSource:
     def tensors(self) -> dict[str, Tensor]:
         """The tensor behind each argument."""
         return {name: part.tensor for name, part in self.parts.items()}
+
+    @property
+    def task_count(self) -> int:
+        """Tasks of its own kernels, whatever these call."""
+        return sum(kernel.task_count for kernel in self.kernels)
 
     def names_of(self, function: FunctionType) -> dict[str, object]:
         """What the free names of a helper function stand for.

@@ -11,7 +11,6 @@ that they get says that there will be none.
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,7 +36,7 @@ def start_and_wait(task: Task, call: RegionCall) -> None:
     """Write the tokens that a task exchanges with the tasks of a region it calls."""
     node, first = call.node, np.argwhere(np.broadcast_to(task.mask, task.kernel.mesh))[0]
     parts = [task.parameter(position).part(first) for position in call.arguments]
-    count = sum(math.prod(kernel.mesh) for kernel in read_region(call.region, "", parts).kernels)
+    count = read_region(call.region, "", parts).task_count
     name = f"{task.kernel.name}_{''.join(task.path) or 'all'}_call{len(task.region_calls)}"
     shape = (*task.kernel.mesh, count)
     start, done = (
@@ -82,7 +81,7 @@ def with_sync(source: RegionSource, sync: Sync, pid: tuple[int, ...]) -> RegionS
     first = 0
     for position, kernel in enumerate(source.kernels):
         source.kernels[position] = replace(kernel, sync=replace(sync, pid=pid, first=first))
-        first += math.prod(kernel.mesh)
+        first += kernel.task_count
     return source
 
 

@@ -7,7 +7,7 @@ Mesh folds know their tasks by arithmetic: task ids are linear in mesh digits, s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -20,6 +20,7 @@ from .tree import Tree
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
+IntOrInts = TypeVar("IntOrInts", int, IntArray)
 
 
 class Leaves(Protocol):
@@ -175,12 +176,12 @@ class ChainLeaves:
         return found
 
 
-def nest_offsets(iterations: IntArray, loops: tuple[int, ...], strides: tuple[int, ...]) -> IntArray:
-    """What a loop nest adds up to at each of some iterations, counted over the whole nest."""
-    total = np.zeros(len(iterations), np.int64)
+def nest_offsets(iterations: IntOrInts, loops: Sequence[int], strides: Sequence[int]) -> IntOrInts:
+    """What a loop nest adds up to at an iteration, or at each of several, counted over the whole nest."""
+    total: IntOrInts = iterations * 0
     for trips, stride in zip(reversed(loops), reversed(strides), strict=True):
-        iterations, digit = np.divmod(iterations, trips)
-        total += digit * stride
+        iterations, digits = divmod(iterations, trips)
+        total = total + digits * stride
     return total
 
 

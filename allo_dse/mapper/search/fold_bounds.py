@@ -107,16 +107,13 @@ class FoldBounds:
 
     def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
         """Whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
-        return self._ports_fit(self._sides(members))
+        return _ports_fit(self._sides(members), self.device, self.buffering)
 
     def tasks_fit(self, tasks: Sequence[int]) -> bool:
         """Whether a core has the channels and the memory for the tensor ports of some tasks."""
         sides: dict[PortKey, TensorPort] = {}
         for task in tasks:
             sides.update(self._task_ports[task])
-        return self._ports_fit(sides)
-
-    def _ports_fit(self, sides: Mapping[PortKey, TensorPort]) -> bool:
         return _ports_fit(sides, self.device, self.buffering)
 
     @cached_property

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from ..graph.program_graph import ProgramGraph
 from ..model.sequences import Nest, change_count, loop_nest, nest_moves
 
 Users = list[tuple[ClassUse, PortSide]]
-LeafOrLeaves = TypeVar("LeafOrLeaves", int, IntArray)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +84,7 @@ class GroupPorts:
             for row, offset in zip(tile.matrix, tile.offset, strict=True):
                 steps = [row[axis] * step for axis, step in zip(own.loop_axes, self._pid_steps, strict=True)]
                 first = self._base_pids @ np.array(row, np.int64) + offset
-                yield first[:, None] + nest_offsets(leaves, own.loops, tuple(steps))
+                yield first[:, None] + nest_offsets(leaves, own.loops, steps)
         else:
             tasks = self.group.leaves.tasks()[:, leaves]
             places = np.unravel_index(tile.linear(self.program.pids(kernel, tasks.reshape(-1))), tile.grid or (1,))
@@ -104,7 +102,7 @@ class GroupPorts:
         # A tile's first byte is linear in the pid, and the pid is so in the loops' digits: each loop has one step.
         steps = [factors[a] * s if factors else 0 for a, s in zip(leaves.loop_axes, self._pid_steps, strict=True)]
         first_use, first_side = min(users, key=lambda user: user[0].first_leaf)
-        starts = first_side.first_bytes(self._base_pids) + _advance(first_use.first_leaf, leaves.loops, steps)
+        starts = first_side.first_bytes(self._base_pids) + nest_offsets(first_use.first_leaf, leaves.loops, steps)
         outer = _round_loops(leaves.loops, self.rounds)
         outer_nest: Nest = tuple(zip(leaves.loops[:outer], steps[:outer], strict=True))
         places = np.concatenate([use.in_round for use, _ in users])
@@ -115,7 +113,7 @@ class GroupPorts:
             inner = tuple(zip(leaves.loops[outer:], steps[outer:], strict=True))
             moves = nest_moves(inner)
         else:
-            parts = [s.offset + _advance(use.in_round, leaves.loops, steps) for use, s in users]
+            parts = [s.offset + nest_offsets(use.in_round, leaves.loops, steps) for use, s in users]
             sequence = np.concatenate(parts)[np.argsort(places)]
             inner, moves = loop_nest(sequence), change_count(sequence)
         nest = None if inner is None else outer_nest + inner
@@ -172,12 +170,3 @@ def _round_loops(loops: tuple[int, ...], rounds: int) -> int:
         count *= loops[outer]
         outer += 1
     return outer
-
-
-def _advance(leaves: LeafOrLeaves, loops: tuple[int, ...], steps: list[int]) -> LeafOrLeaves:
-    """What the loops add up to at a leaf, or at each of several."""
-    total: LeafOrLeaves = leaves * 0
-    for count, step in zip(reversed(loops), reversed(steps), strict=True):
-        leaves, digits = divmod(leaves, count)
-        total = total + digits * step
-    return total

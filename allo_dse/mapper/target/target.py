@@ -106,8 +106,8 @@ class Buildable:
 
         for task_class in program.task_classes:
             self.ports(task_class.tensor_ports)
-        for violation in self.target.check_program(DeviceMapping(program.vmg, self._npu, self.buffering)):
-            raise Hopeless(str(violation))
+        if refused := self.target.check_program(DeviceMapping(program.vmg, self._npu, self.buffering)):
+            raise Hopeless(str(refused[0]))
 
     @property
     def _npu(self) -> NpuDevice | None:

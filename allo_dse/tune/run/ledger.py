@@ -11,8 +11,8 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.garbage import no_collections
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
-from allo_dse.space.choices.parameters import ParameterChoice
 from allo_dse.space.gene import suggest_from
+from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
@@ -241,8 +241,8 @@ class Ledger:
                 hint=f"{self._advice()}; {self.directory.log} has the violations in full",
             )
         self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
-        parameters = self.study.space.choices[0]
-        if isinstance(parameters, ParameterChoice) and (refused := parameters.refused):
+        parameters = parameters_of(self.study.space)
+        if parameters is not None and (refused := parameters.refused):
             reasons = "; ".join(f"{len(alike):,} as {alike[0]}" for alike in refused)
             raise StudyError(
                 f"none of {sum(map(len, refused)):,} programs can be built: {reasons}",
