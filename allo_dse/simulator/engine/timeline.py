@@ -78,9 +78,11 @@ class Rows:
     def of_some_time(self) -> Rows:
         """All rows but requests that take no time (one cycle can hold any number of them); `of_event` is not kept.
 
-        Work goes on through such a request: recordings of a part of the time have none of them.
+        Work goes on through such a request: recordings of a part of the time have none of them. One that is the last
+        thing a node ever does stays, for the work before it.
         """
-        kept = np.flatnonzero((self.kind != State.REQUEST) | (self.end > self.requested))
+        is_last = np.append(self.node[1:] != self.node[:-1], np.ones(min(1, len(self)), bool))
+        kept = np.flatnonzero((self.kind != State.REQUEST) | (self.end > self.requested) | is_last)
         if len(kept) == len(self):
             return self
         columns = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name not in ("since", "of_event")}
