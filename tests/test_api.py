@@ -173,12 +173,15 @@ def test_designs_have_stable_keys() -> None:
     assert len({first.key, *(other.key for other in others)}) == 5
 
 
-def test_running_a_program_does_without_tables(tmp_path: Path) -> None:
+def test_running_a_program_and_a_small_study_do_without_tables(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom allo_dse.lang import install\ninstall()\nimport allo_dse as dse\n"
         "from studies.gemm_npu import gemm\n"
         "dse.simulate(dse.load_program(gemm, M=8, N=8, K=8, Pm=2, Pn=2, Pk=1))\n"
-        "print([name for name in ('pandas', 'optuna', 'ray') if name in sys.modules])"
+        "from studies.vector_add_npu import study\n"
+        f"result = study().run(3, run_dir={str(tmp_path / 'run')!r}, progress='quiet')\n"
+        "assert result.best().placement.tiles\n"
+        "print([name for name in ('pandas', 'optuna', 'ray', 'ortools.sat') if name in sys.modules])"
     )
     root = Path(__file__).parents[1]
     found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)

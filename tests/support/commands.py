@@ -53,6 +53,7 @@ _IMPORTED = (
     "allo_dse.eval.npu.evaluator",
     "allo_dse.eval.verify",
     "allo_dse.mapper.limits.npu_limits",
+    "allo_dse.mapper.place.by_models",
     "allo_dse.mapper.place.solve",
     "allo_dse.mapper.target.allo_program",
     "allo_dse.simulator.codegen.lowering.bodies",

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.engine.explanation import Explanation
@@ -17,6 +17,9 @@ from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.labels import Labels
 
 from .svg import timeline_svg
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TABLES = (".csv", ".parquet")
 SUFFIXES = (".svg", ".json", *TABLES)
@@ -73,6 +76,8 @@ def _refuse(path: Path, suffixes: Sequence[str]) -> None:
 
 def occupancy_table(timeline: Timeline, labels: Labels) -> pd.DataFrame:
     """Columns stream, name, cycle, tokens: from that cycle on the stream holds so many tokens; by stream and cycle."""
+    import pandas as pd
+
     streams = range(timeline.network.stream_count)
     held = [timeline.occupancy(stream) for stream in streams]
     counts = [len(each.time) for each in held]

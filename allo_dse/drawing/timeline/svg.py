@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Occupancy, Timeline
 from allo_dse.simulator.network.labels import node_label
 from allo_dse.simulator.network.network import IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLORS = {
     Activity.WORK: ("works", "#2f6f9f"),

@@ -97,6 +97,18 @@ class ArrayLimits:
         return ArrayLimits(device.array.columns, device.array.core_rows, core.neighbours, **tiles, ports=ports)
 
     @cached_property
+    def core_limits(self) -> Mapping[str, int]:
+        """What a core has, by constraint."""
+        core = self.core
+        return {
+            "core_dma_in": core.dma_in,
+            "core_dma_out": core.dma_out,
+            "core_descriptors": core.descriptors,
+            "core_locks": core.locks,
+            "core_memory": core.bytes,
+        }
+
+    @cached_property
     def cores(self) -> tuple[Tile, ...]:
         """All compute tiles, column by column from the south."""
         return tuple(Tile(c, FIRST_CORE_ROW + r) for c in range(self.columns) for r in range(self.core_rows))

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from ..model.movement import Direction, Transfer
 from .array import MEMORY_ROW, OPPOSITE, SHIM_ROW, Link, Tile
 from .placed_design import Hop, PlacedDesign, Port, Route, RouteKind
-from .placement_model import Placement
-from .problem import Problem
+from .problem import Placement, Problem
 from .router import Net, Tree
 
 # The memory-tile end of something: "in" or "out", what is carried ("transfer" or "flow"), and its index.

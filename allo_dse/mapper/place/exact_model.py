@@ -9,8 +9,8 @@ from ortools.sat.python import cp_model
 
 from ..model.movement import Direction
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
-from .placement_model import Literal, Placement, PlacementModel
-from .problem import Problem
+from .placement_model import Literal, PlacementModel
+from .problem import Placement, Problem
 from .router import Net, Tree
 
 

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from ..model.movement import LOCKS_PER_END, WORD_BYTES
 from .array import Tile
-from .problem import Problem
+from .problem import Placement, Problem
 from .wishes import Wishes
 
 Literal = cp_model.IntVar
@@ -24,21 +24,6 @@ Expr = cp_model.LinearExprT
 _PRICE_OF_BYTE, _PRICE_OF_PIECE = 1, 10_000
 # In wires: what it is worth to have a stream in shared memory.
 _PRICE_OF_ROUTE = 32
-
-
-@dataclass(frozen=True)
-class Placement:
-    """A solution without routes.
-
-    Attributes:
-        tiles: of each node.
-        columns: of each transfer.
-        owners: per stream the tile whose memory holds its buffer; None when DMA channels carry it.
-    """
-
-    tiles: tuple[Tile, ...]
-    columns: tuple[int, ...]
-    owners: tuple[Tile | None, ...]
 
 
 @dataclass(frozen=True)
@@ -114,22 +99,21 @@ class PlacementModel:
 
     def _core_limits(self, node: int) -> None:
         """DMA channels, descriptors, locks and bytes of the core that a node is on."""
-        problem, core = self.problem, self.problem.limits.core
-        inputs, outputs = problem.flows_of[node]
+        problem = self.problem
         into, out = problem.streams_of[node]
         routed_in, routed_out = [1 - self.shared[s] for s in into], [1 - self.shared[s] for s in out]
         buffers = [(problem.streams[s], self.at_target[s]) for s in into]
         buffers += [(problem.streams[s], self.at_source[s]) for s in out]
-        self._at_most("core_dma_in", node, len(inputs) + sum(routed_in), core.dma_in)
-        self._at_most("core_dma_out", node, len(outputs) + sum(routed_out), core.dma_out)
-        tiles = sum(flow.depth for flow in (*inputs, *outputs))
         routed = [(problem.streams[s], far) for s, far in zip((*into, *out), (*routed_in, *routed_out), strict=True)]
-        slots = sum(stream.depth * far for stream, far in routed)
-        self._at_most("core_descriptors", node, tiles + slots, core.descriptors)
-        ends = len(inputs) + len(outputs) + sum(buffer for _, buffer in buffers)
-        self._at_most("core_locks", node, LOCKS_PER_END * ends, core.locks)
-        held = sum(stream.bytes * buffer for stream, buffer in buffers)
-        self._at_most("core_memory", node, problem.nodes[node].bytes + held, core.bytes)
+        of_streams: dict[str, Expr] = {
+            "core_dma_in": sum(routed_in),
+            "core_dma_out": sum(routed_out),
+            "core_descriptors": sum(stream.depth * far for stream, far in routed),
+            "core_locks": LOCKS_PER_END * sum(buffer for _, buffer in buffers),
+            "core_memory": sum(stream.bytes * buffer for stream, buffer in buffers),
+        }
+        for constraint, needed in problem.needs[node].items():
+            self._at_most(constraint, node, needed + of_streams[constraint], problem.limits.core_limits[constraint])
 
     def _at_most(self, constraint: str, place: int, needed: Expr, limit: int) -> None:
         if not self.soft:

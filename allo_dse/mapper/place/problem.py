@@ -1,18 +1,19 @@
-"""What a mapping asks of the array, as plain numbers: nodes, streams between them, flows and transfers."""
+"""What a mapping asks of the array, as plain numbers: nodes, streams between them, flows and transfers; and where they
+are put."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from allo_dse.device.device import NpuDevice
 
 from ..graph.node_names import short_node_name
-from ..model.movement import Direction, Flow, StreamFlow, Transfer, Transport
+from ..model.movement import LOCKS_PER_END, Direction, Flow, StreamFlow, Transfer, Transport
 from ..streams.node_memory import NodeMemory
 from ..streams.view import MappingView
-from .array import ArrayLimits
+from .array import ArrayLimits, Tile
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,20 @@ class Problem:
         return tuple((tuple(ins), tuple(outs)) for ins, outs in result)
 
     @cached_property
+    def needs(self) -> tuple[Mapping[str, int], ...]:
+        """What each node needs of its core beside what its streams do, by constraint."""
+        return tuple(
+            {
+                "core_dma_in": len(inputs),
+                "core_dma_out": len(outputs),
+                "core_descriptors": sum(flow.depth for flow in (*inputs, *outputs)),
+                "core_locks": LOCKS_PER_END * (len(inputs) + len(outputs)),
+                "core_memory": node.bytes,
+            }
+            for node, (inputs, outputs) in zip(self.nodes, self.flows_of, strict=True)
+        )
+
+    @cached_property
     def neighbours(self) -> tuple[tuple[int, int], ...]:
         """Pairs of nodes that can only be neighbours: no DMA channel is left for a stream between them, or none can
         carry it."""
@@ -80,6 +95,21 @@ class Problem:
     def tensor_names(self, node: int, direction: Direction) -> Sequence[str]:
         """The tensors of a node's ports in one direction."""
         return [flow.tensor for flow in self.flows_of[node][direction == "out"]]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An answer without routes.
+
+    Attributes:
+        tiles: of each node.
+        columns: of each transfer.
+        owners: per stream the tile whose memory holds its buffer; None when DMA channels carry it.
+    """
+
+    tiles: tuple[Tile, ...]
+    columns: tuple[int, ...]
+    owners: tuple[Tile | None, ...]
 
 
 def problem_of(view: MappingView, transport: Transport, memories: Sequence[NodeMemory], device: NpuDevice) -> Problem:

@@ -80,11 +80,11 @@ def study_of(study: StudySpec, records: Sequence[Record]) -> optuna.Study:
 
 def importances_of(study: StudySpec, records: Sequence[Record]) -> dict[str, float]:
     """The shares of genes in reaching good values of the first objective, the largest first."""
-    import optuna
-
     usable = [record for record in records if record.status == "ok"]
     if len(usable) < LEAST_WEIGHED:
         return {}
+    import optuna  # takes as long as a small run
+
     sign = study.objectives[0].sign
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that less is taken as better, which it is here
