@@ -23,6 +23,7 @@ from allo_dse.common.notebooks import table_html
 
 from .fpga_model import (
     RESOURCES,
+    Amounts,
     ArrayRules,
     Chip,
     Clock,
@@ -32,7 +33,6 @@ from .fpga_model import (
     IntegerRules,
     Operator,
     OperatorRows,
-    Resources,
     at_clock,
 )
 from .kernel_tables import KernelTables
@@ -282,7 +282,7 @@ class FpgaDevice(Device):
     family: Literal["fpga"]
     part: str
     resources: Chip
-    shell: Resources
+    shell: Amounts
     clock: Clock
     external: External
     operators: Mapping[str, Mapping[str, OperatorRows]]
@@ -319,7 +319,7 @@ class FpgaDevice(Device):
             fields["clock"] = Clock.model_validate({**self.clock.model_dump(), **clock})
             fields["resources"] = Chip.model_validate({**self.resources.model_dump(), **limits})
             if limits:  # a stated limit is what designs may use
-                fields["shell"] = Resources.model_validate({**self.shell.model_dump(), **dict.fromkeys(limits, 0)})
+                fields["shell"] = Amounts.model_validate({**self.shell.model_dump(), **dict.fromkeys(limits, 0)})
             return type(self).model_validate(fields)
         except ValidationError as error:
             raise option_error(error) from None

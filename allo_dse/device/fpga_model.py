@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Annotated
 
+from msgspec import Struct
 from pydantic import Field, model_validator
 
 from .model import Bits, Count, Model, NotNegative, Positive, Share, Size
@@ -20,22 +21,20 @@ RESOURCES = ("lut", "ff", "dsp", "bram18", "uram")
 _CLOCK_TOLERANCE = 1.01
 
 
-class Resources(Model):
-    """Amounts of the resources that an FPGA has, or that something takes."""
+class Resources(Struct, frozen=True):
+    """Amounts of resources that something takes."""
 
-    lut: Size = 0
-    ff: Size = 0
-    dsp: Size = 0
-    bram18: Size = 0
-    uram: Size = 0
+    lut: int = 0
+    ff: int = 0
+    dsp: int = 0
+    bram18: int = 0
+    uram: int = 0
 
     def __add__(self, other: Resources) -> Resources:
-        return Resources.model_construct(**{r: getattr(self, r) + getattr(other, r) for r in RESOURCES})
+        return Resources.weighted(((self, 1), (other, 1)))
 
     def __mul__(self, count: int) -> Resources:
-        if count == 1:
-            return self
-        return Resources.model_construct(**{r: getattr(self, r) * count for r in RESOURCES})
+        return Resources.weighted(((self, count),))
 
     @staticmethod
     def total(parts: Iterable[Resources]) -> Resources:
@@ -49,10 +48,24 @@ class Resources(Model):
         for part, count in parts:
             lut, ff, dsp = lut + part.lut * count, ff + part.ff * count, dsp + part.dsp * count
             bram18, uram = bram18 + part.bram18 * count, uram + part.uram * count
-        return Resources.model_construct(lut=lut, ff=ff, dsp=dsp, bram18=bram18, uram=uram)
+        return Resources(lut, ff, dsp, bram18, uram)
 
 
-class Operator(Resources):
+class Amounts(Model):
+    """What a device file says that an FPGA has, or that something takes, of each resource."""
+
+    lut: Size = 0
+    ff: Size = 0
+    dsp: Size = 0
+    bram18: Size = 0
+    uram: Size = 0
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(self.lut, self.ff, self.dsp, self.bram18, self.uram)
+
+
+class Operator(Amounts):
     """One implementation of an arithmetic operator at one clock.
 
     Attributes:
@@ -219,10 +232,10 @@ class External(Model):
     bank: str
     latency_cycles: Size
     port_bits: Count
-    load: Resources
-    store: Resources
-    adapter: Resources
-    control: Resources
+    load: Amounts
+    store: Amounts
+    adapter: Amounts
+    control: Amounts
 
     def port_of(self, tensor: int) -> int:
         """The port of the design's n-th tensor in DRAM: its own, or in turn where there are more tensors than ports."""
@@ -233,7 +246,7 @@ class External(Model):
         return self.bank.replace("{}", str(self.port_of(tensor)))
 
 
-class Chip(Resources):
+class Chip(Amounts):
     """What the chip has; a design can have it less the shell's part."""
 
     @model_validator(mode="after")

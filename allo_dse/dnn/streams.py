@@ -79,7 +79,7 @@ def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
                     read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
                     known[key] = _stream(device, written, read)
                 if (stream := known[key]) is not None:
-                    saved = device.external.adapter * 2
+                    saved = device.external.adapter.resources * 2
                     saves = (getattr(saved, one) - getattr(stream[0], one) for one in RESOURCES)
                     yield Edge(other, number, (0, *saves), stream[1])
 
@@ -136,4 +136,5 @@ def _receiving(device: FpgaDevice, written: Passage) -> Resources:
     if device.limit("uram"):
         memory = Resources(uram=math.ceil(words / arrays.uram_words) * math.ceil(bits / arrays.uram_bits))
     table = Resources(bram18=arrays.bram18(written.moved, TABLE_BITS))
-    return Resources.total([memory, table, table, fifo_resources(device, 1, written.moved), device.external.load])
+    said, load = fifo_resources(device, 1, written.moved), device.external.load.resources
+    return Resources.total([memory, table, table, said, load])

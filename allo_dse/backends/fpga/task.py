@@ -377,17 +377,16 @@ class _Task:
 
     def logic(self) -> Resources:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
-        shared: dict[str, Resources] = {}
-        total = Resources()
+        parts: list[tuple[Resources, int]] = []
+        shared: dict[str, tuple[Resources, int]] = {}
         pipelines = tuple(self._pipelines.values())
         for pipelined in (*pipelines, *self._straight.values()):
             for unit, copies in pipelined.units:
-                needed = unit.resources * math.ceil(copies / pipelined.span)
+                needed = unit.resources, math.ceil(copies / pipelined.span)
                 if unit.resources.dsp and not self.plan.overlaps:
-                    known = shared.get(unit.kind, Resources())
-                    shared[unit.kind] = needed if needed.dsp > known.dsp else known
+                    shared[unit.kind] = max(shared.get(unit.kind, needed), needed, key=_multipliers)
                 else:
-                    total = total + needed
+                    parts.append(needed)
         rules = self.device.hls
         loops = sum(len(p.flat.loops) for p in pipelines) + len(self._sequential)
         # A pipelined loop has a state per cycle of its interval, and remembers which of its rounds are under way.
@@ -396,7 +395,11 @@ class _Task:
             ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in pipelines),
             lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in pipelines),
         )
-        return Resources.total([total, control, *shared.values()])
+        return Resources.weighted([*parts, *shared.values(), (control, 1)])
+
+
+def _multipliers(needed: tuple[Resources, int]) -> int:
+    return needed[0].dsp * needed[1]
 
 
 def _weight(kind: str) -> int:

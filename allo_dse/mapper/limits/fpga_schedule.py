@@ -298,11 +298,12 @@ class Scheduled:
     @cached_property
     def interfaces(self) -> Resources:
         """AXI ports, and the tasks that copy; nothing where nothing is copied."""
-        external, parts = self.device.external, []
-        for use in self.tensors:
-            if not use.onchip:
-                parts += [external.adapter, *([external.load] * use.reads), *([external.store] * use.writes)]
-        return Resources.total([*parts, external.control]) if parts else Resources()
+        external, copied = self.device.external, [use for use in self.tensors if not use.onchip]
+        if not copied:
+            return Resources()
+        counts = len(copied), sum(use.reads for use in copied), sum(use.writes for use in copied), 1
+        parts = external.adapter, external.load, external.store, external.control
+        return Resources.weighted((part.resources, count) for part, count in zip(parts, counts, strict=True))
 
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
         """How often a node has each array of a class it executes."""
