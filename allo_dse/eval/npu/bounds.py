@@ -11,7 +11,7 @@ the simulated time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.fold import MeshFold
@@ -111,8 +111,7 @@ def _transport_bounds(design: Design, work: ProgramWork) -> Bounds:
     return work.bounds(design.vmg.node_count, ticks, transport.host_rewrites, (memory, memory), (dram, dram))
 
 
-@dataclass(frozen=True)
-class _Moved:
+class _Moved(NamedTuple):
     """A flow with what a tile of it takes, and how often one moves. Times are ticks.
 
     Attributes:

@@ -33,6 +33,7 @@ class Screen:
     Attributes:
         killed: how many distinct designs each constraint has ruled out (a design may break several).
         invalid: how many distinct designs broke a limit.
+        was_told: whether any design is known that it has not judged itself.
         repeats, illegal: proposals of known designs; proposals that no design corresponds to.
     """
 
@@ -41,6 +42,7 @@ class Screen:
         self._check = check
         self._broken: list[tuple[Candidate | Bred, list[dict[str, str]]]] = []
         self._known: set[str] = set()
+        self.was_told = False
         self.killed: Counter[str] = Counter()
         self.examples: dict[str, str] = {}  # per constraint what its first violation says
         self.invalid = 0
@@ -53,16 +55,11 @@ class Screen:
 
     def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
-        self._known.add(key)
+        self.know((key,))
         if violations is None:
             self._any_legal = True
         else:
             self._count(violations)
-
-    @property
-    def anything_known(self) -> bool:
-        """Whether any design was proposed before."""
-        return bool(self._known)
 
     @property
     def known(self) -> Iterable[str]:
@@ -76,6 +73,7 @@ class Screen:
     def know(self, keys: Iterable[str]) -> None:
         """Take over that designs were proposed elsewhere, whatever became of them."""
         self._known.update(keys)
+        self.was_told = True
 
     def rule_out(self, design: Bred, violations: list[dict[str, str]]) -> bool:
         """Take over a design that was found elsewhere to break a limit; whether it was not known."""

@@ -140,7 +140,8 @@ class Prospect:
             assert isinstance(item, Candidate)
             # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
             # it out.
-            if self._screen.anything_known and self._screen.knows(item.key):
+            # Its own are not met again, and a key takes long to compute.
+            if self._screen.was_told and self._screen.knows(item.key):
                 undecided.decide(position)
                 continue
             if undecided.level[position] + 1 < self._least.levels and not self.meanwhile():
