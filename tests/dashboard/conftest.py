@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftsh
 ARGUMENTS += ["--disable-gpu-compositing", "--disable-gpu-rasterization", "--in-process-gpu"]
 # One process draws all tabs, one after the other, and still has the scripts of the tab before.
 ARGUMENTS += ["--renderer-process-limit=1"]
+POLLING_MS = 50
+"""Otherwise conditions are tried at every frame, for which an idle page is laid out and composed."""
 
 PORTS: list[int] = []
 """Of servers that have ended: browsers keep scripts and what they have compiled of them by address."""
@@ -65,14 +68,6 @@ def chromium() -> Iterator[Any]:
         yield p.chromium
 
 
-@pytest.fixture(scope="session")
-def browser(chromium: Any) -> Iterator[Any]:
-    """A headless one, for profiles that are forgotten."""
-    launched = chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-    yield launched
-    launched.close()
-
-
 def wait_text(page: Any, selector: str, text: str) -> None:
     """Wait until an element says something: what follows a gesture comes in several steps."""
     page.wait_for_function(
@@ -85,6 +80,7 @@ class Visit:
 
     def __init__(self, page: Any, url: Any) -> None:
         self.page, self.url = page, url
+        page.wait_for_function = partial(page.wait_for_function, polling=POLLING_MS)
         self.problems: list[str] = []
         self.external: list[str] = []
         page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
@@ -95,10 +91,16 @@ class Visit:
         self.page.goto(f"{self.url}/{path}")
         return self.page
 
+    def close(self) -> None:
+        """Other tabs are not to know which theme was chosen in this one."""
+        self.page.evaluate("() => location.protocol === 'about:' || localStorage.clear()")
+        self.page.context.clear_cookies()
+        self.page.close()
+
 
 @pytest.fixture(scope="session")
 def shared(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One profile for most tests. It is on disk: only there compiled scripts are kept, which are half of the time of a
+    """One profile for all tests. It is on disk: only there compiled scripts are kept, which are half of the time of a
     page that is opened."""
     profile = tmp_path_factory.mktemp("profile")
     context = chromium.launch_persistent_context(profile, executable_path=CHROMIUM, args=ARGUMENTS, **OPTIONS)
@@ -115,21 +117,22 @@ def serve() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def visit(request: pytest.FixtureRequest, shared: Any, serve: Any) -> Iterator[Callable[..., Any]]:
+def visit(shared: Any, serve: Any) -> Iterator[Callable[..., Any]]:
     """Opens tabs; at the end nothing may have gone wrong in them, and nothing may have been fetched from elsewhere."""
-    contexts, visits = [], []
+    visits = []
 
-    def make(url: str, **options: bool) -> Visit:
-        if options:
-            contexts.append(request.getfixturevalue("browser").new_context(**{**OPTIONS, **options}))
-            contexts[-1].set_default_timeout(TIMEOUT_MS)
-        visits.append(Visit((contexts[-1] if options else shared).new_page(), url))
+    def make(url: str, *, color_scheme: str | None = None, width: int | None = None, offline: bool = False) -> Visit:
+        visits.append(Visit(shared.new_page(), url))
+        page = visits[-1].page
+        page.emulate_media(color_scheme=color_scheme)
+        if width is not None:
+            page.set_viewport_size({**OPTIONS["viewport"], "width": width})
+        shared.set_offline(offline)
         return visits[-1]
 
     yield make
     for visit in visits:
-        visit.page.close()
-    for context in contexts:
-        context.close()
+        visit.close()
+    shared.set_offline(False)
     assert [v.problems for v in visits if v.problems] == []
     assert [v.external for v in visits if v.external] == []

@@ -30,14 +30,14 @@ def drawn(page: Any, name: str) -> None:
 def test_pages_fit_a_narrow_window_and_can_be_read_and_nothing_is_fetched_from_elsewhere(
     dashboard: Any, visit: Any, scheme: str
 ) -> None:
-    tab = visit(dashboard, color_scheme=scheme, viewport={"width": NARROW, "height": 900})
+    tab = visit(dashboard, color_scheme=scheme, width=NARROW)
     found, refused = {}, []
 
     def refuse(route: Any) -> None:
         refused.append(route.request.url)
         route.abort()
 
-    tab.page.context.route(lambda url: not url.startswith((dashboard, "data:", "blob:")), refuse)
+    tab.page.route(lambda url: not url.startswith((dashboard, "data:", "blob:")), refuse)
     page = tab.open()
     drawn(page, "front")
     assert page.evaluate("document.documentElement.dataset.theme") == scheme

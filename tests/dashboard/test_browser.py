@@ -53,6 +53,12 @@ def show_parallel(page: Any) -> None:
     page.wait_for_function("() => document.querySelector('#parallel .js-plotly-plot')?.data?.[0]?.dimensions")
 
 
+def show(page: Any, button: str, block: str) -> None:
+    """Scroll to a button so far that the parallel coordinates stay outside of the window: to draw them takes longer
+    than the tests that do without."""
+    page.locator(button).evaluate("(button, block) => button.scrollIntoView({ block })", block)
+
+
 def drag_over_scatter(page: Any, left: Any, top: Any, right: Any, bottom: Any) -> None:
     """Draw a box; corners as shares of the plotting area."""
     area = page.locator("#scatter .nsewdrag").first.bounding_box()
@@ -66,7 +72,9 @@ def drag_over_scatter(page: Any, left: Any, top: Any, right: Any, bottom: Any) -
     page.mouse.up()
 
 
-def test_the_front_page_shows_front_knee_and_reference(front: Any, dashboard: Any) -> None:
+def test_the_front_page_shows_front_knee_and_reference_and_on_hovering_what_differs_from_it(
+    front: Any, dashboard: Any
+) -> None:
     table = dashboard[1].board.runs[0]
     traces = front.evaluate(TRACES)
     assert traces["Pareto front"] == len(table.front)
@@ -75,9 +83,25 @@ def test_the_front_page_shows_front_knee_and_reference(front: Any, dashboard: An
     buttons = front.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
     assert "Box Select" in buttons
     assert not [b for b in buttons if "share" in b.lower() or "cloud" in b.lower()]
+    x, y = front.evaluate(
+        """() => { const plot = document.querySelector('#scatter .js-plotly-plot'), box = plot.getBoundingClientRect();
+            const trace = plot._fullData.find(t => t.name === 'Pareto front'), layout = plot._fullLayout;
+            return [layout.xaxis.d2p(trace.x[2]) + layout.xaxis._offset + box.x,
+                    layout.yaxis.d2p(trace.y[2]) + layout.yaxis._offset + box.y]; }"""
+    )
+    front.mouse.move(x - 40, y - 40)
+    front.mouse.move(x, y)
+    wait_text(front, ".tooltip-text", "latency")
+    words = front.inner_text(".tooltip-text")
+    assert dashboard[1].board.runs[0].keys[dashboard[1].board.runs[0].front[2]][:8] in words
+    assert "on the Pareto front" in words
+    assert "→" in words
+    assert "size" not in words
 
 
-def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front: Any, dashboard: Any) -> None:
+def test_a_box_in_the_scatter_and_a_brush_on_parallel_coordinates_select_in_the_other_views(
+    front: Any, dashboard: Any
+) -> None:
     drag_over_scatter(front, 0.02, 0.4, 0.5, 0.98)
     wait_text(front, "#selection-text", "selected")
     count = int(front.inner_text("#selection-text").split(" ")[0])
@@ -93,10 +117,9 @@ def test_a_box_in_the_scatter_selects_in_table_and_parallel_coordinates(front: A
     )
     front.click("#clear")
     wait_text(front, "#table-note", f"{DESIGNS} of {DESIGNS} designs")
-
-
-def test_a_brush_on_parallel_coordinates_selects_in_the_scatter(front: Any) -> None:
     show_parallel(front)
+    ranges = "document.querySelector('#parallel .js-plotly-plot').data[0].dimensions.map(d => d.constraintrange)"
+    front.wait_for_function(f"() => !{ranges}.some(Boolean)")
     brushed = "() => document.querySelector('#parallel .js-plotly-plot').data[0].dimensions[0].constraintrange"
     for _ in range(2):  # the same one again, after it has been cleared
         front.evaluate(
@@ -147,23 +170,6 @@ def test_filter_expressions_narrow_all_views(front: Any, dashboard: Any) -> None
     wait_text(front, "#table-note", f"0 of {DESIGNS} designs")
     front.locator("#parallel").scroll_into_view_if_needed()
     wait_text(front, "#parallel", "No feasible design is left")
-
-
-def test_hovering_shows_only_what_differs_from_the_reference(front: Any, dashboard: Any) -> None:
-    x, y = front.evaluate(
-        """() => { const plot = document.querySelector('#scatter .js-plotly-plot'), box = plot.getBoundingClientRect();
-            const trace = plot._fullData.find(t => t.name === 'Pareto front'), layout = plot._fullLayout;
-            return [layout.xaxis.d2p(trace.x[2]) + layout.xaxis._offset + box.x,
-                    layout.yaxis.d2p(trace.y[2]) + layout.yaxis._offset + box.y]; }"""
-    )
-    front.mouse.move(x - 40, y - 40)
-    front.mouse.move(x, y)
-    wait_text(front, ".tooltip-text", "latency")
-    words = front.inner_text(".tooltip-text")
-    assert dashboard[1].board.runs[0].keys[dashboard[1].board.runs[0].front[2]][:8] in words
-    assert "on the Pareto front" in words
-    assert "→" in words
-    assert "size" not in words
 
 
 def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path: Path, visit: Any, serve: Any) -> None:
@@ -224,6 +230,7 @@ ROWS_WITH_WORDS = """() => {
 
 
 def test_no_words_are_lost_when_rows_come_with_a_gesture(front: Any) -> None:
+    show(front, "#export-table", "start")
     front.evaluate(ROWS_WITH_WORDS)
     for _ in range(6):
         before = front.inner_text("#design-words")
@@ -235,6 +242,7 @@ def test_no_words_are_lost_when_rows_come_with_a_gesture(front: Any) -> None:
 
 def test_rows_that_come_late_do_not_undo_what_is_said_of_newer_ones(front: Any, dashboard: Any) -> None:
     expected = int(dashboard[1].board.filtered("bram18 < 40")[0].sum())
+    show(front, "#export-table", "start")
     front.evaluate(ROWS_WITH_WORDS)
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     front.wait_for_function("() => window.rowsHeld()")
@@ -244,7 +252,13 @@ def test_rows_that_come_late_do_not_undo_what_is_said_of_newer_ones(front: Any, 
     assert front.inner_text("#table-note").startswith(f"{expected} of {DESIGNS} designs")
 
 
-def test_sorting_the_table_sorts_all_designs_also_where_it_is_saved(front: Any, dashboard: Any) -> None:
+def test_the_table_sorts_all_designs_also_where_it_is_saved_and_hides_equal_columns_until_asked_for(
+    front: Any, dashboard: Any
+) -> None:
+    shown = """() => dash_ag_grid.getApi('table').getColumns().map(c => c.getColId())"""
+    assert "tile" in front.evaluate(shown)
+    assert "size" not in front.evaluate(shown)
+    show(front, "#export-table", "start")
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     lowest = min(v for v in dashboard[1].board.runs[0].numbers("bram18").tolist() if v == v)
     front.wait_for_function(
@@ -255,12 +269,6 @@ def test_sorting_the_table_sorts_all_designs_also_where_it_is_saved(front: Any, 
         front.click("#export-table")
     saved = [r["bram18"] for r in csv.DictReader(io.StringIO(download.value.path().read_text())) if r["bram18"]]
     assert saved == sorted(saved, key=float)
-
-
-def test_equal_columns_are_hidden_until_asked_for(front: Any) -> None:
-    shown = """() => dash_ag_grid.getApi('table').getColumns().map(c => c.getColId())"""
-    assert "tile" in front.evaluate(shown)
-    assert "size" not in front.evaluate(shown)
     front.click("#hide-equal label")
     front.wait_for_function("() => dash_ag_grid.getApi('table').getColumns().some(c => c.getColId() === 'size')")
 
@@ -289,12 +297,14 @@ def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any, run: Path
 
 def test_the_front_and_the_filtered_table_are_saved_as_csv(front: Any, dashboard: Any) -> None:
     board = dashboard[1].board
+    show(front, "#export-front", "end")
     with front.expect_download() as download:
         front.click("#export-front")
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
     assert [r["key"] for r in rows] == [board.runs[0].keys[row] for row in board.runs[0].front]
     front.fill("#filter", "tile == 64")
     wait_text(front, "#table-note", f"{int(board.filtered('tile == 64')[0].sum())} of")
+    show(front, "#export-table", "start")
     with front.expect_download() as download:
         front.click("#export-table")
     saved = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
@@ -394,18 +404,15 @@ def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path
     )
 
 
-def test_every_axis_choice_draws_also_in_space(front: Any) -> None:
-    front.click("#z")
-    front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()
-    front.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').data[0].type === 'scatter3d'")
-
-
-def test_infeasible_designs_are_shown_by_reason(front: Any) -> None:
+def test_infeasible_designs_are_shown_by_reason_and_every_axis_choice_draws_also_in_space(front: Any) -> None:
     front.click("#show label:nth-of-type(2)")
     front.wait_for_function(
         """() => document.querySelector('#scatter .js-plotly-plot').data.some(
             t => t.name === 'infeasible: bram18 <= 300')"""
     )
+    front.click("#z")
+    front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()
+    front.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').data[0].type === 'scatter3d'")
 
 
 def test_progress_is_drawn(dashboard: Any, visit: Any) -> None:

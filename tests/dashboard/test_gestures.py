@@ -117,7 +117,7 @@ def dashboard(run: Path) -> Iterator[tuple[str, Context]]:
 
 @pytest.fixture
 def front(dashboard: Any, visit: Any) -> Any:
-    page = visit(dashboard[0], viewport={"width": 1440, "height": 600}).open()  # the parallel coordinates are below
+    page = visit(dashboard[0]).open()
     page.wait_for_function("() => document.querySelectorAll('.ag-center-cols-container .ag-row').length > 3")
     page.wait_for_function(f"() => {SCATTER}?.data?.length")
     page.wait_for_load_state("networkidle")  # nothing more is asked for at the beginning

@@ -39,11 +39,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("with_run", [False, True])
-def test_a_network_has_a_row_that_opens_its_page(here: Path, with_run: bool, browser: Any) -> None:
+def test_a_network_has_a_row_that_opens_its_page(here: Path, with_run: bool, shared: Any) -> None:
     runs = [write_run(here / "runs" / "made", 50)] if with_run else []
     assert _only_networks() is not with_run
     with served(*runs) as (url, _):
-        page = browser.new_page()
+        page = shared.new_page()
         page.goto(url)
         if with_run:
             page.click("text=Networks")
