@@ -252,6 +252,30 @@ def test_rows_that_come_late_do_not_undo_what_is_said_of_newer_ones(front: Any, 
     assert front.inner_text("#table-note").startswith(f"{expected} of {DESIGNS} designs")
 
 
+GESTURES_HELD = """() => {
+    const fetch = window.fetch, released = new Promise((done) => (window.release = done));
+    window.fetch = async function (address, options) {
+        const answer = await fetch(address, options);
+        if (address === '/gestures') await (window.held = released);
+        return answer;
+    }; }"""
+FIRST_SORTED = """count => { const table = dash_ag_grid.getApi('table');
+    const first = [0, 1, 2, 3, 4].map(i => Number(table.getDisplayedRowAtIndex(i)?.data?.bram18));
+    return table.getDisplayedRowCount() === count && first.every((v, i) => v >= (first[i - 1] ?? 0)); }"""
+
+
+def test_rows_of_an_answer_that_is_late_are_sorted_as_the_table_is_by_then(front: Any, dashboard: Any) -> None:
+    expected = int(dashboard[1].board.filtered("bram18 < 200")[0].sum())
+    front.evaluate(GESTURES_HELD)
+    front.fill("#filter", "bram18 < 200")
+    front.wait_for_function("() => Boolean(window.held)")
+    front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
+    front.wait_for_function(FIRST_SORTED, arg=DESIGNS)
+    front.evaluate("() => window.release()")
+    wait_text(front, "#table-note", f"{expected} of {DESIGNS} designs")
+    front.wait_for_function(FIRST_SORTED, arg=expected)
+
+
 def test_the_table_sorts_all_designs_also_where_it_is_saved_and_hides_equal_columns_until_asked_for(
     front: Any, dashboard: Any
 ) -> None:

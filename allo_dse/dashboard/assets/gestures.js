@@ -85,7 +85,7 @@
   // ----------------------------------------------------------------------------------------- asking and drawing
   let state = null; // what the page shows, as the server said last
   let drawn = {}; // marks of the figure and rows that are drawn
-  const own = { order: {} }; // the part of the state that only the browser changes
+  const own = { order: { sort: [], filters: {} } }; // the part of the state that only the browser changes
   const done = []; // gestures that the server has not been told of
   let asking = false;
   let begin;
@@ -105,9 +105,10 @@
     try {
       if (!state) await begun;
       while (done.length) {
+        const order = own.order;
         const answer = await post("/gestures", { gestures: done.splice(0), drawn: drawn });
         state = answer.state;
-        if (!done.length) await draw(answer);
+        if (!done.length) await draw(answer, order);
       }
     } finally {
       asking = false;
@@ -115,10 +116,10 @@
   }
 
   // What is looked at first comes first.
-  async function draw(answer) {
+  async function draw(answer, order) {
     await window.scatterDrawn;
     if (answer.figure) await window.Plotly.react(plotOf("scatter"), answer.figure);
-    if (answer.rows && grid) fill(answer.rows);
+    if (answer.rows && grid) fill(answer.rows, order);
     if (grid && !state.selection?.keys.length && grid.getSelectedNodes().length) grid.deselectAll();
     drawn = answer.drawn;
     say(answer.words);
@@ -145,7 +146,7 @@
   }
 
   // ---------------------------------------------------------------------------------------------------- the table
-  let grid = null, rows = null; // rows: the first ones, which have come with an answer
+  let grid = null, rows = null, rowsOrder; // rows: the first ones, which have come with an answer, and their order
   let latest = 0; // of the questions for rows, and the answers that have had some: what is said of older ones is past
 
   const source = {
@@ -153,7 +154,7 @@
       own.order = { sort: request.sortModel, filters: request.filterModel };
       if (state) publish();
       const number = ++latest;
-      let found = request.startRow === 0 && rows;
+      let found = request.startRow === 0 && JSON.stringify(rowsOrder) === JSON.stringify(own.order) && rows;
       rows = null;
       if (!found) {
         found = await post("/rows", { start: request.startRow, end: request.endRow });
@@ -164,8 +165,8 @@
   };
 
   // The rows of the first block stay until they are replaced; further down the table begins anew.
-  function fill(found) {
-    rows = found;
+  function fill(found, order) {
+    [rows, rowsOrder] = [found, order];
     latest += 1;
     const blocks = Object.values(grid.getCacheBlockState());
     if (blocks.length === 1 && grid.getDisplayedRowCount()) grid.refreshInfiniteCache();
