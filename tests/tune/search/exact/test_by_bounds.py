@@ -47,7 +47,7 @@ class BoundedAndFails(Bounded):
 
 
 def small(**options: Any) -> Any:
-    return fake_study(size=128, at_most=4, max_nodes=4, **({"evaluator": Bounded} | options))
+    return fake_study(**({"size": 128, "at_most": 4, "max_nodes": 4, "evaluator": Bounded} | options))
 
 
 def run(study: Any, run_dir: Path, trials: int = 10**6, **options: Any) -> Result:
