@@ -31,7 +31,7 @@ class Failing(Tight):
 
 
 def few(evaluator: Any) -> Any:
-    """A study of 236 designs: where all are evaluated and breeding is modelled, half of them take a fifth of the time."""
+    """A study of 236 designs, all of which are evaluated in some tests."""
     return small(evaluator=evaluator, max_nodes=2)
 
 
