@@ -37,7 +37,7 @@ def write(rows: list[tuple[str, float]]) -> None:
 
 
 def main() -> None:
-    allo_tune(STUDY, "--set", "size=256", "--trials", 12, "--seed", 1, "--run-dir", RUN, "--fresh")
+    allo_tune(STUDY, "--set", "size=256", "--trials", 8, "--seed", 1, "--run-dir", RUN, "--fresh")
     with Path(RUN, "trials.csv").open() as file:
         write([(row["key"], float(row["latency_us"])) for row in csv.DictReader(file)])
     Path("made_up.toml").write_text(MADE_UP)

@@ -17,7 +17,7 @@ SHOWN = {
     "add_a_choice": "input ports of depth [1, 2] were tried",
     "add_a_sampler": "latency_cycles",
     "add_a_picture": "designs drawn in front.svg",
-    "calibrate_a_board": "12 measurements; wrote my_npu.toml",
+    "calibrate_a_board": "8 measurements; wrote my_npu.toml",
 }
 
 

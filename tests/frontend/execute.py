@@ -12,6 +12,7 @@ import numpy as np
 
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.ir.bindings import execution_engine, ir, passmanager, runtime
+from allo_dse.ir.dialect import text_context
 from allo_dse.ir.jit import BFLOAT16
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram
@@ -26,20 +27,12 @@ PASSES = (
 )
 
 
-def verified(text: str) -> Any:
-    """The parsed and verified module of a task body."""
-    with ir.Context() as context:
-        context.allow_unregistered_dialects = True
-        module = ir.Module.parse(text)
-        assert module.operation.verify()
-        return module
-
-
 def verify_bodies(program: CompiledProgram) -> None:
     """Parse and verify every body of a program."""
-    for kernel in program.kernels:
-        for task_class in kernel.classes:
-            verified(task_class.body.mlir)
+    with text_context():
+        for kernel in program.kernels:
+            for task_class in kernel.classes:
+                assert ir.Module.parse(task_class.body.mlir).operation.verify()
 
 
 def run(program: CompiledProgram, *arrays: np.ndarray) -> None:
@@ -56,7 +49,7 @@ def _run_class(kernel: Kernel, task_class: TaskClass, pids: IntArray, arrays: di
     assert not task_class.stream_ports, "streams need the simulator"
     text = "\n".join(line for line in task_class.body.mlir.splitlines() if '"df.cost"' not in line)
     text = text.replace(") {\n", ") attributes {llvm.emit_c_interface} {\n", 1)
-    with ir.Context():
+    with text_context():
         module = ir.Module.parse(text)
         passmanager.PassManager.parse(PASSES).run(module.operation)
         engine = execution_engine.ExecutionEngine(module, opt_level=2)

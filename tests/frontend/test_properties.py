@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import itertools
 import random
 import warnings
@@ -198,8 +199,8 @@ class Mutation(ast.NodeTransformer):
 @pytest.mark.parametrize("seed", range(60))
 def test_mutated_programs_raise_only_program_errors(folder: Path, sample: Callable[..., Any], seed: int) -> None:
     """A wrong program is an error of the user's; a right one has valid code. Nothing else happens."""
-    tree = ast.parse(Path(samples.__file__).read_text())
-    function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == sample.__name__)
+    (function,) = ast.parse(inspect.getsource(sample)).body
+    assert isinstance(function, ast.FunctionDef)
     region = next(n for n in function.body if isinstance(n, ast.FunctionDef))
     region.body = [ast.fix_missing_locations(Mutation(seed).visit(n)) for n in region.body]
     path = folder / f"mutated_{sample.__name__}_{seed}.py"

@@ -36,10 +36,10 @@ def fifo_steps(device: FpgaDevice, bits: int, tokens: int) -> list[tuple[int, in
     rules = device.fifo
     plain = {rules.register_depth, rules.shift_bits // bits, *range(64, rules.lutram_bits // bits + 1, 64)}
     found = [(depth, depth * bits) for depth in sorted(plain) if depth >= rules.register_depth]
-    blocks = 0
+    blocks, shapes = 0, [(words, math.ceil(bits / width)) for words, width in device.arrays.bram18_shapes]
     while found[-1][0] < tokens:
         blocks += 1
-        depth = max(blocks // math.ceil(bits / width) * words for words, width in device.arrays.bram18_shapes)
+        depth = max([blocks // beside * words for words, beside in shapes])
         if depth > found[-1][0]:
             found.append((depth, blocks * BRAM18_BITS))
     used = [step for step in found if step[0] < tokens]

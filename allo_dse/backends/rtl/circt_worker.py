@@ -1,10 +1,11 @@
-"""Run as a process of its own: `python circt_worker.py < kernel.mlir > kernel.sv`.
+"""Run as a process of its own, on the MLIR of kernels in a JSON list; prints one of their SystemVerilog.
 
 An assertion in CIRCT ends the process it happens in, so none of this is ever imported. The passes and the order that
 they need (an empty run first, which loads dialects that later passes miss) were found by trying, with pycde 0.12.1.
 """
 
 import io
+import json
 import sys
 
 import pycde.circt as circt
@@ -27,14 +28,18 @@ def main() -> None:
     with ir.Context() as context, ir.Location.unknown():
         circt.register_dialects(context)
         _run("builtin.module(func.func(convert-affine-to-loopschedule))", ir.Module.parse("module {}"))
-        module = ir.Module.parse(sys.stdin.read())
-        for pipeline in _PASSES:
-            _run(pipeline, module)
-        options = ir.StringAttr.get("disallowLocalVariables,disallowPackedArrays")
-        module.operation.attributes["circt.loweringOptions"] = options
-        text = io.StringIO()
-        export_verilog(module, text)
-        sys.stdout.write(text.getvalue())
+        json.dump([_verilog(kernel) for kernel in json.load(sys.stdin)], sys.stdout)
+
+
+def _verilog(kernel: str) -> str:
+    module = ir.Module.parse(kernel)
+    for pipeline in _PASSES:
+        _run(pipeline, module)
+    options = ir.StringAttr.get("disallowLocalVariables,disallowPackedArrays")
+    module.operation.attributes["circt.loweringOptions"] = options
+    text = io.StringIO()
+    export_verilog(module, text)
+    return text.getvalue()
 
 
 def _run(pipeline: str, module: ir.Module) -> None:

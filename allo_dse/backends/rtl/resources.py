@@ -13,7 +13,7 @@ from allo_dse.ir import kept
 
 from .circuit import Circuit
 from .kernel_ports import RtlError
-from .tools import YOSYS, kernel_verilog, run_tool, unavailable
+from .tools import YOSYS, kernels_verilog, run_tool, unavailable
 
 FAMILY = "xcup"
 _KIND = "rtl-cells"
@@ -38,9 +38,11 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, R
     library = Path(__file__).with_name("stream.sv").read_text()
     total = dict.fromkeys(("kernels", "ports", "streams", "arrays"), Resources())
     needed: Counter[tuple[str, _Piece]] = Counter()
-    for number, count in Counter(kernel for _, kernel in {(t.node, t.kernel) for t in circuit.tasks}).items():
-        kernel = circuit.kernels[number]
-        needed["kernels", _Piece(kernel_verilog(kernel.mlir), kernel.symbol)] += count
+    counts = Counter(kernel for _, kernel in {(t.node, t.kernel) for t in circuit.tasks})
+    kernels = [circuit.kernels[number] for number in counts]
+    verilog = kernels_verilog([kernel.mlir for kernel in kernels])
+    for kernel, text, count in zip(kernels, verilog, counts.values(), strict=True):
+        needed["kernels", _Piece(text, kernel.symbol)] += count
         for site in kernel.sites:
             if site.space == "stream":
                 needed["ports", _Piece(library, f"df_{site.kind}", (("WIDTH", site.width),))] += count

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .circuit import Circuit
 from .kernel_ports import RtlError
 from .testbench import bench_text
-from .tools import SIMULATORS, kernel_verilog, renamed, run_tool, unavailable
+from .tools import SIMULATORS, kernels_verilog, renamed, run_tool, unavailable
 
 MAX_CYCLES = 10_000_000
 PATIENCE = 2000
@@ -72,8 +72,9 @@ def run_circuit(
         for tensor, values in tensors.items():
             (path / f"{tensor}.in").write_text(_hex(values, circuit.tensors[tensor][0]))
         design = [Path(__file__).with_name("stream.sv").read_text()]
-        for number, kernel in enumerate(circuit.kernels):
-            design.append(renamed(kernel_verilog(kernel.mlir), kernel.symbol, f"kernel{number}"))
+        verilog = kernels_verilog([kernel.mlir for kernel in circuit.kernels])
+        for number, (kernel, text) in enumerate(zip(circuit.kernels, verilog, strict=True)):
+            design.append(renamed(text, kernel.symbol, f"kernel{number}"))
         design.append(bench_text(circuit, max_cycles=max_cycles, patience=patience))
         (path / "design.sv").write_text("\n".join(design))
         output = _simulate(path, name, seconds)

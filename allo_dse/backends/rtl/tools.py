@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -65,19 +66,22 @@ def _reason(messages: str) -> str:
     return said[0][:600] if said else messages.strip()[-600:]
 
 
-def kernel_verilog(mlir: str) -> str:
-    """SystemVerilog of a kernel, by CIRCT.
+def kernels_verilog(kernels: Sequence[str]) -> list[str]:
+    """SystemVerilog of kernels, by one run of CIRCT, which starts slowly, for all that are not known yet.
 
     Raises:
-        RtlError: if CIRCT is missing or cannot compile the kernel.
+        RtlError: if CIRCT is missing or cannot compile a kernel.
     """
     worker = Path(__file__).with_name("circt_worker.py")
-    content = (worker.read_text() + mlir).encode()
-    made = kept.known("rtl-verilog", content)
-    if made is None:
-        made = run_tool([sys.executable, str(worker)], stdin=mlir).encode()
-        kept.keep("rtl-verilog", content, made)
-    return made.decode()
+    contents = {mlir: (worker.read_text() + mlir).encode() for mlir in kernels}
+    found = {mlir: kept.known("rtl-verilog", content) for mlir, content in contents.items()}
+    missing = [mlir for mlir, text in found.items() if text is None]
+    if missing:
+        made = json.loads(run_tool([sys.executable, str(worker)], stdin=json.dumps(missing)))
+        for mlir, verilog in zip(missing, made, strict=True):
+            found[mlir] = verilog.encode()
+            kept.keep("rtl-verilog", contents[mlir], verilog.encode())
+    return [text.decode() for mlir in kernels if (text := found[mlir]) is not None]
 
 
 def renamed(verilog: str, symbol: str, prefix: str) -> str:

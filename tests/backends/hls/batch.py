@@ -22,12 +22,13 @@ class Batch:
     def __init__(self, projects: Mapping[str, HlsProject], compiler: str, directory: Path) -> None:
         self.projects, self.directory = projects, directory
         next(iter(projects.values())).write(directory)
+        helpers = {_testbench(project)[0] for project in projects.values()}
         parts = [f"namespace {name} {{\n{_code(project)}\n}}\n" for name, project in projects.items()]
         calls = [
             f'  if (!strcmp(argv[1], "{name}")) return {name}::run_all(argc - 1, argv + 1);\n' for name in projects
         ]
         main = "int main(int argc, char **argv) {\n" + "".join(calls) + "  return 9;\n}\n"
-        (directory / "all.cpp").write_text("".join([HEADERS, *parts, main]))
+        (directory / "all.cpp").write_text("".join([HEADERS, *helpers, *parts, main]))
         command = [compiler, *FLAGS, "-o", "all", "all.cpp"]
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[:6000]
@@ -48,5 +49,16 @@ class Batch:
 
 def _code(project: HlsProject) -> str:
     tensors = re.sub(r"^#.*$", "", project.files["tensors.h"], flags=re.MULTILINE)
-    text = project.files["kernel.cpp"] + tensors + project.files["testbench.cpp"].replace("int main(", "int run_all(")
-    return re.sub(r"^#include .*$", "", text, flags=re.MULTILINE).replace('extern "C" ', "")
+    testbench = _testbench(project)[1].replace("int main(", "int run_all(")
+    return _with_no_includes(project.files["kernel.cpp"] + tensors + testbench).replace('extern "C" ', "")
+
+
+def _testbench(project: HlsProject) -> tuple[str, str]:
+    """Templates, which all projects have, and what runs this one."""
+    templates, start, rest = project.files["testbench.cpp"].partition("static long run(")
+    _, _, templates = _with_no_includes(templates).partition("\n\n")  # behind what this program does
+    return templates, start + rest
+
+
+def _with_no_includes(text: str) -> str:
+    return re.sub(r"^#include .*$", "", text, flags=re.MULTILINE)

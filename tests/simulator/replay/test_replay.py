@@ -56,12 +56,15 @@ def test_ports_take_turns_as_long_as_is_said(network: Any) -> None:
     for p, (first, end) in enumerate(itertools.pairwise(plan.first.tolist())):
         ports = plan.port[first:end].tolist()
         several = int(plan.operations.turns[p])
-        for e in range(len(ports) if several else 0):
-            last = e + 1
-            if several == 1 or ports[e] != ports[min(last, len(ports) - 1)]:
-                while last < len(ports) and (last < e + several or ports[last] == ports[last - several]):
-                    last += 1
-            assert plan.operations.until[first + e] - first == last
+        if not several:
+            continue
+        # From each operation on, up to where the port is another one than as many operations before.
+        changes = [len(ports)] * (len(ports) + several)
+        for e in range(len(ports) - 1, several - 1, -1):
+            changes[e] = changes[e + 1] if ports[e] == ports[e - several] else e
+        for e, port in enumerate(ports):
+            alone = several > 1 and port == ports[min(e + 1, len(ports) - 1)]
+            assert plan.operations.until[first + e] - first == (e + 1 if alone else changes[e + several])
 
 
 def test_what_is_worth_being_taken_in_turns() -> None:

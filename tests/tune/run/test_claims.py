@@ -49,7 +49,7 @@ class Together(Noting):
 
 def study(notes: Path, rungs: Sequence[Rung] = (), barrier: Barrier | None = None) -> Study:
     return fake_study(
-        evaluator=Together(notes, seconds=0.01, barrier=barrier), rungs=list(rungs), params=PARAMS, max_nodes=4
+        evaluator=Together(notes, seconds=0.01, barrier=barrier), rungs=list(rungs), params=PARAMS, max_nodes=2
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ QUIET: dict[str, Any] = {"progress": "quiet", "verify": False}
 
 def with_enqueued() -> Study:
     study = fake_study()
-    legal = [c for c in study.space.designs() if not check(c.design)]
-    study.enqueue(legal[17].design)
+    legal = (c.design for c in study.space.designs() if not check(c.design))
+    study.enqueue(next(itertools.islice(legal, 17, None)))
     study.enqueue({"Pm": 32, "Pk": 64})
     return study
 

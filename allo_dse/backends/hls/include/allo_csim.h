@@ -11,10 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <sys/mman.h>
-#include <tuple>
 #include <type_traits>
 #include <ucontext.h>
-#include <utility>
 
 namespace allo_csim {
 
@@ -122,27 +120,23 @@ template <typename T, typename = void> struct is_stream : std::false_type {};
 template <typename T> struct is_stream<T, typename std::enable_if<T::is_hls_stream>::type> : std::true_type {};
 template <typename T> struct kept {
   typedef typename std::remove_const<typename std::remove_reference<T>::type>::type bare;
-  typedef typename std::conditional<is_stream<bare>::value || std::is_array<bare>::value, bare &, bare>::type type;
+  typename std::conditional<is_stream<bare>::value || std::is_array<bare>::value, bare &, bare>::type value;
 };
 
-template <typename F, typename Arguments, size_t... I>
-void call(F function, Arguments &arguments, std::index_sequence<I...>) {
-  function(std::get<I>(arguments)...);
+template <typename C> void run_once(void *closure) {
+  C *c = static_cast<C *>(closure);
+  (*c)();
+  delete c;
 }
 
-template <typename F, typename... A> struct closure {
-  F function;
-  std::tuple<typename kept<A>::type...> arguments;
-  static void run(void *self) {
-    closure *c = static_cast<closure *>(self);
-    call(c->function, c->arguments, std::index_sequence_for<A...>());
-    delete c;
-  }
-};
+template <typename F, typename... K> void spawn_kept(const char *name, F *function, K... arguments) {
+  auto closure = [=]() mutable { function(arguments.value...); };
+  typedef decltype(closure) made;
+  add_process(name, run_once<made>, new made(closure));
+}
 
 template <typename F, typename... A> void spawn(const char *name, F *function, A &&...arguments) {
-  typedef closure<F *, A...> made;
-  add_process(name, made::run, new made{function, std::tuple<typename kept<A>::type...>(arguments...)});
+  spawn_kept(name, function, kept<A>{arguments}...);
 }
 
 inline void report_deadlock() {

@@ -47,7 +47,8 @@ class BoundedAndFails(Bounded):
 
 
 def small(**options: Any) -> Any:
-    return fake_study(size=128, at_most=4, max_nodes=4, **({"evaluator": Bounded} | options))
+    defaults: dict[str, Any] = {"size": 128, "at_most": 4, "max_nodes": 4, "evaluator": Bounded}
+    return fake_study(**(defaults | options))
 
 
 def run(study: Any, run_dir: Path, trials: int = 10**6, **options: Any) -> Result:
