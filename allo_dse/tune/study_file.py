@@ -16,7 +16,6 @@ from typing import Any
 
 from allo_dse import lang
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.eval.hardware.command import Command
 
 from .declare.spec import StudySource
 from .study import Study
@@ -198,6 +197,8 @@ def _with_source(study: Study, source: StudySource) -> Study:
     study.source = source
     study.target_name = source.settings.get("target", study.target_name)
     if "evaluator" in source.settings:
+        from allo_dse.eval.hardware.command import Command
+
         study.measured_by(Command(source.settings["evaluator"]))
     # Workers on a cluster have a working directory of their own.
     study.reload = functools.partial(load_study, replace(source, file=str(Path(source.file).resolve())))

@@ -17,7 +17,6 @@ from allo_dse.space.design import Design
 
 from ..evaluator import Metrics
 from ..processes.tool import Overdue, exit_words, printable, run_tool, tail, within, workspace
-from .design_folder import design_files, write_files
 
 PLACEHOLDER = "{design}"
 REFUSED = 65
@@ -103,6 +102,8 @@ class Command:
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
         with workspace(self.directory, design.key) as folder:
+            from .design_folder import design_files, write_files  # with all that programs are run and compared by
+
             write_files(design_files(design, reference=self.reference), folder)
             found = self._run(folder)
         return Metrics(**{**_decided(design), **found, "evaluator": f"{self.name} {self.version}"})
