@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 PLACE_SECONDS = 120.0
 """Time limit of a placement, unless another one is given: work limits it first, so that load does not decide."""
+_ARRAY = ("array", "core", "memory_tile", "shim", "interconnect")
+"""The parts of an NPU that a transport plan depends on: neither its board nor what kernels cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +58,13 @@ class DeviceMapping:
     depths: Mapping[str, int] = field(default_factory=dict)
 
     def on(self, device: Device) -> DeviceMapping:
-        """The mapping on another device of its kind, with the same view of the graph."""
+        """The mapping on another device of its kind, with the same view of the graph, and the same transport plan where
+        the array is the same."""
         moved = replace(self, device=device)
         vars(moved).update(view=self.view)
+        alike = isinstance(device, NpuDevice) and all(getattr(device, p) == getattr(self.npu, p) for p in _ARRAY)
+        if alike and not is_hopeless(self.vmg, self.npu):
+            vars(moved).update(transport=self.transport)
         return moved
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +123,16 @@ def test_mappings_of_one_program_share_what_depends_on_it_only(calls: Counter[st
         NpuSimulator().evaluate(each)
     assert calls["layout_plan"] == calls["PeriodTable"] == 1
     assert calls["plan_transport"] == 2
+
+
+@pytest.mark.parametrize("other", [NPU.with_options(clock_ghz=2.0, dram_gb_s=9.0), Device.load("npu2")])
+def test_on_another_board_the_transport_plan_is_the_same(calls: Counter[str], other: Device) -> None:
+    design = gemm_design((256, 256, 256), (4, 4, 4), gemm_fold(1, 4, 4), device=NPU, buffering=Buffering())
+    moved, fresh = design.on(other).mapping, DeviceMapping(design.vmg, other, design.buffering)
+    assert moved.transport == fresh.transport
+    assert moved.violations == fresh.violations
+    assert (moved.transport is design.mapping.transport) is (other.name == NPU.name)
+    assert NpuSimulator().evaluate(design.on(other)) == NpuSimulator().evaluate(replace(design, device=other))
 
 
 def test_a_mapping_on_an_fpga_has_no_array(calls: Counter[str]) -> None:
