@@ -91,11 +91,7 @@ def _float_unit(name: str, op: Op, device: FpgaDevice, *, fabric: bool) -> Unit:
     if row is None:
         row = Operator(mhz=device.clock.mhz, latency=1)
     share = row.stage_share
-    return Unit(f"{element}.{name}", row.latency, share * device.clock.usable_ns, _resources(row))
-
-
-def _resources(row: Operator) -> Resources:
-    return Resources(lut=row.lut, ff=row.ff, dsp=row.dsp)
+    return Unit(f"{element}.{name}", row.latency, share * device.clock.usable_ns, row.resources)
 
 
 def _multiplier(op: Op, device: FpgaDevice) -> Unit:
