@@ -37,8 +37,13 @@ if TYPE_CHECKING:
 
 PLACE_SECONDS = 120.0
 """Time limit of a placement, unless another one is given: work limits it first, so that load does not decide."""
-_ARRAY = ("array", "core", "memory_tile", "shim", "interconnect")
-"""The parts of an NPU that a transport plan depends on: neither its board nor what kernels cost."""
+
+
+def _array_of(device: Device) -> tuple[object, ...] | None:
+    """What a transport plan depends on: neither an NPU's board nor what kernels cost; None for other devices."""
+    if not isinstance(device, NpuDevice):
+        return None
+    return device.array, device.core, device.memory_tile, device.shim, device.interconnect
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +67,8 @@ class DeviceMapping:
         the array is the same."""
         moved = replace(self, device=device)
         vars(moved).update(view=self.view)
-        alike = isinstance(device, NpuDevice) and all(getattr(device, p) == getattr(self.npu, p) for p in _ARRAY)
-        if alike and not is_hopeless(self.vmg, self.npu):
+        array = _array_of(device)
+        if array is not None and array == _array_of(self.device) and not is_hopeless(self.vmg, self.npu):
             vars(moved).update(transport=self.transport)
         return moved
 

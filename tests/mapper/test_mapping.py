@@ -126,13 +126,19 @@ def test_mappings_of_one_program_share_what_depends_on_it_only(calls: Counter[st
 
 
 @pytest.mark.parametrize("other", [NPU.with_options(clock_ghz=2.0, dram_gb_s=9.0), Device.load("npu2")])
-def test_on_another_board_the_transport_plan_is_the_same(calls: Counter[str], other: Device) -> None:
+def test_on_another_board_the_transport_plan_is_the_same(other: Device) -> None:
     design = gemm_design((256, 256, 256), (4, 4, 4), gemm_fold(1, 4, 4), device=NPU, buffering=Buffering())
     moved, fresh = design.on(other).mapping, DeviceMapping(design.vmg, other, design.buffering)
     assert moved.transport == fresh.transport
     assert moved.violations == fresh.violations
     assert (moved.transport is design.mapping.transport) is (other.name == NPU.name)
     assert NpuSimulator().evaluate(design.on(other)) == NpuSimulator().evaluate(replace(design, device=other))
+
+
+def test_a_mapping_is_checked_on_a_device_of_another_kind() -> None:
+    vmg = dse.load_program(dot("f32")).vmg
+    for device, other in ((NPU, Device.load("u280")), (Device.load("u280"), NPU)):
+        assert DeviceMapping(vmg, device).on(other).violations == DeviceMapping(vmg, other).violations
 
 
 def test_a_mapping_on_an_fpga_has_no_array(calls: Counter[str]) -> None:
