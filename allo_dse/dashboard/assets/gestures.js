@@ -146,7 +146,7 @@
   }
 
   // ---------------------------------------------------------------------------------------------------- the table
-  let grid = null, rows = null, rowsOrder; // rows: the first ones, which have come with an answer, and their order
+  let grid = null, rows = null; // rows: the first ones, which have come with an answer, and their order
   let latest = 0; // of the questions for rows, and the answers that have had some: what is said of older ones is past
 
   const source = {
@@ -154,7 +154,7 @@
       own.order = { sort: request.sortModel, filters: request.filterModel };
       if (state) publish();
       const number = ++latest;
-      let found = request.startRow === 0 && JSON.stringify(rowsOrder) === JSON.stringify(own.order) && rows;
+      let found = request.startRow === 0 && rows?.order === JSON.stringify(own.order) && rows;
       rows = null;
       if (!found) {
         found = await post("/rows", { start: request.startRow, end: request.endRow });
@@ -166,7 +166,7 @@
 
   // The rows of the first block stay until they are replaced; further down the table begins anew.
   function fill(found, order) {
-    [rows, rowsOrder] = [found, order];
+    rows = { ...found, order: JSON.stringify(order) };
     latest += 1;
     const blocks = Object.values(grid.getCacheBlockState());
     if (blocks.length === 1 && grid.getDisplayedRowCount()) grid.refreshInfiniteCache();

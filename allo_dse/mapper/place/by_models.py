@@ -153,10 +153,10 @@ def _of_core(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) -
     if excess.constraint != "core_dma_in":
         yield from problem.tensor_names(node, "out")
     streams = into if excess.constraint == "core_dma_in" else out if excess.constraint == "core_dma_out" else into + out
-    routed = [problem.streams[s].stream for s in streams if not solver.boolean_value(model.shared[s])]
-    if routed:
+    far = [problem.streams[s].stream for s in streams if not solver.boolean_value(model.shared[s])]
+    if far:
         neighbours = max(len(around) for around in problem.limits.adjacent.values())
-        yield f"{', '.join(dict.fromkeys(routed))}: {len(routed)} streams that are left over by {neighbours} neighbours"
+        yield f"{', '.join(dict.fromkeys(far))}: {len(far)} streams that are left over by {neighbours} neighbours"
 
 
 def _buffers(problem: Problem, model: PlacementModel, solver: cp_model.CpSolver, node: int) -> Iterator[str]:
