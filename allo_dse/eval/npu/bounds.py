@@ -1,11 +1,12 @@
 """What an NPU design cannot be better than, before it is simulated: the work that its resources have to do.
 
     level 0    from the fold alone: tasks over nodes, and the tiles that its loops let each node fetch again
-    level 1    from the transport plan: what cores, channels and DRAM do from one intervention of the host to the next
+    level 1    from the transport plan: how often the host rewrites descriptors, too
+    level 2    from the plan and the schedules: what cores, channels and DRAM do from one such intervention to the next
 
-The first costs tens of microseconds, the second as much as checking the device's limits, which need the plan too. Every
-resource of `network.py`, a process or a shared one, works off its times without overlap: their sum is a lower bound of
-the simulated time.
+The first costs tens of microseconds, the last as much as checking the device's limits, which need plan and schedules
+too; what the host does takes half of that, and decides about most designs. Every resource of `network.py`, a process or
+a shared one, works off its times without overlap: their sum is a lower bound of the simulated time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .work import TileTicks, blocks_of
 class NpuBounds:
     """Bounds what `NpuSimulator` says of designs; keeps what designs of one program have in common."""
 
-    levels = 2
+    levels = 3
     metrics = frozenset(
         {
             "latency_us",
@@ -55,7 +56,7 @@ class NpuBounds:
         Raises:
             SimulationError: where it is not known what a task costs.
         """
-        return (_fold_bounds, _transport_bounds)[level](design, self._work(design.program, design.device))
+        return (_fold_bounds, _rewrite_bounds, _plan_bounds)[level](design, self._work(design.program, design.device))
 
     def of_region(self, draft: Draft, nodes: int, layout: Layout | None = None) -> Bounds:
         """Bounds for all folds of a draft onto so many nodes: each tile is moved once at least, or as often as the best
@@ -82,25 +83,31 @@ class NpuBounds:
         return self._programs[key]
 
 
-def _fold_bounds(design: Design, work: ProgramWork) -> Bounds:
-    """From the fold alone."""
+def _fold_bounds(design: Design, work: ProgramWork, rewrites: int = 0) -> Bounds:
+    """From the fold alone, and what the host is known to rewrite."""
     fold = design.fold
     if not isinstance(fold, MeshFold):
         moving, total = work.moved_once
         run = max(sum(work.kernel_ticks) / fold.node_count, moving)
-        return work.bounds(fold.node_count, run, 0, (0, ANYTHING), (total, ANYTHING))
+        return work.bounds(fold.node_count, run, rewrites, (0, ANYTHING), (total, ANYTHING))
     sizes = [tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels]
     chains = JointFold.of(work.program.vmg.graph, fold).chains
     sharing = node_sets(chains, range(len(sizes)))
     walks = [[(own, kernel.order)] for own, kernel in zip(sizes, fold.kernels, strict=True)]
-    return work.laid_out(fold.node_count, sizes, sharing, design.buffering, work.moved(walks))
+    return work.laid_out(fold.node_count, sizes, sharing, design.buffering, work.moved(walks), rewrites)
 
 
-def _transport_bounds(design: Design, work: ProgramWork) -> Bounds:
-    """From the transport plan: what is done from one intervention of the host to the next."""
+def _rewrite_bounds(design: Design, work: ProgramWork) -> Bounds:
+    """From the fold and the transport plan's descriptors; the fold alone where there is no plan."""
+    transport = design.mapping.transport
+    return _fold_bounds(design, work, 0 if transport.violations else transport.host_rewrites)
+
+
+def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
+    """From the transport plan and the schedules: what is done from one intervention of the host to the next."""
     mapping = design.mapping
     if mapping.core_violations or mapping.transport.violations:
-        return _fold_bounds(design, work)
+        return _rewrite_bounds(design, work)
     transport, schedules = mapping.transport, mapping.view.periods
     plan = _Plan(work, transport, schedules)
     blocks = blocks_of(schedules[0].periods, transport, work.device.board)

@@ -201,6 +201,7 @@ class ProgramWork:
         sharing: Sequence[Sequence[int]],
         buffering: Buffering,
         moved: tuple[float, float],
+        rewrites: int = 0,
     ) -> Bounds:
         """Bounds from the numbers of nodes along all axes: a node that has most to do has no less than the mean.
 
@@ -208,12 +209,13 @@ class ProgramWork:
             sizes: per kernel.
             sharing: kernels that share nodes.
             moved: ticks and bytes that moving tiles takes.
+            rewrites: of descriptors by the host.
         """
         busiest = max(sum(self.kernel_ticks[k] for k in members) / prod(sizes[members[0]]) for members in sharing)
         cores = ([(k, sizes[k]) for k in members] for members in sharing)
         memory = max(self.limits.core_bytes(core, buffering) for core in cores)
         moving, total = moved
-        return self.bounds(nodes, max(busiest, moving), 0, (memory, ANYTHING), (total, ANYTHING))
+        return self.bounds(nodes, max(busiest, moving), rewrites, (memory, ANYTHING), (total, ANYTHING))
 
     def bounds(self, nodes: int, ticks: float, rewrites: int, memory: Interval, dram: Interval) -> Bounds:
         """Bounds of all metrics.

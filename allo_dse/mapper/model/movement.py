@@ -247,17 +247,16 @@ class LayoutPlan:
 
 @dataclass(frozen=True)
 class Transport:
-    """All data movement of a mapping on a device.
+    """All data movement of a mapping between DRAM and the cores of a device.
 
     Attributes:
-        flows, transfers, streams: see their types.
+        flows, transfers: see their types.
         violations: limits of memory and shim tiles that no assignment keeps.
         layouts: which changes of layout happen on the way.
     """
 
     flows: tuple[Flow, ...]
     transfers: tuple[Transfer, ...]
-    streams: tuple[StreamFlow, ...]
     violations: tuple[Violation, ...] = ()
     layouts: LayoutPlan = LayoutPlan()
 

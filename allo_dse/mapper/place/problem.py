@@ -122,4 +122,4 @@ def problem_of(view: MappingView, transport: Transport, memories: Sequence[NodeM
             for position in range(group.group.count)
         ]
     limits = ArrayLimits.of(device)
-    return Problem(device.name, limits, tuple(nodes), transport.streams, transport.flows, transport.transfers)
+    return Problem(device.name, limits, tuple(nodes), view.links.between, transport.flows, transport.transfers)

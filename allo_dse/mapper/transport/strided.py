@@ -40,7 +40,7 @@ def read_as_it_lies(
     """
     families = {
         flow.index: family
-        for family in plan_flows(view.vmg.program, view.groups, view.links.between, buffering)
+        for family in plan_flows(view.vmg.program, view.groups, view.declared_links.between, buffering)
         for flow in family.flows
     }
     transfers, runs = [], dict[int, int]()
@@ -55,7 +55,7 @@ def read_as_it_lies(
             runs |= dict.fromkeys(transfer.flows, transfer.run_bytes)
         transfers.append(transfer)
     moved = (replace(f, run_bytes=runs[f.index]) if f.index in runs else f for f in transport.flows)
-    return Transport(tuple(moved), tuple(transfers), transport.streams, transport.violations, transport.layouts)
+    return Transport(tuple(moved), tuple(transfers), transport.violations, transport.layouts)
 
 
 def _walked(

@@ -1,6 +1,6 @@
 """The transport plan: which tiles move over which channels, decided from the folded graph and the device's limits.
 
-plan_transport(MappingView(vmg), device, Buffering())       # Transport: flows, transfers, streams, violations
+plan_transport(MappingView(vmg), device, Buffering())       # Transport: flows, transfers, violations
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -
 
     Meant for mappings that fit the device's tiles; the work grows with nodes and ports, not with tasks, in a mesh fold.
     """
-    families = plan_flows(view.vmg.program, view.groups, view.links.between, buffering)
+    families = plan_flows(view.vmg.program, view.groups, view.declared_links.between, buffering)
     inputs = [family for family in families if family.direction == "in"]
     outputs = [family for family in families if family.direction == "out"]
     limits = column_limits(device)
@@ -39,7 +39,7 @@ def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -
         parts = _shared_out(shares, inputs, outputs)
     transfers = tuple(_transfer(index, *part, device, buffering) for index, part in enumerate(parts))
     flows = tuple(flow for family in families for flow in family.flows)
-    return Transport(flows, transfers, view.links.between, violations, view.vmg.graph.layouts(device))
+    return Transport(flows, transfers, violations, view.vmg.graph.layouts(device))
 
 
 def column_limits(device: NpuDevice) -> ColumnLimits:

@@ -107,8 +107,8 @@ def test_cores_that_wait_for_each_other_do_not_share_a_channel(shape: tuple[int,
     """Half-K chains run out of step: tiles for both on one channel in turns would hang the array."""
     design = gemm_design((1024, 1024, 1024), (16, 16, 16), gemm_fold(*shape))
     transport = design.mapping.transport
-    source = {s.source for s in transport.streams}
-    target = {s.target for s in transport.streams}
+    source = {s.source for s in design.mapping.view.links.between}
+    target = {s.target for s in design.mapping.view.links.between}
     flows = transport.flows
     for transfer in transport.transfers:
         nodes = {node for f in transfer.flows for node in flows[f].nodes}

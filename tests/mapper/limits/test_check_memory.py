@@ -89,9 +89,9 @@ def test_two_puts_on_one_stream_are_two_tokens() -> None:
     source = one_class_kernel("a", (1,), streams=[put(wire, ends), put(wire, ends)])
     target = one_class_kernel("b", (1,), streams=[get(wire, ends), get(wire, ends)])
     vmg = VMG.of(CompiledProgram("twice", (), (wire,), (source, target)))
-    assert [(s.source, s.target) for s in DeviceMapping(vmg, NPU).transport.streams] == [(0, 1)]
+    assert [(s.source, s.target) for s in DeviceMapping(vmg, NPU).view.links.between] == [(0, 1)]
     chained = vmg.chain("a_0", "b_0")
-    assert DeviceMapping(chained, NPU).transport.streams == ()
+    assert DeviceMapping(chained, NPU).view.links.between == ()
     assert memories(chained)[0].chain == 2 * 4
 
 

@@ -82,8 +82,8 @@ def test_flows_of_random_programs_take_turns_within_a_phase(program: CompiledPro
 
 
 def check_turns(vmg: VMG, device: str) -> None:
-    plan = DeviceMapping(vmg, Device.load(device)).transport
-    phase = phases(plan.streams, vmg.node_count)
+    mapping = DeviceMapping(vmg, Device.load(device))
+    plan, phase = mapping.transport, phases(mapping.view.links.between, vmg.node_count)
     for transfer in plan.transfers:
         nodes = [node for flow in transfer.flows for node in plan.flows[flow].nodes]
         assert len({phase[node] for node in nodes}) == 1

@@ -82,10 +82,11 @@ class TestHandWrittenGemm:
 
 def test_half_chains_share_shim_channels() -> None:
     """Two half-K chains per output on 4 x 2 pairs: 8 flows of A and 4 of B for 8 shim channels, so A shares."""
-    transport = DeviceMapping(gemm(gemm_program(), 2, 4, 2), NPU).transport
-    assert flow_counts(transport) == {("A", "in"): (8, 4), ("B", "in"): (4, 4), ("C", "out"): (8, 4)}
-    assert {(s.source, s.target) for s in transport.streams} == {(i, i + 8) for i in range(8)}
-    assert {(s.depth, s.token_bytes) for s in transport.streams} == {(2, 8192)}
+    mapping = DeviceMapping(gemm(gemm_program(), 2, 4, 2), NPU)
+    streams = mapping.view.links.between
+    assert flow_counts(mapping.transport) == {("A", "in"): (8, 4), ("B", "in"): (4, 4), ("C", "out"): (8, 4)}
+    assert {(s.source, s.target) for s in streams} == {(i, i + 8) for i in range(8)}
+    assert {(s.depth, s.token_bytes) for s in streams} == {(2, 8192)}
 
 
 def test_a_tile_that_stays_is_moved_once() -> None:
@@ -106,43 +107,46 @@ def test_flows_are_in_the_order_of_tensors_inputs_first() -> None:
 
 
 def test_independent_tasks_have_their_own_flows() -> None:
-    transport = DeviceMapping(VMG.of(vector_add_program(P=8)), NPU).transport
+    mapping = DeviceMapping(VMG.of(vector_add_program(P=8)), NPU)
+    transport = mapping.transport
     assert flow_counts(transport) == {("A", "in"): (8, 8), ("B", "out"): (8, 4)}
-    assert transport.streams == ()
+    assert mapping.view.links.between == ()
     assert transport.host_rewrites == 0
     assert transport.dram_bytes == 2 * 4 * 1024
 
 
 def test_a_tensor_that_every_task_needs_is_multicast() -> None:
     """The four loaders of a 2 x 2 systolic array read all of A or B; classes do not matter, tiles do."""
-    transport = DeviceMapping(VMG.of(systolic_program(P=2)), NPU).transport
-    inputs = [f for f in transport.flows if f.direction == "in"]
+    mapping = DeviceMapping(VMG.of(systolic_program(P=2)), NPU)
+    inputs = [f for f in mapping.transport.flows if f.direction == "in"]
     assert [(f.tensor, len(f.nodes)) for f in inputs] == [("A", 2), ("B", 2)]
-    assert {s.stream for s in transport.streams} == {"fifo_A", "fifo_B"}
+    assert {s.stream for s in mapping.view.links.between} == {"fifo_A", "fifo_B"}
 
 
 def test_streams_between_kernels() -> None:
-    (stream,) = DeviceMapping(VMG.of(producer_consumer(n=4)), NPU).transport.streams
+    (stream,) = DeviceMapping(VMG.of(producer_consumer(n=4)), NPU).view.links.between
     assert (stream.stream, stream.source, stream.target) == ("pipe", 0, 1)
     assert (stream.depth, stream.token_bytes) == (4, 4)
 
 
 def test_a_chain_has_no_streams_left() -> None:
     vmg = VMG.of(producer_consumer(n=4)).chain("producer_0", "consumer_0")
-    transport = DeviceMapping(vmg, NPU).transport
-    assert transport.streams == ()
-    assert [(f.tensor, f.direction) for f in transport.flows] == [("A", "in"), ("B", "out")]
+    mapping = DeviceMapping(vmg, NPU)
+    assert mapping.view.links.between == ()
+    assert [(f.tensor, f.direction) for f in mapping.transport.flows] == [("A", "in"), ("B", "out")]
 
 
-def normal_form(transport: Transport, vmg: VMG) -> object:
-    """A plan without node numbers: nodes by their first task."""
+def normal_form(vmg: VMG) -> object:
+    """A plan and its streams without node numbers: nodes by their first task."""
+    mapping = DeviceMapping(vmg, NPU)
+    transport = mapping.transport
     first_task = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
     name = first_task.__getitem__
     flows = [
         (f.tensor, f.direction, sorted(map(name, f.nodes)), f.first_byte, f.moves, f.depth) for f in transport.flows
     ]
     transfers = [(t.tensor, t.flows, t.column, t.pattern) for t in transport.transfers]
-    streams = sorted((s.stream, name(s.source), name(s.target), s.depth) for s in transport.streams)
+    streams = sorted((s.stream, name(s.source), name(s.target), s.depth) for s in mapping.view.links.between)
     return flows, transfers, streams
 
 
@@ -155,8 +159,7 @@ def test_mesh_folds_and_the_primitives_they_stand_for_have_one_plan(
     program = gemm_program(M=64, N=32, K=32, Pm=8, Pn=4, Pk=4)
     folded = gemm(program, *spatial, pattern)
     applied = VMG.of(program).apply(folded.mapping_primitives)
-    first, second = (normal_form(DeviceMapping(graph, NPU).transport, graph) for graph in (folded, applied))
-    assert first == second
+    assert normal_form(folded) == normal_form(applied)
 
 
 @given(st.integers(1, 3), st.integers(2, 4), st.integers(1, 4), st.sampled_from([(1, 0), (0, 1), (1, 1), (1, -1)]))
@@ -165,7 +168,7 @@ def test_streams_agree_with_the_edges_of_the_graph(rows: int, columns: int, fold
     if delta == (0, 1):
         axes = (AxisFold(rows, "block", "bundle"), AxisFold(columns, "block", "chain"))
         vmg = vmg.fold(MeshFold((KernelFold("cell", axes),)))
-    found = {(s.source, s.target) for s in DeviceMapping(vmg, NPU).transport.streams}
+    found = {(s.source, s.target) for s in DeviceMapping(vmg, NPU).view.links.between}
     assert found == set(zip(vmg.edges.source.tolist(), vmg.edges.target.tolist(), strict=True))
 
 
@@ -177,7 +180,7 @@ def test_attention_folds_keep_their_peers() -> None:
         axes = tuple(AxisFold(n) if a == 0 else AxisFold(1, "block", "bundle") for a, n in enumerate(kernel.mesh))
         folds.append(KernelFold(kernel.name, axes))
     vmg = VMG.of(program).fold(MeshFold(tuple(folds)))
-    streams = DeviceMapping(vmg, NPU).transport.streams
+    streams = DeviceMapping(vmg, NPU).view.links.between
     expected = set(zip(vmg.edges.source.tolist(), vmg.edges.target.tolist(), strict=True))
     assert {(s.source, s.target) for s in streams} == expected
 
