@@ -139,6 +139,21 @@ def widths(N: int = 8) -> Any:
     return widths
 
 
+def chosen(N: int = 8) -> Any:
+    """What one of two values is chosen of has one type in C++, also where numbers written alone widen one of them."""
+
+    @df.region()
+    def chosen(A: Int(31)[N], B: Int(8)[N], C: Int(31)[N], D: Int(31)[N]):
+        @df.kernel(mapping=[1], args=[A, B, C, D])
+        def core(a: Int(31)[N], b: Int(8)[N], c: Int(31)[N], d: Int(31)[N]):
+            for i in range(N):
+                v: Int(16) = -5
+                c[i] = ((a[i] | v) ^ (a[i] & v)) if b[i] > 3 else (min(a[i], b[i]) | 4)
+                d[i] = ((a[i] ^ v) >> 2) if b[i] > 3 else min(a[i], b[i])
+
+    return chosen
+
+
 def numbers(N: int = 16) -> Any:
     """Fixed point, the three short floating-point types, functions and comparisons."""
 
@@ -263,4 +278,4 @@ def while_(int: int = 5, N: int = 4) -> Any:
     return template
 
 
-ALL = (scaled_rows, fir, feedback, widths, numbers, counter, polling, histogram, routed, while_)
+ALL = (scaled_rows, fir, feedback, widths, chosen, numbers, counter, polling, histogram, routed, while_)

@@ -100,13 +100,16 @@ def typed(node: Node) -> Node:
     if node.op == "const":
         alone = node.type.is_native and node.type.bits <= INT_BITS
         return node if alone else tree("cast", node.type, node)
-    written = max((_written_bits(a) for a in node.args if a.op == "const"), default=0) if node.op in RING else 0
-    return exact(node) if node.type.is_native or written <= node.type.bits else tree("cast", node.type, node)
+    return exact(node) if node.type.is_native or _bits_in_cpp(node) <= node.type.bits else tree("cast", node.type, node)
 
 
-def _written_bits(node: Node) -> int:
-    """Width of the type that C++ gives a number."""
-    return INT_BITS if node.value in _INT32 else 2 * INT_BITS
+def _bits_in_cpp(node: Node) -> int:
+    """Width of the type that C++ gives an integer expression."""
+    if node.op == "const":
+        return INT_BITS if node.value in _INT32 else 2 * INT_BITS
+    if node.op in RING:
+        return max(map(_bits_in_cpp, node.args))
+    return _bits_in_cpp(node.args[0]) if node.op == ">>" else node.type.bits
 
 
 def extend(node: Node, type_: Element) -> Node:
