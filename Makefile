@@ -1,5 +1,10 @@
 # Everything a developer or a user runs. `make demo` and `make test` work on a fresh machine with Python and make.
-PYTHON ?= python3
+# pyenv builds Python without optimisations unless told otherwise, with which all that is Python here takes a tenth
+# longer: where `python3` is such a build, the distribution's is taken if it will do.
+OPTIMISED := import sysconfig; raise SystemExit("--enable-optimizations" not in sysconfig.get_config_var("CONFIG_ARGS"))
+SUITABLE := import ensurepip, sys; raise SystemExit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell python3 -c '$(OPTIMISED)' 2> /dev/null || ! /usr/bin/python3 -c '$(SUITABLE)' 2> /dev/null \
+  && echo python3 || echo /usr/bin/python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=

@@ -6,7 +6,10 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,3 +29,10 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
 def test_every_linked_page_exists() -> None:
     for page in re.findall(r"\]\((docs/[^)]+)\)", (ROOT / "README.md").read_text()):
         assert (ROOT / page).exists(), page
+
+
+def test_what_is_pinned_installs_on_the_oldest_python() -> None:
+    """Debian 12 has 3.11.2. What is installed here is what the constraints pin."""
+    wanted = {name.metadata["Name"]: name.metadata["Requires-Python"] or "" for name in distributions()}
+    assert len(wanted) > 100
+    assert [name for name, versions in wanted.items() if "3.11.0" not in SpecifierSet(versions)] == []
