@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,14 @@ def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
         server = listen(app, board, port=PORTS.pop() if PORTS else 0)
     except StudyError:  # another process has it by now
         server = listen(app, board, port=0)
+    connected, accept = [], server.get_request
+
+    def get_request() -> Any:
+        request, address = accept()
+        connected.append(request)
+        return request, address
+
+    server.get_request = get_request  # type: ignore[method-assign]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -55,6 +64,9 @@ def served(*paths: Any, study: Any = None) -> Iterator[tuple[str, Context]]:
         server.shutdown()
         server.server_close()
         thread.join()
+        for request in connected:  # a browser that has opened one in advance would ask this server again
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
         PORTS.append(server.port)
 
 

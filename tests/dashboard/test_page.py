@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,6 +54,19 @@ def test_the_page_comes_with_its_scatter_in_the_theme_of_the_cookie(app: Dash, l
     assert "knee of the Pareto front" in json.dumps(found["design-words"])
     assert "100 designs" in json.dumps(found["status"])
     assert found["theme"]["data"] == look.name
+
+
+def test_a_script_does_not_wait_for_what_was_asked_first(board: Board) -> None:
+    """As when a page was open before the server was started again, which then is asked for several things at once."""
+    app = make_app(Context(board, Programs(board, None)))
+    asked = threading.Event()
+    app.server.before_request_funcs[None].insert(0, asked.set)
+    with board.lock:
+        first = threading.Thread(target=app.server.test_client().get, args=("/_dash-layout",))
+        first.start()
+        asked.wait()
+        assert app.server.test_client().get("/_dash-component-suites/dash/dcc/async-graph.js").status_code == 200
+    first.join()
 
 
 def test_large_scripts_come_after_the_page_and_plotly_is_kept_by_the_browser(app: Dash) -> None:

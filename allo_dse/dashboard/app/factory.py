@@ -118,18 +118,27 @@ def make_app(context: Context) -> Dash:
         return flask.jsonify(opening_state(context))
 
     def first_page() -> Component:
-        if not context.board.runs or (context.opening is not None and not context.opening.done):
-            return html.Div(id="root")  # for Dash, which looks at the layout before its first answer, whatever that is
+        if not context.board.runs:
+            return html.Div(id="root")
         if context.opening is not None and context.opening.error is not None:
             return error_page(context.board, context.opening.error)
         with context.board.lock:
             return page(context, theme(flask.request.cookies.get("theme")))
 
-    app.layout = first_page
     networks.register(app, context.board)
     for part in (shell, gestures, plots, front, progress, design, program, graphs, timeline, compare, design_table):
         part.register(app, context)
+    _prepare(app)
+    app.layout = first_page
     return app
+
+
+def _prepare(app: Dash) -> None:
+    """What Dash does before its first answer: of two questions that come at once, as from a page that was open before
+    the server was started again, the second one would not wait for it."""
+    app.layout = html.Div(id="root")
+    with app.server.test_request_context():
+        app.server.preprocess_request()
 
 
 def opening_state(context: Context) -> dict[str, Any]:
