@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from functools import partial
@@ -34,6 +35,7 @@ class Hazard(FakeEvaluator):
     def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % self.one_in == 0:
             print(f"tripping over {design.key}", flush=True)
+            Path(tempfile.mkdtemp(), "half a project").touch()
             self.trip(design)
         return super().evaluate(design)
 

@@ -75,7 +75,8 @@ class Patience:
 
 class IsolatedBench:
     """Evaluates in a child process with the study and one of its evaluators, which is ended with everything it started
-    when it takes too long or too much. It is started when needed, and again after it died.
+    when it takes too long or too much. It is started when needed, and again after it died. Its temporary files are in a
+    folder of its own, so that they end with it: synthesis that is ended leaves hundreds of megabytes.
 
     Args:
         source: the study, or what makes it in the child.
@@ -91,6 +92,7 @@ class IsolatedBench:
         self._rest = b""
         self._counted = time.monotonic()
         self._mark = f"{MARK}={uuid.uuid4().hex}"
+        self._files: tempfile.TemporaryDirectory[str] | None = None
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as this object)
         # The child writes at the file's end, also after this process has cut the file short.
         fcntl.fcntl(self._printed, fcntl.F_SETFL, fcntl.fcntl(self._printed, fcntl.F_GETFL) | os.O_APPEND)
@@ -122,12 +124,13 @@ class IsolatedBench:
     def _start(self) -> None:
         reading, writing = os.pipe()
         name, _, value = self._mark.partition("=")
+        self._files = tempfile.TemporaryDirectory(prefix="allo-dse-", ignore_cleanup_errors=True)
         # Not PYTHONPATH, which tools that the evaluator starts would take for theirs, in a Python of another version.
         path = [p or os.getcwd() for p in sys.path]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CHILD, str(writing), *path],
             stdin=subprocess.PIPE, stdout=self._printed, stderr=subprocess.STDOUT, pass_fds=(writing,),
-            env={**os.environ, name: value}, start_new_session=True,
+            env={**os.environ, name: value, "TMPDIR": self._files.name}, start_new_session=True,
         )  # fmt: skip
         os.close(writing)
         self._replies, self._rest = reading, b""
@@ -229,6 +232,8 @@ class IsolatedBench:
         with contextlib.suppress(OSError):
             process.stdin.close()
         os.close(self._replies)
+        assert self._files is not None
+        self._files.cleanup()
 
     def close(self) -> None:
         """End the child and everything it started."""

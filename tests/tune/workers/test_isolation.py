@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,15 @@ def test_what_an_evaluator_starts_has_the_environment_of_the_user(tmp_path: Path
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_hazard_costs_its_own_trials_only(
-    tmp_path: Path, undisturbed: Any, evaluator: Callable[..., Any], reason: str
+    tmp_path: Path,
+    undisturbed: Any,
+    evaluator: Callable[..., Any],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     result = study(evaluator).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
     assert {r.key for r in result.records} == undisturbed.keys()
     for record in result.records:
@@ -74,6 +82,7 @@ def test_a_hazard_costs_its_own_trials_only(
         else:
             assert record.metrics == undisturbed[record.key]
     assert hazards.sleepers() == []
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.parametrize(
