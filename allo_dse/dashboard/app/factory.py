@@ -119,7 +119,7 @@ def make_app(context: Context) -> Dash:
 
     def first_page() -> Component:
         if not context.board.runs:
-            return html.Div(id="root")
+            return html.Div(id="root")  # there are networks only, which have pages of their own
         if context.opening is not None and context.opening.error is not None:
             return error_page(context.board, context.opening.error)
         with context.board.lock:
