@@ -101,7 +101,7 @@ func.func @work(%x: memref<4xf32>, %in: index, %out: index) {
 
 def test_what_is_left_of_a_body_without_payload() -> None:
     with new_context(), ir.Location.unknown():
-        module, signature, has_payload = lower_body(Body("work", PAYLOAD), "body1", full=False)
+        module, signature, _, has_payload = lower_body(Body("work", PAYLOAD), "body1", full=False)
         assert not has_payload
         assert signature == lower_body(Body("work", PAYLOAD), "body1").signature
         left = {op.name for op in find(module, lambda name: True)}

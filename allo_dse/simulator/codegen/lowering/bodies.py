@@ -13,7 +13,7 @@ from allo_dse.ir.jit import TO_LLVM, compile_object, run_passes
 from ..run_time import fifo
 from ..run_time.emit import Emitter, function, make_internal
 from ..run_time.module import START_BODY, add_bodies_runtime, add_runtime
-from ..run_time.record_fields import Header
+from ..run_time.record_fields import Header, Node
 from ..run_time.scheduler import RUN
 from ..run_time.variant import PLAIN, Variant
 from .coroutines import to_coroutine
@@ -28,10 +28,16 @@ from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 
 
 class LoweredBody(NamedTuple):
-    """A module with a body as a coroutine; `has_payload` says whether it still computes its values."""
+    """A module with a body as a coroutine.
+
+    Attributes:
+        suspends: whether it has to be resumed to begin.
+        has_payload: whether it still computes its values.
+    """
 
     module: ir.Module
     signature: Signature
+    suspends: bool
     has_payload: bool
 
 
@@ -79,7 +85,7 @@ def _add(module: ir.Module, body: Body, starts: list[str], variant: Variant, *, 
     lowered = lower_body(body, name, variant, full=full)
     for op in list(lowered.module.body.operations):
         module.body.append(op.operation)
-    starts.append(_define_start(module, name, lowered.signature.parameters))
+    starts.append(_define_start(module, name, lowered))
     return lowered
 
 
@@ -110,9 +116,10 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name in COSTS)]
     sites += [number for pipeline in pipelines for number in pipeline.sites]
     polls = bool(find(main, lambda name: name in POLLS))
-    to_coroutine(module, main.operation, [i for i, p in enumerate(parameters) if p.is_stream], pipelines, variant)
+    streams = [i for i, p in enumerate(parameters) if p.is_stream]
+    suspends = to_coroutine(module, main.operation, streams, pipelines, variant)
     signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines, polls)
-    return LoweredBody(module, signature, needed is None)
+    return LoweredBody(module, signature, suspends, needed is None)
 
 
 def _guard(module: ir.Module, main: ir.OpView) -> None:
@@ -216,8 +223,8 @@ def _reached_uses(value: ir.Value) -> list[ir.Operation]:
     return found
 
 
-def _define_start(module: ir.Module, name: str, parameters: Sequence[Parameter]) -> str:
-    """A function (header, node, arguments) that unpacks a task's arguments and calls the body.
+def _define_start(module: ir.Module, name: str, lowered: LoweredBody) -> str:
+    """A function (header, node, arguments) that unpacks a task's arguments and runs the body until it suspends.
 
     The arguments are words: the first cost site, then the parameters in order.
     """
@@ -229,6 +236,7 @@ def _define_start(module: ir.Module, name: str, parameters: Sequence[Parameter])
     e = Emitter(op.entry_block)
     costs = e.field(e.load_ptr(header, Header.COSTS), e.load(arguments, 0))
     values, word = [], 1
+    parameters = lowered.signature.parameters
     for parameter, type_ in zip(parameters, types, strict=False):
         if parameter.kind == "index":
             values.append(e.index(e.load(arguments, word)))
@@ -239,5 +247,7 @@ def _define_start(module: ir.Module, name: str, parameters: Sequence[Parameter])
     streams = e.load_ptr(header, Header.STREAMS)
     records = [fifo.record(e, streams, v) for v, p in zip(values, parameters, strict=True) if p.is_stream]
     e.call(name, [*values, header, node, costs, *records])
+    if lowered.suspends:
+        e.coro_resume(e.load_ptr(node, Node.HANDLE))
     e.return_()
     return f"start_{name}"

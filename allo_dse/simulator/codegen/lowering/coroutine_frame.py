@@ -119,6 +119,18 @@ def cut(block: ir.Block, op: Op) -> ir.Block:
     return rest
 
 
+def begin_suspended(c: Coroutine, entry: ir.Block) -> None:
+    """Suspend at the end of the prologue, in `entry`.
+
+    LLVM makes two functions of a coroutine: what it does up to its first suspension, and all it does from any of them
+    on. What comes after this one is compiled only once.
+    """
+    body = cut(entry, list(entry.operations)[-1])
+    e = Emitter(entry)
+    with e.here():
+        async_dialect.CoroSuspendOp(async_dialect.coro_save(c.handle), c.suspended, body, c.cleanup)
+
+
 def suspend(c: Coroutine, e: Emitter, go: ir.Block) -> None:
     """Suspend; the clock and the stalls wait in the node's record.
 

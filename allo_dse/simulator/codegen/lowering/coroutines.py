@@ -28,7 +28,7 @@ from ..run_time.emit import USUALLY, Emitter, Word
 from ..run_time.operation_tables import PUSH_REQUEST
 from ..run_time.record_fields import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
 from ..run_time.variant import Variant
-from .coroutine_frame import Coroutine, Inputs, cut, lower_return, prologue, suspend
+from .coroutine_frame import Coroutine, Inputs, begin_suspended, cut, lower_return, prologue, suspend
 from .pipelines import PIPELINE, PLACE, site
 from .signature import Pipeline
 from .stream_ops import find, storage_bytes
@@ -42,8 +42,8 @@ compiled one by one, for seconds."""
 
 def to_coroutine(
     module: ir.Module, function: ir.Operation, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant
-) -> None:
-    """Make a lowered task body, a function of a module, a coroutine.
+) -> bool:
+    """Make a lowered task body, a function of a module, a coroutine; whether it has to be resumed to begin.
 
     It gets more arguments, pointers all: header, node, its cost sites, and the record of each stream that a parameter
     in `streams` (positions) is the number of. Computed in the coroutine, the records' addresses would be computed
@@ -72,6 +72,10 @@ def to_coroutine(
             _lower_poll(c, op, entry)
         for op in returns:
             lower_return(c, op, entry)
+        suspends = bool(find(function, lambda name: name == "async.coro.suspend"))
+        if suspends:
+            begin_suspended(c, entry)
+        return suspends
 
 
 def _lower_plain_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
