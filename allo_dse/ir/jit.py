@@ -8,6 +8,7 @@ from pathlib import Path
 from allo_dse.common.errors import SimulationError
 
 from .bindings import execution_engine, ir, passmanager
+from .machine_code import data_layout
 
 BFLOAT16 = (
     "math-extend-to-supported-types{target-type=f32 extra-types=f16},"
@@ -47,6 +48,9 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
 
 def compile_object(module: ir.Module, entry: str) -> bytes:
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function."""
+    # Else sizes are computed for no machine in particular, before the engine says which one it is: an array of 72-bit
+    # integers would have 12 bytes an element and not 16.
+    module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(data_layout(), module.context)
     engine = execution_engine.ExecutionEngine(module, opt_level=2, enable_object_dump=True)
     engine.raw_lookup(f"_mlir_ciface_{entry}")  # compiles
     with tempfile.TemporaryDirectory() as directory:

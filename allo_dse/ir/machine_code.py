@@ -28,6 +28,14 @@ def processor() -> str:
     return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
 
 
+@cache
+def data_layout() -> str:
+    """Sizes and alignments of this machine's types, as LLVM writes them."""
+    with _LOCK:
+        _prepare()
+        return str(llvm.Target.from_default_triple().create_target_machine().target_data)
+
+
 class MachineCode:
     """The functions of an object file, as `ir.jit.compile_object` makes it for this machine."""
 

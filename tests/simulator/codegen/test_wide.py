@@ -49,3 +49,45 @@ def test_division_rounds_down_at_any_width(bits: int) -> None:
         net.tasks("divide", engine.signatures["divide"].words(1, [Tiles(net.tensor(array), 0, (1,))]))
         engine.run(net.build())
         assert int.from_bytes(array[2].tobytes(), "little", signed=True) == a // b
+
+
+@pytest.mark.parametrize("bits", [33, 65, 72, 96, 129, 136, 200])
+def test_arrays_of_any_width_hold_their_elements(bits: int) -> None:
+    """An element takes as many bytes as the processor aligns it to, and so does an array on the heap."""
+    count, store = 700, f"i{1 << (bits - 1).bit_length()}"
+    text = f"""
+    func.func @turn(%x: memref<{count}x{store}>) {{
+      %last = arith.constant {count - 1} : index
+      %a = memref.alloc() : memref<{count}xi{bits}>
+      %b = memref.alloc() : memref<{count}xi{bits}>
+      affine.for %i = 0 to {count} {{
+        %v = memref.load %x[%i] : memref<{count}x{store}>
+        %t = arith.trunci %v : {store} to i{bits}
+        memref.store %t, %a[%i] : memref<{count}xi{bits}>
+      }}
+      affine.for %i = 0 to {count} {{
+        %j = arith.subi %last, %i : index
+        %v = memref.load %a[%j] : memref<{count}xi{bits}>
+        memref.store %v, %b[%i] : memref<{count}xi{bits}>
+      }}
+      affine.for %i = 0 to {count} {{
+        %v = memref.load %b[%i] : memref<{count}xi{bits}>
+        %w = memref.load %a[%i] : memref<{count}xi{bits}>
+        %s = arith.xori %v, %w : i{bits}
+        %e = arith.extui %s : i{bits} to {store}
+        memref.store %e, %x[%i] : memref<{count}x{store}>
+      }}
+      memref.dealloc %a : memref<{count}xi{bits}>
+      memref.dealloc %b : memref<{count}xi{bits}>
+      return
+    }}"""
+    engine = compile_bodies([Body("turn", text)])
+    size = engine.signatures["turn"].parameters[0].element_bytes
+    rng = random.Random(bits)
+    values = [rng.getrandbits(bits) for _ in range(count)]
+    array = np.frombuffer(bytearray(b"".join(v.to_bytes(size, "little") for v in values)), np.dtype(f"V{size}"))
+    net = NetworkBuilder()
+    net.tasks("turn", engine.signatures["turn"].words(1, [Tiles(net.tensor(array), 0, (1,))]))
+    engine.run(net.build())
+    turned = [v ^ w for v, w in zip(values, reversed(values), strict=True)]
+    assert [int.from_bytes(element.tobytes(), "little") for element in array] == turned
