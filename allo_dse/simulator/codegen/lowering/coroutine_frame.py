@@ -125,10 +125,7 @@ def begin_suspended(c: Coroutine, entry: ir.Block) -> None:
     LLVM makes two functions of a coroutine: what it does up to its first suspension, and all it does from any of them
     on. What comes after this one is compiled only once.
     """
-    body = cut(entry, list(entry.operations)[-1])
-    e = Emitter(entry)
-    with e.here():
-        async_dialect.CoroSuspendOp(async_dialect.coro_save(c.handle), c.suspended, body, c.cleanup)
+    _wait(c, Emitter(entry), cut(entry, list(entry.operations)[-1]))
 
 
 def suspend(c: Coroutine, e: Emitter, go: ir.Block) -> None:
@@ -139,13 +136,17 @@ def suspend(c: Coroutine, e: Emitter, go: ir.Block) -> None:
     """
     _save_clock(c, e)
     resumed = e.new_block()
-    with e.here():
-        async_dialect.CoroSuspendOp(async_dialect.coro_save(c.handle), c.suspended, resumed, c.cleanup)
+    _wait(c, e, resumed)
     e.go(resumed)
     e.set(c.clock, e.load(c.node, Node.CLOCK))
     e.set(c.stall_get, 0)
     e.set(c.stall_put, 0)
     e.branch(go)
+
+
+def _wait(c: Coroutine, e: Emitter, resumed: ir.Block) -> None:
+    with e.here():
+        async_dialect.CoroSuspendOp(async_dialect.coro_save(c.handle), c.suspended, resumed, c.cleanup)
 
 
 def _save_clock(c: Coroutine, e: Emitter) -> None:
