@@ -8,8 +8,19 @@ import numpy as np
 import pytest
 
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
-from allo_dse.simulator.engine.engine import compile_bodies
+from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.network.network import NetworkBuilder
+
+
+def run(engine: Engine, name: str, values: list[int], *, signed: bool = False) -> list[int]:
+    """What a body makes of an array, its only argument."""
+    size = engine.signatures[name].parameters[0].element_bytes
+    memory = b"".join(value.to_bytes(size, "little", signed=signed) for value in values)
+    array = np.frombuffer(bytearray(memory), np.dtype(f"V{size}"))
+    net = NetworkBuilder()
+    net.tasks(name, engine.signatures[name].words(1, [Tiles(net.tensor(array), 0, (1,))]))
+    engine.run(net.build())
+    return [int.from_bytes(element.tobytes(), "little", signed=signed) for element in array]
 
 
 @pytest.mark.parametrize("bits", [8, 33, 64, 65, 71, 130, 901])
@@ -34,7 +45,6 @@ def test_division_rounds_down_at_any_width(bits: int) -> None:
     if wide == bits:
         text = text.replace("arith.trunci", "arith.bitcast").replace("arith.extsi", "arith.bitcast")
     engine = compile_bodies([Body("divide", text)])
-    size = engine.signatures["divide"].parameters[0].element_bytes
     rng = random.Random(bits)
     for a, b in [
         (7, 2),
@@ -43,12 +53,7 @@ def test_division_rounds_down_at_any_width(bits: int) -> None:
         (-8, 2),
         *((rng.getrandbits(bits - 2), -3), (-rng.getrandbits(bits - 2), 5)),
     ]:
-        memory = b"".join(value.to_bytes(size, "little", signed=True) for value in (a, b, 0))
-        array = np.frombuffer(bytearray(memory), np.dtype(f"V{size}"))
-        net = NetworkBuilder()
-        net.tasks("divide", engine.signatures["divide"].words(1, [Tiles(net.tensor(array), 0, (1,))]))
-        engine.run(net.build())
-        assert int.from_bytes(array[2].tobytes(), "little", signed=True) == a // b
+        assert run(engine, "divide", [a, b, 0], signed=True)[2] == a // b
 
 
 @pytest.mark.parametrize("bits", [33, 65, 72, 96, 129, 136, 200])
@@ -81,13 +86,7 @@ def test_arrays_of_any_width_hold_their_elements(bits: int) -> None:
       memref.dealloc %b : memref<{count}xi{bits}>
       return
     }}"""
-    engine = compile_bodies([Body("turn", text)])
-    size = engine.signatures["turn"].parameters[0].element_bytes
     rng = random.Random(bits)
     values = [rng.getrandbits(bits) for _ in range(count)]
-    array = np.frombuffer(bytearray(b"".join(v.to_bytes(size, "little") for v in values)), np.dtype(f"V{size}"))
-    net = NetworkBuilder()
-    net.tasks("turn", engine.signatures["turn"].words(1, [Tiles(net.tensor(array), 0, (1,))]))
-    engine.run(net.build())
     turned = [v ^ w for v, w in zip(values, reversed(values), strict=True)]
-    assert [int.from_bytes(element.tobytes(), "little") for element in array] == turned
+    assert run(compile_bodies([Body("turn", text)]), "turn", values) == turned
