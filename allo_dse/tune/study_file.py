@@ -22,6 +22,8 @@ from .study import Study
 
 _TRUTH = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
 _OWN_SETTINGS = ("target", "evaluator")  # what can be set of a study whose function has no such argument
+_FOLDERS: set[Path] = set()
+"""Those of the files executed so far."""
 _CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda text: _TRUTH[text.lower()]}
 
 
@@ -112,9 +114,7 @@ def execute_file(file: Path) -> ModuleType:
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     module.__file__ = str(file.resolve())
-    folder = str(file.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    _look_first_in(file.resolve().parent)
     sys.modules[name] = module
     try:
         code = compile(file.read_bytes(), str(file.resolve()), "exec")
@@ -126,6 +126,19 @@ def execute_file(file: Path) -> ModuleType:
     except BaseException as error:
         raise StudyError(_place(file, error)) from error
     return module
+
+
+def _look_first_in(folder: Path) -> None:
+    """Let imports find the files of a folder, also where those of a study before it have the same names."""
+    if str(folder) in sys.path:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
+    others = _FOLDERS - {folder}
+    for beside in folder.glob("*.py"):
+        known = getattr(sys.modules.get(beside.stem), "__file__", None)
+        if known and Path(known).parent in others:
+            del sys.modules[beside.stem]
+    _FOLDERS.add(folder)
 
 
 def _syntax_text(file: Path, error: SyntaxError) -> str:

@@ -109,3 +109,14 @@ def test_whatever_a_file_raises_is_said_with_its_place(write: Any, indented: boo
     raised += "def study():\n    raise Own('mine')\n" if indented else "raise Own('mine')\n"
     with pytest.raises(StudyError, match=rf":{3 if indented else 2}: Own: mine"):
         load_studies(write(raised))
+
+
+def test_studies_import_the_files_beside_them_also_where_others_have_the_same_names(tmp_path: Path) -> None:
+    for folder in ("one", "two", "three"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "helper_of_a_study.py").write_text(HEAD + f"name = {folder!r}\nown = fake_study(name)\n")
+        text = HEAD + "from helper_of_a_study import name\nstudy = fake_study(name)\n"
+        (tmp_path / folder / "my_study.py").write_text(text)
+    load_studies(tmp_path / "one" / "helper_of_a_study.py")
+    for folder in ("two", "three", "two", "one"):
+        assert [s.name for s in load_studies(tmp_path / folder / "my_study.py")] == [folder]
