@@ -297,6 +297,18 @@ def test_the_table_sorts_all_designs_also_where_it_is_saved_and_hides_equal_colu
     front.wait_for_function("() => dash_ag_grid.getApi('table').getColumns().some(c => c.getColId() === 'size')")
 
 
+def test_the_table_has_its_rows_also_when_dash_is_made_its_source_again(front: Any) -> None:
+    first = "() => document.querySelector(\".ag-row[row-index='0'] [col-id='latency_us']\")?.textContent"
+    for _ in range(3):
+        front.wait_for_function(first)
+        front.evaluate(
+            """() => dash_ag_grid.getApi('table').setGridOption('datasource', {
+                getRows: (request) => dash_clientside.set_props('table', { getRowsRequest: request })
+            })"""
+        )
+    front.wait_for_function(first)
+
+
 def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any, run: Path) -> None:
     board = dashboard[1].board
     front.keyboard.press("j")
