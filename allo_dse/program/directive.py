@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from allo_dse.common.hashed_once import hashed_once
 
 ADDERS = "adders"
 """The kind of directives about the operators of floating-point sums; they are about the whole program."""
@@ -13,6 +15,7 @@ DATAFLOW, STREAM = "dataflow", "stream"
 """The kinds of directives about nests that run at once: of which function (or loop), and which arrays are FIFOs."""
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Directive:
     """A customization of a schedule: attributes that cost models and code generators read; results do not change.
@@ -33,15 +36,7 @@ class Directive:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
         return hash((self.kind, self.scope, self.name, *self.options.values()))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the hash, which other processes do not share."""
-        return {own.name: getattr(self, own.name) for own in fields(self)}
 
     def banks(self, shape: Sequence[int]) -> dict[int, int]:
         """Into how many banks a "partition" splits an array of this shape: per axis that it is about."""

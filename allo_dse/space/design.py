@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from allo_dse.mapper.fold.vmg import VMG
     from allo_dse.mapper.mapping import DeviceMapping
 
+_TEXT = json.JSONEncoder(sort_keys=True)
+
 
 @dataclass(frozen=True, eq=False)
 class Design:
@@ -76,7 +78,7 @@ class Design:
     def key(self) -> str:
         """Hash of what decides the design's value: program, fold, buffering, device, schedule and depths."""
         # The text of a fold is the longest part by far, and late in a search most proposals have a known one.
-        parts = {name: json.dumps(value, sort_keys=True) for name, value in self._beside_fold().items()}
+        parts = {name: _TEXT.encode(value) for name, value in self._beside_fold().items()}
         text = ", ".join(f'"{name}": {part}' for name, part in sorted({**parts, "fold": self.fold.text}.items()))
         return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 

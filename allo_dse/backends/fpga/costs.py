@@ -60,8 +60,9 @@ class ClassCosts:
         """
         plan, said = self._plan(task_class, schedule)
         key = (device.key, task_class.kernel, task_class.name, pid, said, run)
-        if key not in self._known:
+        known = self._known.get(key)
+        if known is None:
             observed = observed_of(self._program, task_class, pid, run)
             rounds = self._rounds.setdefault(device.key, KnownRounds(device))
-            self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
-        return self._known[key]
+            known = self._known[key] = planned_cost(task_class, rounds, plan, pid, observed=observed)
+        return known

@@ -6,11 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.common.hashed_once import hashed_once
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.ir.linear import Linear
@@ -34,6 +36,7 @@ class Split:
     factor: int
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Storage:
     """An array and where it is.
@@ -57,16 +60,16 @@ class Storage:
         """How many accesses each of the tasks that use it has to a bank in a cycle."""
         return max(1, device.arrays.ports // self.users)
 
-    @property
+    @cached_property
     def banks(self) -> int:
         return math.prod(split.factor for split in self.splits if split)
 
-    @property
+    @cached_property
     def bank_words(self) -> int:
         pairs = zip(self.array.shape, self.splits, strict=True)
         return math.prod(math.ceil(n / split.factor) if split else n for n, split in pairs)
 
-    @property
+    @cached_property
     def in_registers(self) -> bool:
         """Whether every element is a register of its own, which any number of operations can use at once."""
         return self.place == "register" or self.bank_words == 1

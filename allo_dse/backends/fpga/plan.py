@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import reduce
 from typing import Literal, TypeAlias
 
 from allo_dse.ir.linear import DERIVE, Linear, replaced
@@ -25,6 +25,7 @@ from .observed import Observed
 from .refusal import refusal
 
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
+_STORAGES_KEPT = 4096
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,12 @@ class Planner:
     _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
     _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
     _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
+    _stored: dict[tuple[str, tuple[Directive, ...]], Storage] = field(default_factory=dict)  # by array and what is said
 
     def plan(self, directives: Iterable[Directive] = ()) -> Plan:
         """The directives of the program, and further ones; later ones override."""
         loops: dict[int, LoopPlan] = {}
-        storages = dict(self._unsplit)
+        said: dict[str, list[Directive]] = {}
         fabric = overlaps = False
         fifos: dict[str, int] = {}
         every = of_region(self.program, (*self.program.schedule, *directives))
@@ -140,7 +142,8 @@ class Planner:
                     loops[number] = _loop_plan(loops.get(number, LoopPlan()), directive)
             else:
                 for name in self._named(directive):
-                    storages[name] = _stored(storages[name], directive)
+                    said.setdefault(name, []).append(directive)
+        storages = {name: self._storage(name, tuple(said.get(name, ()))) for name in self.nest.arrays}
         for tensor, common in kept_in_common(self.program, every).items():
             for port in self.task_class.tensor_ports:
                 if port.tensor.name == tensor:
@@ -148,9 +151,17 @@ class Planner:
                     storages[name] = replace(storages[name], users=common.users)
         return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos)
 
-    @cached_property
-    def _unsplit(self) -> Mapping[str, Storage]:
-        return {name: Storage(array, (None,) * len(array.shape)) for name, array in self.nest.arrays.items()}
+    def _storage(self, name: str, said: tuple[Directive, ...]) -> Storage:
+        """An array as directives about it have it: one object, so that what is found of it is found once."""
+        key = name, said
+        storage = self._stored.get(key)
+        if storage is None:
+            array = self.nest.arrays[name]
+            storage = reduce(_stored, said, Storage(array, (None,) * len(array.shape)))
+            if len(self._stored) == _STORAGES_KEPT:
+                self._stored.clear()
+            self._stored[key] = storage
+        return storage
 
     def _is_about(self, scope: str) -> bool:
         """Whether directives of a scope concern the class."""

@@ -71,9 +71,10 @@ class ProgramTimes:
             costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
             streamed = copies if scheduled.streamed else None  # which tasks copy themselves
             key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
-            if key not in self._own:
-                keep(self._own, key, OwnTimes.of(scheduled, alike, costs), self._most)
-            both = copies, self._own[key]
+            own = self._own.get(key)
+            if own is None:
+                own = keep(self._own, key, OwnTimes.of(scheduled, alike, costs), self._most)
+            both = copies, own
             if both not in self._paths:
                 keep(self._paths, both, Paths.of(self._shared.graph.edges, alike, *both), self._most)
             keep(self._paths_of, scheduled, self._paths[both], self._most)

@@ -62,9 +62,8 @@ class FpgaSimulator:
             return _metrics(mapping, self._timed(mapping, depths))
         # Designs may differ in what takes resources and no time.
         key = mapping.shared, fold, mapping.scheduled.timing_key, None if depths is None else tuple(depths.items())
-        if key not in self._timings:
-            keep(self._timings, key, self._timed(mapping, depths))
-        return _metrics(mapping, self._timings[key])
+        timing = self._timings.get(key)
+        return _metrics(mapping, timing or keep(self._timings, key, self._timed(mapping, depths)))
 
     def _timed(self, mapping: FpgaCosts, depths: Mapping[str, int] | None) -> _Timing:
         at, timed = timed_runs(mapping, depths, self._bounds.least_cycles)

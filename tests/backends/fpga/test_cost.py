@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from allo_dse.backends.fpga.fifo import BRAM18_BITS, fifo_resources, fifo_steps
 from allo_dse.backends.fpga.loops.parts import Pipe
 from allo_dse.backends.fpga.memory import Split, Storage, busiest_bank
 from allo_dse.backends.fpga.operators import Unit, unit_of
+from allo_dse.backends.fpga.plan import Planner
 from allo_dse.backends.fpga.task import LoopCost, TaskCost, deciding_pids, task_cost
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
@@ -282,3 +284,21 @@ def test_a_fifo_in_lutram_takes_lookup_tables_for_every_64_elements() -> None:
 def test_operations_on_bits_take_half_a_lookup_table_a_bit() -> None:
     """A table with six inputs and two outputs serves two bits."""
     assert [unit("arith.andi", n, n, result=n).resources.lut for n in (1, 8, 33)] == [1, 4, 17]
+
+
+def test_schedules_that_say_the_same_of_an_array_share_it() -> None:
+    loaded = dse.load_program(programs.matvec(64))
+    own = loaded.kernels[0].classes[0]
+    planner = Planner(loaded, own, read_nest(own.body.mlir))
+    names = list(planner.nest.arrays)
+    split = [partition(f"k:{name}", 1, 2) for name in names]
+    first, again, other = (
+        planner.plan(said).storages
+        for said in (split, [*split[1:], pipeline("k:i"), split[0]], [*split, partition(f"k:{names[0]}", 1, 4)])
+    )
+    assert [first[name] is again[name] for name in names] == [True] * len(names)
+    assert [first[name] == other[name] for name in names] == [False] + [True] * (len(names) - 1)
+    known = hash(other[names[0]])
+    taken = pickle.loads(pickle.dumps(other[names[0]]))
+    assert "_hash" not in vars(taken)
+    assert (taken, hash(taken)) == (other[names[0]], known)

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from allo_dse.ir.nest import Op
 
@@ -28,7 +28,7 @@ class Flat:
     _built: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
     _timed: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
+    @cached_property
     def trips(self) -> int:
         return math.prod(loop.trips for loop in self.loops)
 
@@ -116,11 +116,12 @@ def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) 
     """
     once = flat.round
     key = fabric, tuple([storages[array] for array in once.arrays])
-    if key not in flat._built:
+    built = flat._built.get(key)
+    if built is None:
         kept = {array: replace(storages[array], place="register") for array in once.promoted(storages)}
         own = {array: storages[array] for array in once.arrays} | kept
-        flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own)
-    return flat._built[key]
+        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own)
+    return built
 
 
 def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:

@@ -102,9 +102,10 @@ class Round:
         for array, accesses in (self._loads if loads else self.accesses).items():
             storage = storages[array]
             key = (storage.array, storage.splits, storage.in_registers, loads)
-            if key not in self._busiest:
-                self._busiest[key] = busiest_bank(storage, accesses)
-            found[array] = math.ceil(self._busiest[key] / storage.ports(self.device))
+            busiest = self._busiest.get(key)
+            if busiest is None:
+                busiest = self._busiest[key] = busiest_bank(storage, accesses)
+            found[array] = math.ceil(busiest / storage.ports(self.device))
         return found
 
     def units(self, *, fabric: bool) -> tuple[tuple[Unit, int], ...]:
