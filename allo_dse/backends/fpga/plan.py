@@ -119,7 +119,7 @@ class Planner:
     _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
     _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
     _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
-    _stored: dict[tuple[str, tuple[Directive, ...]], Storage] = field(default_factory=dict)  # by array and what is said
+    _storages: dict[tuple[str, tuple[Directive, ...]], Storage] = field(default_factory=dict)  # by name and directives
 
     def plan(self, directives: Iterable[Directive] = ()) -> Plan:
         """The directives of the program, and further ones; later ones override."""
@@ -154,13 +154,13 @@ class Planner:
     def _storage(self, name: str, said: tuple[Directive, ...]) -> Storage:
         """An array as directives about it have it: one object, so that what is found of it is found once."""
         key = name, said
-        storage = self._stored.get(key)
+        storage = self._storages.get(key)
         if storage is None:
             array = self.nest.arrays[name]
             storage = reduce(_stored, said, Storage(array, (None,) * len(array.shape)))
-            if len(self._stored) == _STORAGES_KEPT:
-                self._stored.clear()
-            self._stored[key] = storage
+            if len(self._storages) == _STORAGES_KEPT:
+                self._storages.clear()
+            self._storages[key] = storage
         return storage
 
     def _is_about(self, scope: str) -> bool:

@@ -249,7 +249,7 @@
       table: function (request) {
         grid = window.dash_ag_grid.getApi("table");
         if (grid.getGridOption("datasource") !== source) grid.setGridOption("datasource", source);
-        request.failCallback?.();
+        request?.failCallback?.();
       },
     },
   });
