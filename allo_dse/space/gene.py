@@ -75,7 +75,7 @@ def suggest_from(genes: Mapping[str, int], otherwise: Suggest | None = None) -> 
         value = genes.get(name)
         if value is None:
             return gene.low if otherwise is None else otherwise(name, gene)
-        return value if gene.low <= value <= gene.high else gene.clip(value)
+        return gene.clip(value)
 
     return suggest
 
