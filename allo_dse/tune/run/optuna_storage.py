@@ -8,6 +8,7 @@ What rungs above the first measure is in a study each, named after the rung, and
 from __future__ import annotations
 
 import hashlib
+import itertools
 import queue
 import re
 import socket
@@ -34,6 +35,7 @@ R = TypeVar("R")
 LOOK_SECONDS = 1.0  # between looks for the designs of others
 CLOSE_SECONDS = 60.0  # for the last designs to be copied
 OPEN_ATTEMPTS, OPEN_SECONDS = 3, 0.5
+MAKING_SECONDS = 60.0  # for another driver to make the tables; a remote database takes a while for each of them
 JOURNAL = "journal"
 _IDENTITY = "allo_dse"
 _KINDS = "postgresql://..., sqlite:///file.db, mysql://..., journal or journal:FILE"
@@ -146,8 +148,7 @@ class SharedStudy:
 
     def _fails(self, error: Exception) -> None:
         """Go on without the storage: the log has everything."""
-        text = str(error).strip()
-        self.problem = self.problem or f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
+        self.problem = self.problem or f"{type(error).__name__}: {_first_line(error)}"
 
     def _work(self) -> None:
         looked = time.monotonic()
@@ -265,15 +266,29 @@ def _storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
 
 
 def _patiently(url: str, action: Callable[[], R]) -> R:
-    """What an action on a storage gives. Drivers that start together may make a study, and its tables, at once."""
-    for attempt in range(OPEN_ATTEMPTS):
+    """What an action on a storage gives. Drivers that start together may make a study, and its tables, at once: the
+    later ones try again until the first one has made them."""
+    until = time.monotonic() + MAKING_SECONDS
+    for attempt in itertools.count(1):
         try:
             return action()
         except Exception as error:  # each database has its own
-            if attempt == OPEN_ATTEMPTS - 1 or "://" not in url:
+            being_made = _is_being_made(error) and time.monotonic() < until
+            if "://" not in url or (attempt >= OPEN_ATTEMPTS and not being_made):
                 raise StudyError(
-                    f"cannot use the storage {without_password(url)}: {str(error).strip().splitlines()[0]}",
+                    f"cannot use the storage {without_password(url)}: {_first_line(error)}",
                     hint=f"one of {_KINDS}; PostgreSQL needs `pip install allo-dse[postgresql]`",
                 ) from error
             time.sleep(OPEN_SECONDS)
     raise AssertionError
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")
+
+
+def _is_being_made(error: Exception) -> bool:
+    """Whether the tables or the study were not there a moment ago, and are now."""
+    from sqlalchemy.exc import IntegrityError
+
+    return isinstance(error, IntegrityError) or "already exists" in str(error)

@@ -13,9 +13,11 @@ from typing import Any
 
 import optuna
 import pytest
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.run import optuna_storage
 from allo_dse.tune.run.optuna_storage import without_password
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import Study
@@ -164,6 +166,45 @@ def test_storages_that_cannot_be_used_are_explained(tmp_path: Path, url: str) ->
     with pytest.raises(StudyError, match="storage") as caught:
         run(fake_study(), tmp_path / "run", url, 3)
     assert "sqlite:///" in caught.value.hint
+
+
+ADDRESS = "sqlite:///shared.db"
+
+
+class Meets:
+    """An action on a storage that meets an error some times."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        self.error, self.times, self.tried = error, times, 0
+
+    def __call__(self) -> str:
+        self.tried += 1
+        if self.tried <= self.times:
+            raise self.error
+        return "open"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        IntegrityError("INSERT", {}, Exception("UNIQUE constraint failed: alembic_version.version_num")),
+        ProgrammingError("CREATE", {}, Exception('relation "studies" already exists')),
+    ],
+)
+def test_tables_that_another_driver_makes_are_waited_for(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optuna_storage, "OPEN_SECONDS", 0.0)
+    assert optuna_storage._patiently(ADDRESS, Meets(error, 20)) == "open"
+    monkeypatch.setattr(optuna_storage, "MAKING_SECONDS", 0.0)
+    with pytest.raises(StudyError, match=r"cannot use the storage sqlite:///shared\.db"):
+        optuna_storage._patiently(ADDRESS, Meets(error, 20))
+
+
+def test_a_storage_that_is_not_there_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optuna_storage, "OPEN_SECONDS", 0.0)
+    action = Meets(OperationalError("SELECT 1", {}, Exception("connection refused")), 20)
+    with pytest.raises(StudyError, match="connection refused"):
+        optuna_storage._patiently(ADDRESS, action)
+    assert action.tried == optuna_storage.OPEN_ATTEMPTS
 
 
 def test_passwords_are_not_written_down(tmp_path: Path) -> None:
