@@ -24,7 +24,7 @@ LOCK = ".lock"
 LOG = "log.jsonl"
 LOGS = "logs"
 MOST_KEPT = 100  # directories beside one that was deleted again and again
-LOCK_SECONDS = 0.2  # how long to wait for the lock: `running` holds it for a moment
+LOCK_SECONDS = 10.0  # to wait for those who only look: `running` shares the lock for a moment
 
 
 def default_run_dir(name: str, settings: Mapping[str, str] | None = None) -> Path:
@@ -100,16 +100,15 @@ class RunDirectory:
 
     def _take_lock(self) -> None:
         until = time.monotonic() + LOCK_SECONDS
-        try:
-            while not _try_lock(self._lock, fcntl.LOCK_EX) and time.monotonic() < until:
-                time.sleep(0.01)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "another process"
-            os.close(self._lock)
-            raise StudyError(
-                f"{self.path} is in use by process {owner}", hint="wait for it, or choose another --run-dir"
-            ) from error
+        while not _try_lock(self._lock, fcntl.LOCK_EX):
+            if not _try_lock(self._lock, fcntl.LOCK_SH) or time.monotonic() > until:
+                owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "another process"
+                os.close(self._lock)
+                raise StudyError(
+                    f"{self.path} is in use by process {owner}", hint="wait for it, or choose another --run-dir"
+                )
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            time.sleep(0.01)
         if not self.is_there:  # who had it has given up the directory
             os.close(self._lock)
             raise StudyError(f"{self.path} was in use until now", hint="start again")

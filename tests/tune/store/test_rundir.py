@@ -1,5 +1,8 @@
+import fcntl
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +10,7 @@ import pytest
 
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.run_info import RunInfo
-from allo_dse.tune.store.rundir import RunDirectory, default_run_dir
+from allo_dse.tune.store.rundir import LOCK, RunDirectory, default_run_dir
 
 
 def info(**changes: Any) -> RunInfo:
@@ -74,6 +77,27 @@ def test_two_drivers_on_one_directory_are_refused(tmp_path: Path) -> None:
     directory.close()
     assert "is in use by process" in found.stderr
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_who_only_looks_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the machine takes to let it go on; a driver is not."""
+    RunDirectory(tmp_path).close()
+    looking = os.open(tmp_path / LOCK, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 100:
+            os.close(looking)
+
+    monkeypatch.setattr(time, "sleep", wait)
+    directory = RunDirectory(tmp_path)
+    assert len(waits) == 100
+    with pytest.raises(StudyError, match=f"in use by process {os.getpid()}"):
+        RunDirectory(tmp_path)
+    assert len(waits) == 100
+    directory.close()
 
 
 def test_a_file_and_a_damaged_marker_are_explained(tmp_path: Path) -> None:
