@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,11 @@ MAX_UNFOLDED_TASKS = 100_000
 QUICK_OPERATIONS = 8_000_000
 """Operations on data that are compared, in one run, without being asked for: less than a second's."""
 
+_Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
+_REDUCED: WeakKeyDictionary[Program, tuple[_Smaller, Program]] = WeakKeyDictionary()
+"""The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
+and each is run and proved."""
+
 _MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
 
 Arrays = list[NDArray[np.generic]]
@@ -58,7 +64,7 @@ def verify_design(
     design: Design,
     *,
     reference: Callable[..., object] | None = None,
-    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+    verify_with: _Smaller | None = None,
     seed: int = 0,
     seconds: float = 120.0,
 ) -> VerifyResult:
@@ -82,7 +88,7 @@ def verify_design(
 def prove_design(
     design: Design,
     *,
-    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+    verify_with: _Smaller | None = None,
     seed: int = 0,
     seconds: float = 120.0,
     most_operations: int = QUICK_OPERATIONS,
@@ -145,7 +151,7 @@ def verify_and_prove(
     design: Design,
     *,
     reference: Callable[..., object] | None = None,
-    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+    verify_with: _Smaller | None = None,
     seed: int = 0,
 ) -> VerifyResult:
     """What is done with the designs of a front: they are run on random inputs, and compared with the program for all
@@ -165,7 +171,7 @@ def verify_and_prove(
 def _compare(
     design: Design,
     reference: Callable[..., object] | None,
-    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
+    verify_with: _Smaller | None,
     seed: int,
     seconds: float,
 ) -> tuple[bool, str]:
@@ -192,12 +198,15 @@ def _sizes(program: CompiledProgram) -> str:
     return ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
 
 
-def _reduced(program: Program, verify_with: Callable[[Mapping[str, object]], Mapping[str, object]]) -> Program:
+def _reduced(program: Program, verify_with: _Smaller) -> Program:
     """The smaller instance of a program that a study names.
 
     Raises:
         StudyError: where there is none; the design is not at fault.
     """
+    known = _REDUCED.get(program)
+    if known is not None and known[0] is verify_with:
+        return known[1]
     with _of_the_study("verify_with"):
         reduced = program.with_params(**verify_with(program.params))
     for kernel, small in zip(program.kernels, reduced.kernels, strict=True):
@@ -206,6 +215,7 @@ def _reduced(program: Program, verify_with: Callable[[Mapping[str, object]], Map
                 f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
                 hint="a reduced instance must have the same number of tasks along every axis",
             )
+    _REDUCED[program] = verify_with, reduced
     return reduced
 
 

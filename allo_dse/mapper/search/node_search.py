@@ -93,7 +93,7 @@ def beam_folds(
     streams = np.argwhere(tasks.feeds)
     if any(tasks.rank[a] > tasks.rank[b] for a, b in streams.tolist()):
         raise IllegalFold(f"{program.name}: streams lead round in circles", hint="fold it by chain and bundle by hand")
-    loads = task_loads(program, load)
+    load_of = _sums(task_loads(program, load))
     states: list[Sets] = [[[task] for task in tasks.order]]
     result = []
     for nodes in range(program.task_count, 0, -1):
@@ -101,10 +101,10 @@ def beam_folds(
             result += [NodeFold.of(graph, state) for state in states]
         ranked: dict[frozenset[tuple[int, ...]], tuple[float, int, Sets]] = {}
         for state in states:
-            for merged in _merges(state, loads, fits):
+            for merged in _merges(state, load_of, fits):
                 key = frozenset(map(tuple, map(sorted, merged)))
                 if key not in ranked:
-                    ranked[key] = (*_score(merged, loads, streams), merged)
+                    ranked[key] = (*_score(merged, program.task_count, load_of, streams), merged)
         states = [entry[2] for entry in sorted(ranked.values(), key=lambda entry: entry[:2])[:width]]
     return result
 
@@ -119,9 +119,22 @@ def task_loads(program: CompiledProgram, load: Load) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _merges(state: Sets, loads: np.ndarray, fits: Fits) -> Iterator[Sets]:
+def _sums(loads: np.ndarray) -> Callable[[list[int]], float]:
+    """The load of a node, added up once: all nodes of a state but one are those of the state before."""
+    known: dict[tuple[int, ...], float] = {}
+
+    def load_of(tasks: list[int]) -> float:
+        key = tuple(tasks)
+        if key not in known:
+            known[key] = float(loads[tasks].sum())
+        return known[key]
+
+    return load_of
+
+
+def _merges(state: Sets, load_of: Callable[[list[int]], float], fits: Fits) -> Iterator[Sets]:
     """The states after merging one of the least busy nodes with another."""
-    busy = sorted(range(len(state)), key=lambda node: float(loads[state[node]].sum()))
+    busy = sorted(range(len(state)), key=lambda node: load_of(state[node]))
     seen: set[tuple[int, int]] = set()
     for first in busy[:PARTNERS]:
         for second in range(len(state)):
@@ -134,9 +147,9 @@ def _merges(state: Sets, loads: np.ndarray, fits: Fits) -> Iterator[Sets]:
                 yield [*state[:a], joined, *state[a + 1 : b], *state[b + 1 :]]
 
 
-def _score(state: Sets, loads: np.ndarray, streams: np.ndarray) -> tuple[float, int]:
+def _score(state: Sets, count: int, load_of: Callable[[list[int]], float], streams: np.ndarray) -> tuple[float, int]:
     """The load of the busiest node, and how many of the streams, (streams, 2), lead from node to node."""
-    place = np.empty(len(loads), np.int64)
+    place = np.empty(count, np.int64)
     for node, own in enumerate(state):
         place[own] = node
-    return max(float(loads[own].sum()) for own in state), int((place[streams[:, 0]] != place[streams[:, 1]]).sum())
+    return max(map(load_of, state)), int((place[streams[:, 0]] != place[streams[:, 1]]).sum())
