@@ -73,7 +73,9 @@ def test_a_16x16_array_reaches_what_was_published(feed: str) -> None:
 
 
 def test_the_search_finds_the_published_throughput(tmp_path: Path) -> None:
-    found = systolic_fpga.study("plain").run(trials=4, seed=0, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    found = systolic_fpga.study("plain").run(
+        trials=150, seed=0, run_dir=tmp_path / "run", progress="quiet", verify=False
+    )
     assert found.best("throughput_gops").metrics["throughput_gops"] >= 150
 
 

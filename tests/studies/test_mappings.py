@@ -68,11 +68,12 @@ def test_a_short_search_is_verified(name: Any, tmp_path: Path) -> None:
     assert result.pareto["verified"].eq("yes").all()
 
 
-@pytest.mark.parametrize("length", [64, 128])
-def test_attention_is_at_least_as_fast_as_by_hand(length: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("length", "trials"), [(64, 3000), (128, 30)])
+def test_attention_is_at_least_as_fast_as_by_hand(length: int, trials: int, tmp_path: Path) -> None:
+    """The smaller space is searched to its end."""
     study = attention_npu.study(length=length)
     by_hand = NpuSimulator().evaluate(attention(columns=min(4, length // 32)).design(study)).latency_us
-    result = study.run(trials=12, seed=0, run_dir=tmp_path, verify=False, progress=QuietReporter())
+    result = study.run(trials=trials, seed=0, run_dir=tmp_path, verify=False, progress=QuietReporter())
     assert result.best("latency_us").metrics.latency_us <= by_hand
 
 

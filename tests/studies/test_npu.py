@@ -49,7 +49,7 @@ def test_programs_none_of_which_can_be_built_are_explained(tmp_path: Path) -> No
 def test_the_search_finds_something_at_least_as_fast(tmp_path: Path) -> None:
     program = load_program(gemm)
     by_hand = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
-    result = study("i16").run(trials=16, seed=2, run_dir=tmp_path, verify=False, progress=QuietReporter())
+    result = study("i16").run(trials=400, seed=2, run_dir=tmp_path, verify=False, progress=QuietReporter())
     assert result.best("latency_us").metrics.latency_us <= NpuSimulator().evaluate(by_hand).latency_us
 
 
@@ -90,11 +90,11 @@ def test_the_command_closes_a_space_and_says_so_wherever_it_is_asked(tmp_path: P
 
 
 def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
-    """In a space so small that bounds say too little and the last trials are bred: those depend on the seed."""
+    """In a space so small that bounds say too little and half of the trials are bred: those depend on the seed."""
     found = []
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
         result = study("i16", size=64).run(
-            trials=46, seed=seed, run_dir=tmp_path / name, verify=False, progress=QuietReporter()
+            trials=60, seed=seed, run_dir=tmp_path / name, verify=False, progress=QuietReporter()
         )
         found.append(result.trials.drop(columns=[c for c in result.trials if "second" in str(c) or c == "at"]))
     one, two, other = found
