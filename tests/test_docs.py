@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from allo_dse.mapper.model.violation import CONSTRAINTS, TARGET_CONSTRAINTS
+from tests.support.commands import allo_tune
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -81,18 +82,20 @@ def test_the_tutorials_program_is_that_of_the_example() -> None:
 def test_the_tutorials_commands_show_what_it_says(tmp_path: Path) -> None:
     program = ROOT / "examples/dense.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "allo_dse.lang", str(program)]
+    checked = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert checked.stdout == "the program computes what NumPy does\n", checked.stderr
 
-    def run(*command: str) -> str:
-        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    def run(*words: object) -> str:
+        done = allo_tune(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert run("-m", "allo_dse.lang", str(program)) == "the program computes what NumPy does\n"
-    run("-m", "allo_dse", str(program), "--trials", "3000", "--run-dir", "runs/dense")
+    run(program, "--trials", 3000, "--run-dir", "runs/dense")
     table = re.findall(r"^\| ([\d.]+) \| (\d+) \|$", (ROOT / "docs/tutorial.md").read_text(), re.MULTILINE)
-    front = csv.DictReader(run("-m", "allo_dse", "pareto", "runs/dense", "--csv").splitlines())
+    front = csv.DictReader(run("pareto", "runs/dense", "--csv").splitlines())
     assert [(f"{float(row['latency_us']):.1f}", row["pe_count"]) for row in front] == table
-    assert "on the front" in run("-m", "allo_dse", "best", "runs/dense")
+    assert "on the front" in run("best", "runs/dense")
 
 
 def test_troubleshooting_names_every_limit() -> None:

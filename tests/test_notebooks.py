@@ -14,11 +14,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 PROGRAM = """
-import json, sys
+import gc, json, sys
 from docs.run_notebooks import run
 notebook = json.load(open(sys.argv[1], encoding="utf-8"))
 run(notebook, "notebook")
 json.dump(notebook, open(sys.argv[2], "w", encoding="utf-8"))
+gc.freeze()  # nothing is to be looked for at the end
 """
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -55,6 +55,10 @@ def environment() -> Any:
 
 def allo_tune(cwd: Any, *arguments: Path | int | str) -> CompletedProcess[str]:
     return commands.allo_tune(*arguments, cwd=cwd, environment=environment())
+
+
+def started(cwd: Path, *arguments: Path | int | str, **limits: int) -> AbstractContextManager[commands.Started]:
+    return commands.started(*arguments, cwd=cwd, environment=environment(), **limits)
 
 
 def evaluated(run_dir: Any) -> Any:
@@ -182,20 +186,13 @@ def test_help_and_version() -> None:
 def test_a_signal_keeps_everything_and_says_how_to_go_on(study: Any, number: Any, code: int) -> None:
     folder = study(sleep=0.01)
     run_dir = folder / "runs/fake"
-    process = subprocess.Popen(
-        command("study.py", "--trials", 100000),
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_for(lambda: (run_dir / "log.jsonl").exists() and len(evaluated(run_dir)) > 5)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == code, err
-    assert "everything is kept" in out
-    assert "allo-tune study.py --trials 100000" in out
+    with started(folder, "study.py", "--trials", 100000) as run:
+        wait_for(lambda: (run_dir / "log.jsonl").exists() and len(evaluated(run_dir)) > 5)
+        os.kill(run.pid, number)
+        found = run.end()
+    assert found.returncode == code, found.stderr
+    assert "everything is kept" in found.stdout
+    assert "allo-tune study.py --trials 100000" in found.stdout
     assert (run_dir / "pareto.csv").exists()
     before = evaluated(run_dir)
     assert len(before) == len(set(before))
@@ -205,6 +202,7 @@ def test_a_signal_keeps_everything_and_says_how_to_go_on(study: Any, number: Any
 
 
 ENDLESS = """
+import time
 from allo_dse.tune.run import session
 from allo_dse.tune.show import output
 from tests.tune.fakes import FakeEvaluator, fake_study
@@ -212,7 +210,7 @@ from tests.tune.fakes import FakeEvaluator, fake_study
 def for_ever(*given, **named):
     open("begun", "w").close()
     while True:
-        pass
+        time.sleep(0.001)  # as good as computing: a second passes before it is left
 
 def once(does):
     # What takes for ever the first time.
@@ -240,23 +238,13 @@ def study(step="evaluate"):
 @pytest.mark.parametrize("step", ["begin", "check", "evaluate", "verify", "export"])
 def test_a_step_that_never_ends_is_left(tmp_path: Path, step: str, number: Any, code: int) -> None:
     (tmp_path / "endless.py").write_text(ENDLESS)
-    process = subprocess.Popen(
-        command("endless.py", "--trials", 5, "--set", f"step={step}"),
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with started(tmp_path, "endless.py", "--trials", 5, "--set", f"step={step}") as run:
         wait_for(lambda: (tmp_path / "begun").exists())
-        process.send_signal(number)
-        out, err = process.communicate(timeout=1000)  # it would never end
-    finally:
-        process.kill()
-    assert process.returncode == code, err
-    assert "kept" in out + err
-    assert "Traceback" not in err
+        os.kill(run.pid, number)
+        found = run.end()  # it would never end
+    assert found.returncode == code, found.stderr
+    assert "kept" in found.stdout + found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_ctrl_c_again_and_again_keeps_what_there_is(study: Any) -> None:
@@ -284,16 +272,10 @@ def test_ctrl_c_again_and_again_keeps_what_there_is(study: Any) -> None:
 def test_kill_9_loses_at_most_what_is_in_flight(study: Any) -> None:
     folder = study(sleep=0.005)
     run_dir = folder / "runs/fake"
-    process = subprocess.Popen(
-        command("study.py", "--trials", 100000),
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    wait_for(lambda: (run_dir / "log.jsonl").exists() and len(evaluated(run_dir)) > 20)
-    process.kill()
-    process.wait()
+    with started(folder, "study.py", "--trials", 100000) as run:
+        wait_for(lambda: (run_dir / "log.jsonl").exists() and len(evaluated(run_dir)) > 20)
+        os.kill(run.pid, signal.SIGKILL)
+        assert run.end().returncode == -signal.SIGKILL
     before = evaluated(run_dir)
     found = allo_tune(folder, "study.py", "--trials", len(before) + 20, "--no-verify")
     assert found.returncode == 0, found.stderr
@@ -306,10 +288,8 @@ def test_kill_9_loses_at_most_what_is_in_flight(study: Any) -> None:
 
 def test_a_full_disk_ends_the_run_with_what_to_do(study: Any) -> None:
     folder = study()
-    limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "bash", *command("study.py", "--trials", 5000, "--no-verify")]
-    found = subprocess.run(
-        limited, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=300
-    )
+    with started(folder, "study.py", "--trials", 5000, "--no-verify", file_bytes=40 << 10) as run:
+        found = run.end()
     assert found.returncode == 2, found.stderr
     assert "cannot write" in found.stderr
     assert "free some space" in found.stderr

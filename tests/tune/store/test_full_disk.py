@@ -27,18 +27,43 @@ class Fails(FakeEvaluator):
 
 study = fake_study("full", evaluator=Fails)
 """
-# A file system of its own, which ends with the shell: $1 is where, $2 how many KiB are left of it at first.
-SCRIPT = """
-set -u
-mount -t tmpfs -o size=4000k none "$1" || exit 77
-tune() { "$PYTHON" -m allo_dse study.py --trials "$TRIALS" --run-dir "$1/run" --seed 5 -q --no-verify; }
-dd if=/dev/zero of="$1/ballast" bs=1024 count=$((4000 - $2)) status=none
-tune "$1" > first.out 2> first.err; echo $? > first.code
-[ ! -f "$1/run/log.jsonl" ] || cp "$1/run/log.jsonl" first.log
-rm -f "$1/ballast"
-tune "$1" > second.out 2> second.err; echo $? > second.code
-cp "$1/run/log.jsonl" second.log
+# In a namespace of mounts, with which file systems end; its commands begin with the package imported.
+PROGRAM = """
+import os, shutil, subprocess, sys
+from pathlib import Path
+from tests.support.commands import allo_tune
+
+KIB = 4000
+
+def tune(run):
+    words = ["study.py", "--trials", sys.argv[1], "--run-dir", run, "--seed", 5, "-q", "--no-verify"]
+    return allo_tune(*words, cwd=Path.cwd())
+
+def kept(name, found):
+    Path(name + ".err").write_text(found.stderr)
+    Path(name + ".code").write_text(str(found.returncode))
+
+def in_pages_kib(folder):
+    page = os.sysconf("SC_PAGE_SIZE")  # what files take of a file system in memory
+    return sum(-(-path.stat().st_size // page) * page for path in folder.rglob("*") if path.is_file()) >> 10
+
+kept("whole", tune("whole"))
+needed_kib = in_pages_kib(Path("whole"))
+for percent in sys.argv[2:]:
+    disk = Path("disk" + percent)
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={KIB}k", "none", disk], check=True)
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(1024 * (KIB - needed_kib * int(percent) // 100)))
+    log = disk / "run" / "log.jsonl"
+    kept("first" + percent, tune(disk / "run"))
+    if log.exists():
+        shutil.copy(log, f"first{percent}.jsonl")
+    ballast.unlink()
+    kept("second" + percent, tune(disk / "run"))
+    shutil.copy(log, f"second{percent}.jsonl")
 """
+PERCENT = (0, 12, 75, 90)
 
 
 def namespace() -> list[str] | None:
@@ -58,47 +83,33 @@ def trials(path: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    (folder / "study.py").write_text(STUDY)
-    command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", str(TRIALS), "--run-dir", "run", "--seed", "5"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([*command, "-q", "--no-verify"], cwd=folder, env=environment, check=True, capture_output=True)
-    return trials(folder / "run/log.jsonl"), _pages_kib(folder / "run")
-
-
-def _pages_kib(folder: Path) -> int:
-    """What files take of a file system in memory: whole pages."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    return sum(-(-path.stat().st_size // page) * page for path in folder.rglob("*") if path.is_file()) >> 10
-
-
-@pytest.mark.parametrize("percent", [0, 12, 75, 90])
-def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(
-    tmp_path: Path, undisturbed: Any, percent: int
-) -> None:
-    """What does not fit any more: the lock, the log, the table of all designs, the best designs."""
-    wanted, needed_kib = undisturbed
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where runs on file systems that were full at first have left their logs, what they said and how they ended."""
     command = namespace()
     if command is None:
         pytest.skip("no file system can be mounted here: needs root, or user namespaces (unshare)")
-    (tmp_path / "study.py").write_text(STUDY)
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "full.sh").write_text(SCRIPT)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable, "TRIALS": str(TRIALS)}
-    subprocess.run(
-        [*command, "bash", "full.sh", str(tmp_path / "disk"), str(needed_kib * percent // 100)],
-        cwd=tmp_path, env=environment, check=True,
-        capture_output=True,
-    )  # fmt: skip
-    said = (tmp_path / "first.err").read_text()
+    folder = tmp_path_factory.mktemp("full")
+    (folder / "study.py").write_text(STUDY)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", PROGRAM, *map(str, (TRIALS, *PERCENT))]
+    done = subprocess.run([*command, *words], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "whole.code").read_text() == "0"
+    return folder
+
+
+@pytest.mark.parametrize("percent", PERCENT)
+def test_a_full_file_system_stops_the_run_cleanly_and_it_goes_on(folder: Path, percent: int) -> None:
+    """What does not fit any more: the lock, the log, the table of all designs, the best designs."""
+    wanted = trials(folder / "whole" / "log.jsonl")
+    said = (folder / f"first{percent}.err").read_text()
     assert "No space left on device" in said
     assert "free some space and run the same command again" in said
     assert "Traceback" not in said
-    assert int((tmp_path / "first.code").read_text()) == 2
-    if (tmp_path / "first.log").exists():
-        first = read_log(tmp_path / "first.log")
-        assert first.notes == []
-        assert trials(tmp_path / "first.log") == wanted[: len(trials(tmp_path / "first.log"))]
-    assert int((tmp_path / "second.code").read_text()) == 0, (tmp_path / "second.err").read_text()
-    assert trials(tmp_path / "second.log") == wanted
+    assert (folder / f"first{percent}.code").read_text() == "2"
+    log = folder / f"first{percent}.jsonl"
+    if log.exists():
+        assert read_log(log).notes == []
+        assert trials(log) == wanted[: len(trials(log))]
+    assert (folder / f"second{percent}.code").read_text() == "0", (folder / f"second{percent}.err").read_text()
+    assert trials(folder / f"second{percent}.jsonl") == wanted
