@@ -80,6 +80,7 @@ def test_the_front_page_shows_front_knee_and_reference_and_on_hovering_what_diff
     assert traces["Pareto front"] == len(table.front)
     assert {"dominated", "knee", "reference", "open design"} <= set(traces)
     wait_text(front, "#status", f"{DESIGNS:,} designs")
+    assert front.get_attribute("a:text-is('Optuna')", "href") == "/optuna"
     buttons = front.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
     assert "Box Select" in buttons
     assert not [b for b in buttons if "share" in b.lower() or "cloud" in b.lower()]
@@ -405,7 +406,7 @@ def test_the_reference_can_be_chosen(front: Any) -> None:
     front.wait_for_function("text => document.querySelector('#compare-a').innerText !== text", arg=swapped)
 
 
-def test_new_designs_appear_without_being_asked_for(tmp_path: Path, visit: Any, serve: Any) -> None:
+def test_new_designs_and_verdicts_appear_without_being_asked_for(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "live", 60)
     page = visit(serve(path)[0]).open()
     wait_text(page, "#status", "60 designs")
@@ -417,11 +418,7 @@ def test_new_designs_appear_without_being_asked_for(tmp_path: Path, visit: Any, 
     wait_text(page, "#numbers .number:first-child b", "90")
     page.keyboard.press("1")
     wait_text(page, "#table-note", "90 of 90")
-
-
-def test_an_open_design_shows_that_it_was_verified(tmp_path: Path, visit: Any, serve: Any) -> None:
-    path = write_run(tmp_path / "live", 40)
-    page = visit(serve(path)[0]).open("design")
+    page.keyboard.press("3")
     wait_text(page, "#design-page", "not verified")
     verify(path, page.inner_text("#design-page h2 code"), ok=True)
     page.wait_for_selector("#design-page .badge:text-is('verified')")
@@ -456,6 +453,7 @@ def test_progress_is_drawn(dashboard: Any, visit: Any) -> None:
     wait_text(page, "#numbers", "designs evaluated")
     for name in ("hv-designs", "hv-time", "rate", "feasible", "failures", "lost", "importance", "workers"):
         page.wait_for_function(f"() => document.querySelector('#{name} .js-plotly-plot')?.data?.length")
+    assert not page.locator("#measured-card").is_visible()  # nothing was measured
     page.wait_for_function(
         "() => document.querySelector('#importance .js-plotly-plot').data[0].y.at(-1) === 'k.axis0.nodes'"
     )
@@ -516,11 +514,7 @@ def test_names_in_a_run_are_text_not_markup(tmp_path: Path, visit: Any, serve: A
 
 
 def test_optunas_dashboard_is_one_link_away(dashboard: Any, visit: Any) -> None:
-    tab = visit(dashboard[0])
-    page = tab.open()
-    page.wait_for_function(DRAWN)
-    assert page.get_attribute("a:text-is('Optuna')", "href") == "/optuna"
-    page = tab.open("optuna")
+    page = visit(dashboard[0]).open("optuna")
     page.wait_for_selector("text=made")
 
 

@@ -250,8 +250,8 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
     wait_until(frame, None)
 
 
-def test_a_design_that_failed_says_where_why_and_what_was_printed(dashboard: Any, visit: Any) -> None:
-    url, context = dashboard
+def test_a_design_that_failed_says_where_why_and_what_was_printed(run: Any, serve: Any, visit: Any) -> None:
+    url, context = serve(run)  # where the program is not compiled: there is less to draw
     key, _ = failed_and_measured(context.board.runs[0])
     page = visit(url).open(f"design#0:{key}")
     page.wait_for_selector(f"h2 code:text-is('{key}')")

@@ -48,25 +48,9 @@ def test_what_is_squeezed_is_letters(text: str) -> None:
     assert zlib.decompress(base64.b85decode(squeezed(text).replace(",", "<").replace("'", "&"))).decode() == text
 
 
-def test_a_report_opens_without_a_network(tmp_path: Path, visit: Any) -> None:
+def test_a_report_opens_without_a_network_in_the_browsers_theme_and_has_a_switch(tmp_path: Path, visit: Any) -> None:
     run = write_run(tmp_path / "made", 200)
     board, _ = written(tmp_path / "report.html", run)
-    tab = visit("file://", offline=True)
-    page = tab.page
-    page.goto(f"file://{tmp_path}/report.html")
-    for plot in ("front-0", "parallel", "hv-designs", "failures", "importance-0", "workers", "bound-0"):
-        page.locator(f"#{plot}").scroll_into_view_if_needed()
-        page.wait_for_function(f"() => document.getElementById('{plot}').data?.length > 0")
-    shown = page.evaluate(
-        "() => document.getElementById('front-0').data.find(t => t.name === 'Pareto front').text.length"
-    )
-    assert shown == len(board.runs[0].front)
-    rows = page.locator("tbody tr").count()
-    assert rows >= len(board.runs[0].front)
-
-
-def test_the_report_follows_the_browsers_theme_and_its_own_switch(tmp_path: Path, visit: Any) -> None:
-    written(tmp_path / "report.html", write_run(tmp_path / "made", 60))
     page = visit("file://", offline=True, color_scheme="dark").page
     page.goto(f"file://{tmp_path}/report.html")
     text = "() => document.getElementById('front-0').layout?.font.color === '{}'"
@@ -77,6 +61,15 @@ def test_the_report_follows_the_browsers_theme_and_its_own_switch(tmp_path: Path
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.locator("#lost").scroll_into_view_if_needed()
     page.wait_for_function("() => document.getElementById('lost').layout?.font.color === '#1b1f24'")
+    for plot in ("front-0", "parallel", "hv-designs", "failures", "importance-0", "workers", "bound-0"):
+        page.locator(f"#{plot}").scroll_into_view_if_needed()
+        page.wait_for_function(f"() => document.getElementById('{plot}').data?.length > 0")
+    shown = page.evaluate(
+        "() => document.getElementById('front-0').data.find(t => t.name === 'Pareto front').text.length"
+    )
+    assert shown == len(board.runs[0].front)
+    rows = page.locator("tbody tr").count()
+    assert rows >= len(board.runs[0].front)
 
 
 def test_every_plot_of_the_report_has_a_text_alternative(tmp_path: Path) -> None:
