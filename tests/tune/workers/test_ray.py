@@ -90,7 +90,7 @@ def test_a_study_that_workers_cannot_load_is_explained(tmp_path: Path, cluster: 
     made = study()
     made.reload = cast(Any, partial(int, "x"))
     with pytest.raises(StudyError, match="cannot load the study") as caught:
-        made.run(3, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
+        made.run(3, workers=1, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
     assert "each node needs the study file" in caught.value.hint
 
 
@@ -115,7 +115,8 @@ def test_a_cluster_that_wants_a_token_gets_it(tmp_path: Path) -> None:
     )  # fmt: skip
     try:
         wait_until(lambda: listens(address))
-        command = [sys.executable, "-m", "allo_dse", "study.py", "--ray", address, "--trials", "8", "-q"]
+        words = [address, "--trials", "8", "--sampler", "exhaustive", "-q"]
+        command = [sys.executable, "-m", "allo_dse", "study.py", "--ray", *words]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     finally:
         head.terminate()
