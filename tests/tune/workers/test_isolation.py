@@ -156,8 +156,7 @@ def test_the_child_ends_with_its_parent(tmp_path: Path, workers: int) -> None:
     if driver == 0:
         os.chdir(tmp_path)
         here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-        words = ["--trials", "3", "--sampler", "exhaustive", "-q", "--workers", str(workers)]
-        command = [sys.executable, "-m", "allo_dse", "study.py", *words]
+        command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "3", "-q", "--workers", str(workers)]
         os.execve(sys.executable, command, here)
     wait_until(lambda: len(hazards.sleepers()) == 2 * workers, seconds=120)
     os.kill(driver, signal.SIGKILL)
