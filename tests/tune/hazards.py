@@ -24,6 +24,7 @@ from .fakes import FakeEvaluator, fake_study
 # In the environment of every process that this run of the tests starts: others may run on the same machine.
 MARK = "ALLO_DSE_TEST_RUN"
 os.environ.setdefault(MARK, uuid.uuid4().hex)
+NOTES = "ALLO_DSE_TEST_NOTES"
 
 
 class Hazard(FakeEvaluator):
@@ -163,6 +164,18 @@ class WritesToTheReplyPipe(Hazard):
             if int(name) > 2:
                 with contextlib.suppress(OSError):
                     os.write(int(name), b"garbage\n")
+
+
+class Various(Hazard):
+    """Another one of `kinds` for each unlucky design in turn, counted in the file that the variable `NOTES` names."""
+
+    kinds = (Segfaults, Killed, Exits, LeavesPolitely, WritesToTheReplyPipe)
+
+    def trip(self, design: Any) -> None:
+        with open(os.environ[NOTES], "a") as notes:
+            notes.write(".")
+            number = notes.tell() - 1
+        self.kinds[number]().trip(design)
 
 
 class Floods(Hazard):

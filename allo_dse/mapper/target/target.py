@@ -20,7 +20,6 @@ from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering
 from ..model.violation import Violation
 from ..program import Program
-from ..search.fold_bounds import task_fits
 from .allo_program import MOST_TASKS
 from .allo_rules import ALLO_RULES, FIFO_DEPTH
 from .respell import with_fewer_transfers
@@ -96,7 +95,11 @@ class Buildable:
             raise Hopeless(f"target {self.name!r} does not build programs of more than {most:,} tasks")
 
     def ports(self, ports: Sequence[TensorPort]) -> None:
-        if self._npu is not None and not task_fits(ports, self._npu, self.buffering):
+        if self._npu is None:
+            return
+        from ..search.fold_bounds import task_fits  # with devices and the simulator, which are slow to import
+
+        if not task_fits(ports, self._npu, self.buffering):
             raise Hopeless(f"no core of {self.device.name} has room for the tiles of a task")
 
     def program(self, program: Program) -> None:

@@ -39,7 +39,7 @@ def _serve(requests: BinaryIO, replies: IO[str]) -> None:
     try:
         made = pickle.loads(requests.read(head["bytes"]))
         study = made if isinstance(made, StudySpec) else made()
-        bench = OpenBench(study.make_evaluators()[head["rung"]], Measurement())
+        bench, space = OpenBench(study.make_evaluators()[head["rung"]], Measurement()), study.space
     except BaseException as error:
         _send(replies, {"error": error_text(error)})
         raise
@@ -48,7 +48,7 @@ def _serve(requests: BinaryIO, replies: IO[str]) -> None:
     _send(replies, {"ready": True})
     lines = _Requests(requests)
     while (line := lines.next()) is not None:
-        candidate = study.space.decode_genes(json.loads(line))
+        candidate = space.decode_genes(json.loads(line))
         if candidate is None:
             _send(replies, {"error": "the child's space does not contain this design"})
             continue

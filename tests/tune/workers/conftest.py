@@ -1,4 +1,4 @@
-"""A cluster of two nodes on this machine, and what a study finds on it. Started once in a file: that takes seconds."""
+"""A cluster of two nodes on this machine, and what a study finds on it. Started once: that takes seconds."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ PARAMS = {"size": 512, "Pm": 8, "Pn": 8, "Pk": 8}
 EXHAUSTIVE: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.getcwd()
     # A node that is gone is noticed in 5 s instead of 15. Without processes that nobody asks anything: one that grows
-    # the cluster, one that copies logs to drivers, and workers for drivers that may want some.
+    # the cluster, one that copies logs to drivers, and workers for drivers that may want some. A worker process without
+    # work is kept for the next one that is wanted: to start one takes most of a second. For that two workers, and those
+    # who look after them, are on one node.
     made = Cluster(
         initialize_head=True,
         head_node_args={
-            "num_cpus": 1, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False,
-            "_system_config": {"health_check_period_ms": 1000, "prestart_worker_first_driver": False},
+            "num_cpus": 0, "include_dashboard": False, "no_monitor": True, "include_log_monitor": False,
+            "_system_config": {
+                "health_check_period_ms": 1000, "prestart_worker_first_driver": False, "num_workers_soft_limit": 8,
+            },
         },
     )  # fmt: skip
-    made.add_node(num_cpus=1, resources={"board": 1})
+    made.add_node(num_cpus=2, resources={"board": 1})
     yield made
     made.shutdown()  # type: ignore[no-untyped-call]
     if before is None:
@@ -43,7 +47,7 @@ def study(evaluator: Any = FakeEvaluator, **changes: Any) -> Study:
     return fake_study(evaluator=evaluator, params=PARAMS, **changes)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     result = study().run(10**6, run_dir=tmp_path_factory.mktemp("inline") / "run", **EXHAUSTIVE)
     return {r.key: r.metrics for r in result.records}

@@ -19,9 +19,9 @@ from tests.tune import hazards
 from tests.tune.fakes import FakeEvaluator
 from tests.tune.hazards import Hazard, study, wait_until
 
-TRIALS = 15
-"""As many as it takes for two unlucky designs, the second of which is the last: the child is started once more after it
-died, and need not be once more again."""
+FIRST, TRIALS, MANY = 12, 15, 24
+"""As many as it takes for one unlucky design, which is the last, so that the child need not be started again; for two,
+the second of which is the last, so that it is started again once; for five, and one more."""
 
 
 def unlucky(key: Any) -> Any:
@@ -30,10 +30,11 @@ def unlucky(key: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    result = study(FakeEvaluator).run(TRIALS, run_dir=tmp_path_factory.mktemp("plain") / "run", **OPTIONS)
+    result = study(FakeEvaluator).run(MANY, run_dir=tmp_path_factory.mktemp("plain") / "run", **OPTIONS)
     struck = [number for number, record in enumerate(result.records) if unlucky(record.key)]
-    assert len(struck) == 2
-    assert struck[0] < TRIALS - 2
+    assert struck[:2] == [FIRST - 1, TRIALS - 1]
+    assert len(struck) == 5
+    assert struck[-1] < MANY - 1
     return {r.key: r.metrics for r in result.records}
 
 
@@ -49,16 +50,16 @@ def test_what_an_evaluator_starts_has_the_environment_of_the_user(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("evaluator", "reason"),
+    ("evaluator", "trials", "reasons"),
     [
-        (hazards.Segfaults, "SIGSEGV"),
-        (hazards.Killed, "SIGKILL"),
-        (hazards.Exits, "exited with code 3"),
-        (hazards.LeavesPolitely, "SystemExit: no licence"),
-        (hazards.Hangs, "longer than its deadline of 1 s"),
-        (hazards.Hoards, "emory"),
-        (hazards.HoardsInAChild, "more than its 400 MiB"),
-        (hazards.WritesToTheReplyPipe, "nonsense"),
+        (
+            hazards.Various,
+            MANY,
+            ("SIGSEGV", "SIGKILL", "exited with code 3", "SystemExit: no licence", "nonsense"),
+        ),
+        (hazards.Hangs, TRIALS, ("longer than its deadline of 1 s",) * 2),
+        (hazards.Hoards, TRIALS, ("emory",) * 2),
+        (hazards.HoardsInAChild, TRIALS, ("more than its 400 MiB",) * 2),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -66,21 +67,23 @@ def test_a_hazard_costs_its_own_trials_only(
     tmp_path: Path,
     undisturbed: Any,
     evaluator: Callable[..., Any],
-    reason: str,
+    trials: int,
+    reasons: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    result = study(evaluator).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
-    assert {r.key for r in result.records} == undisturbed.keys()
+    monkeypatch.setenv(hazards.NOTES, str(tmp_path / "notes"))
+    result = study(evaluator).run(trials, run_dir=tmp_path / "run", **OPTIONS)
+    assert [r.key for r in result.records] == list(undisturbed)[:trials]
+    struck = [record for record in result.records if unlucky(record.key)]
+    for record, reason in zip(struck, reasons, strict=True):
+        assert record.status == "failed"
+        assert reason in present(record.error)
+        assert f"tripping over {record.key}" in (tmp_path / "run" / present(record.log)).read_text()
     for record in result.records:
-        if unlucky(record.key):
-            assert record.status == "failed"
-            assert reason in present(record.error)
-            assert f"tripping over {record.key}" in (tmp_path / "run" / present(record.log)).read_text()
-        else:
-            assert record.metrics == undisturbed[record.key]
+        assert record in struck or record.metrics == undisturbed[record.key]
     assert hazards.sleepers() == []
     assert list((tmp_path / "temporary").iterdir()) == []
 
@@ -93,7 +96,7 @@ def test_what_has_no_end_is_ended(tmp_path: Path, evaluator: Any, reason: str, m
     monkeypatch.setattr(cell_process, "REPLY_BYTES", 1 << 20)
     monkeypatch.setattr(cell_process, "MOST_PROCESSES", 20)
     monkeypatch.setattr(cell_process, "COUNT_SECONDS", 0.1)
-    result = study(evaluator).run(12, run_dir=tmp_path / "run", **OPTIONS)
+    result = study(evaluator).run(FIRST, run_dir=tmp_path / "run", **OPTIONS)
     assert any(unlucky(r.key) for r in result.records)
     assert all((reason in (r.error or "")) == unlucky(r.key) for r in result.records)
     assert hazards.sleepers() == []
@@ -110,16 +113,16 @@ def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(
     assert cell_process.Patience(math.inf).seconds == math.inf
     for name in ("FIRST_DEADLINE_SECONDS", "DEFAULT_DEADLINE_SECONDS"):
         monkeypatch.setattr(cell_process, name, 2.0)
-    result = study(hazards.HangsUnannounced).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
+    result = study(hazards.HangsUnannounced).run(FIRST, run_dir=tmp_path / "run", **OPTIONS)
     failed = {r.key: r.error for r in result.records if r.status == "failed"}
-    assert failed.keys() == {key for key in undisturbed if unlucky(key)}
+    assert list(failed) == list(undisturbed)[FIRST - 1 : FIRST]
     assert all("deadline" in present(error) for error in failed.values())
 
 
 def test_garbage_on_the_standard_streams_is_no_answer(
     tmp_path: Path, undisturbed: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    result = study(hazards.Babbles).run(TRIALS, run_dir=tmp_path / "run", **OPTIONS)
+    result = study(hazards.Babbles).run(MANY, run_dir=tmp_path / "run", **OPTIONS)
     assert {r.key: r.metrics for r in result.records} == undisturbed
     out, err = capfd.readouterr()
     assert out + err == ""
@@ -165,12 +168,10 @@ def test_the_child_ends_with_its_parent(tmp_path: Path, workers: int) -> None:
 def test_a_deadline_from_the_command_line_ends_what_is_not_isolated_too(
     tmp_path: Path, undisturbed: Any, deadline: str
 ) -> None:
-    result = study(hazards.HangsAtHome).run(TRIALS, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)
-    for record in result.records:
-        if unlucky(record.key):
-            assert "longer than its deadline of 2 s" in present(record.error)
-        else:
-            assert record.metrics == undisturbed[record.key]
+    result = study(hazards.HangsAtHome).run(FIRST, run_dir=tmp_path / "run", deadline=deadline, **OPTIONS)
+    *others, last = result.records
+    assert "longer than its deadline of 2 s" in present(last.error)
+    assert [record.metrics for record in others] == [undisturbed[record.key] for record in others]
 
 
 @pytest.mark.parametrize(

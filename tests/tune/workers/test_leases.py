@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from functools import partial
+from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.eval.bounding import Bounds
+from allo_dse.space.space import Candidate, Space
 from allo_dse.tune.search.exact.by_bounds import ExactProposer
 from allo_dse.tune.search.judge import Judge
 from allo_dse.tune.search.protocol import Told
@@ -147,20 +149,30 @@ def proof(found: Certificate) -> tuple[object, ...]:
     return found.complete, found.designs, decided, found.open, found.gaps, found.feasible, found.unbounded
 
 
-_KNOWN: dict[float, tuple[Any, ...]] = {}
+@cache
+def alone(loose: float) -> tuple[set[Values], tuple[object, ...], int]:
+    """Front and proof of one process, and how many designs it has evaluated."""
+    run = Run(study(loose), workers=0).until()
+    return run.front, proof(run.certificate), len(run.values)
 
 
-def alone(loose: float) -> tuple[Any, ...]:
-    """Front and proof of one process."""
-    if loose not in _KNOWN:
-        run = Run(study(loose), workers=0).until()
-        _KNOWN[loose] = run.front, proof(run.certificate)
-    return _KNOWN[loose]
-
-
+@cache
 def study(loose: float) -> Study:
     made: Study = small(evaluator=type("Evaluator", (Bounded,), {"loose": loose}))
     return made
+
+
+LISTED = cache(lambda space, designs=Space.designs: list(designs(space)))
+
+
+@pytest.fixture(autouse=True)
+def _listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of each run lists all designs: making them anew would take most of the time."""
+
+    def designs(space: Space) -> Iterator[Candidate]:
+        return iter(LISTED(space))
+
+    monkeypatch.setattr(Space, "designs", designs)
 
 
 @pytest.fixture(autouse=True)
@@ -182,7 +194,7 @@ def test_front_and_proof_are_those_of_one_process_whoever_dies(
     workers: int, seed: int, loose: float, lost: dict[int, float], dies: float
 ) -> None:
     run = Run(study(loose), workers, seed, lost, dies).until()
-    assert (run.front, proof(run.certificate)) == alone(loose)
+    assert (run.front, proof(run.certificate)) == alone(loose)[:2]
     assert len(set(run.keys)) == len(run.keys)
 
 
@@ -193,7 +205,7 @@ def test_front_and_proof_are_those_of_one_process_whoever_dies(
 def test_stopped_at_any_time_it_says_no_less_than_what_can_be_better(
     workers: int, seed: int, trials: int, dies: float
 ) -> None:
-    best, _ = alone(0.2)
+    best, _, _ = alone(0.2)
     run = Run(study(0.2), workers, seed, {0: 0.05}, dies).until(trials)
     found = run.certificate
     assert found.listed
@@ -208,21 +220,20 @@ def test_stopped_at_any_time_it_says_no_less_than_what_can_be_better(
 
 
 def test_few_more_are_evaluated_than_by_one_process() -> None:
-    made = study(0.2)
-    once = len(Run(made, workers=0).until().values)
+    _, _, once = alone(0.2)
     for workers in (2, 3):
-        assert len(Run(made, workers).until().values) <= once + 3 * APPETITE
+        assert len(Run(study(0.2), workers).until().values) <= once + 3 * APPETITE
 
 
 def test_regions_are_leased_too() -> None:
-    (made,) = load_studies(STUDIES / "reduction_npu.py")
+    (made,) = load_studies(STUDIES / "reduction_npu.py", {"rows": "128", "columns": "128"})
     once, run = Run(made, workers=0).until(), Run(made, workers=3, lost={1: 0.3}).until()
     assert (run.front, proof(run.certificate)) == (once.front, proof(once.certificate))
 
 
 def test_a_part_that_no_worker_survives_is_the_drivers() -> None:
     run = Run(study(0.2), workers=2, lost={1: 1.0}).until()
-    assert (run.front, proof(run.certificate)) == alone(0.2)
+    assert (run.front, proof(run.certificate)) == alone(0.2)[:2]
     assert run.breeders.count >= MOST_LOST
 
 
@@ -234,7 +245,7 @@ def test_it_goes_on_while_no_worker_is_there() -> None:
     run.breeders.present.update({0, 1})
     run.until()
     assert run.breeders.count > 2
-    assert (run.front, proof(run.certificate)) == alone(0.2)
+    assert (run.front, proof(run.certificate)) == alone(0.2)[:2]
 
 
 def test_what_workers_raise_the_driver_raises_in_the_end() -> None:

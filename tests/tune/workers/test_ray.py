@@ -90,7 +90,7 @@ def test_a_study_that_workers_cannot_load_is_explained(tmp_path: Path, cluster: 
     made = study()
     made.reload = cast(Any, partial(int, "x"))
     with pytest.raises(StudyError, match="cannot load the study") as caught:
-        made.run(3, workers=2, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
+        made.run(3, workers=1, ray_address=cluster.address, run_dir=tmp_path / "run", **EXHAUSTIVE)
     assert "each node needs the study file" in caught.value.hint
 
 
