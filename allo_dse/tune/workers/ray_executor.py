@@ -60,6 +60,8 @@ class RayExecutor:
         self._names = [full_name(evaluator) for evaluator in study.make_evaluators()]
         self._own = not ray.is_initialized()
         self._on_this_machine = self._own and not address
+        # Ray would end the child processes of a worker that ends, before they can end what they have started.
+        self._isolates = any(need.isolate for need in self._needs)
         self._known: list[Measurement] = []
         self._news: list[str] = []
         self._pools: dict[str | None, Pool] = {}
@@ -88,7 +90,7 @@ class RayExecutor:
                 ray.init(
                     address="local", num_cpus=workers or 1, resources=self._local_resources(study),
                     include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-                    _system_config={KILL_CHILDREN: False},
+                    _system_config={KILL_CHILDREN: False} if self._isolates else None,
                 )  # fmt: skip
         except (OSError, RuntimeError, ValueError, RayError) as error:
             raise unreachable(address, error) from error
@@ -113,9 +115,8 @@ class RayExecutor:
         # No CPU for workers with a resource: the resource says where they may be and how many.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
         options["enable_task_events"] = False  # nobody looks at Ray's own list of what was called, which costs the most
-        if any(need.isolate for need in self._needs) and not self._on_this_machine:
-            # Ray would end the child processes of a worker that ends, before they can end what they have started. For
-            # an environment of its own a worker starts anew, which takes half as long again.
+        if self._isolates and not self._on_this_machine:
+            # There the cluster says so: for an environment of its own a worker starts anew, half as long again.
             options["runtime_env"] = {"env_vars": {f"RAY_{KILL_CHILDREN}": "0"}}
         if self._needs[0].waits and resource == self._needs[0].resource:
             options["concurrency_groups"] = {FINDING: 1}
