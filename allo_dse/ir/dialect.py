@@ -46,6 +46,9 @@ from .bindings import ext, ir
 _LOCK = threading.Lock()
 MOST_USES = 256
 """Uses of a thread's context."""
+DIALECTS = ("arith", "async", "cf", "func", "irdl", "linalg", "llvm", "memref", "scf")
+"""Those of whose operations Python makes some. Parsing and passes load others by themselves; to load all that MLIR has
+takes two thirds of the time of making a context."""
 
 
 class _OfThread(threading.local):
@@ -211,7 +214,7 @@ def text_context() -> Iterator[None]:
 
 def new_context() -> ir.Context:
     """A new MLIR context that knows the dialect."""
-    context = ir.Context()
+    context = ir.Context(load_on_create_dialects=DIALECTS)
     with _LOCK, context, ir.Location.unknown():
         Df.load()
     return context

@@ -15,6 +15,7 @@ class _Scope:
 
 class Context(_Scope):
     allow_unregistered_dialects: bool
+    def __init__(self, load_on_create_dialects: Sequence[str] | None = None) -> None: ...
 
 class Location(_Scope):
     @staticmethod

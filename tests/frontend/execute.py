@@ -6,6 +6,7 @@ Programs with streams are run by the simulator and tested there.
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,7 @@ def run(program: CompiledProgram, *arrays: np.ndarray) -> None:
 
 def _run_class(kernel: Kernel, task_class: TaskClass, pids: IntArray, arrays: dict[str, np.ndarray]) -> None:
     assert not task_class.stream_ports, "streams need the simulator"
-    text = "\n".join(line for line in task_class.body.mlir.splitlines() if '"df.cost"' not in line)
-    text = text.replace(") {\n", ") attributes {llvm.emit_c_interface} {\n", 1)
-    with text_context():
-        module = ir.Module.parse(text)
-        passmanager.PassManager.parse(PASSES).run(module.operation)
-        engine = execution_engine.ExecutionEngine(module, opt_level=2)
+    engine = _compiled(task_class.body.mlir)
     for pid in pids:
         arguments: list[Any] = [ctypes.pointer(ctypes.c_int64(int(i))) for i in pid]
         for port in task_class.tensor_ports:
@@ -63,6 +59,17 @@ def _run_class(kernel: Kernel, task_class: TaskClass, pids: IntArray, arrays: di
             descriptor = runtime.get_ranked_memref_descriptor(tile)
             arguments.append(ctypes.pointer(ctypes.pointer(descriptor)))
         engine.invoke(task_class.body.symbol, *arguments)
+
+
+@lru_cache(maxsize=8)
+def _compiled(body: str) -> execution_engine.ExecutionEngine:
+    """Not optimized: what a body means does not change, and the arrays are small."""
+    text = "\n".join(line for line in body.splitlines() if '"df.cost"' not in line)
+    text = text.replace(") {\n", ") attributes {llvm.emit_c_interface} {\n", 1)
+    with text_context():
+        module = ir.Module.parse(text)
+        passmanager.PassManager.parse(PASSES).run(module.operation)
+        return execution_engine.ExecutionEngine(module, opt_level=0)
 
 
 def simulate(program: CompiledProgram, *arrays: np.ndarray) -> None:

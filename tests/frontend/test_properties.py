@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import random
@@ -195,16 +196,19 @@ class Mutation(ast.NodeTransformer):
         return node
 
 
+source_of = functools.cache(inspect.getsource)
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("seed", range(60))
 def test_mutated_programs_raise_only_program_errors(folder: Path, sample: Callable[..., Any], seed: int) -> None:
     """A wrong program is an error of the user's; a right one has valid code. Nothing else happens."""
-    (function,) = ast.parse(inspect.getsource(sample)).body
+    (function,) = ast.parse(source_of(sample)).body
     assert isinstance(function, ast.FunctionDef)
     region = next(n for n in function.body if isinstance(n, ast.FunctionDef))
-    region.body = [ast.fix_missing_locations(Mutation(seed).visit(n)) for n in region.body]
+    region.body = [Mutation(seed).visit(n) for n in region.body]
     path = folder / f"mutated_{sample.__name__}_{seed}.py"
-    path.write_text(ast.unparse(ast.fix_missing_locations(function)))
+    path.write_text(ast.unparse(function))
     names = dict(vars(samples))
     try:
         with warnings.catch_warnings():

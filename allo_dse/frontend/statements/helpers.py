@@ -13,7 +13,7 @@ from allo_dse.lang.types import ConstExprType, DType, TensorType
 
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
-from ..model.source_file import function_source
+from ..model.source_file import function_source, statements_in
 from ..model.values import Buffer, Const, LocalFunction, Scalar, TileValue, Tuple, Value, Variable
 from ..ops import subscripts, tiles
 from ..ops.scalars import as_scalar, convert
@@ -33,7 +33,7 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
     declared: set[str] = {argument.arg for argument in node.args.args}
     assigned: dict[str, int] = {}
     mutable: set[str] = set()
-    for part in _own_parts(node):
+    for part in _own_statements(node):
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             declared.add(part.target.id)
             if part.value is None:
@@ -52,6 +52,16 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
         elif isinstance(part, ast.FunctionDef):
             mutable.update(_nonlocal_names(part))
     return frozenset(mutable | {n for n, count in assigned.items() if count > 1 or n in declared})
+
+
+def _own_statements(node: ast.FunctionDef) -> Iterator[ast.stmt]:
+    """The statements of a function, without those of functions that it defines."""
+    todo = list(node.body)
+    while todo:
+        part = todo.pop()
+        yield part
+        if not isinstance(part, ast.FunctionDef):
+            todo.extend(statements_in(part))
 
 
 def _own_parts(node: ast.FunctionDef) -> Iterator[ast.AST]:

@@ -24,6 +24,7 @@ from allo_dse.lang.types import DType, TensorType
 from allo_dse.lang.types import bool as bool_
 
 from ..model.mlir_text import element_type
+from ..model.source_file import statements_in
 from ..model.values import Buffer, Const, PendingGet, Scalar, TileExpr, Tuple, Value, Variable
 from ..ops import tiles
 from ..ops.scalar_types import const_type
@@ -50,16 +51,16 @@ def jumps_of(loop: ast.For | ast.While) -> JumpsOf:
 
 def _jumps_in(body: Sequence[ast.stmt]) -> JumpsOf:
     own, returns = set(), False
-    todo: list[tuple[ast.AST, bool]] = [(statement, True) for statement in body]
+    todo = [(statement, True) for statement in body]
     while todo:
         node, direct = todo.pop()
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+        if isinstance(node, ast.FunctionDef):
             continue
         returns |= isinstance(node, ast.Return)
         if direct and isinstance(node, (ast.Break, ast.Continue)):
             own.add(type(node))
         inner = direct and not isinstance(node, (ast.For, ast.While))
-        todo.extend((child, inner) for child in ast.iter_child_nodes(node))
+        todo.extend((statement, inner) for statement in statements_in(node))
     return JumpsOf(ast.Break in own or returns, bool(own) or returns)
 
 
