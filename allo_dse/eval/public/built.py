@@ -10,7 +10,6 @@ import numpy as np
 
 from allo_dse.common.aliases import Array
 from allo_dse.common.errors import SimulationError
-from allo_dse.device.device import FpgaDevice
 from allo_dse.frontend.schedule.printed import PrintedModule
 from allo_dse.lang.diagnostics import ProgramWarning
 from allo_dse.lang.region import as_region, rules_of
@@ -18,6 +17,7 @@ from allo_dse.mapper.program import Program, load_program
 from allo_dse.program.compiled import CompiledProgram
 
 if TYPE_CHECKING:
+    from allo_dse.device.device import FpgaDevice
     from allo_dse.simulator.engine.run_result import RunResult
 
 
@@ -137,6 +137,7 @@ class HlsModule(_Built):
         **_options: Any,
     ) -> None:
         from allo_dse.backends.hls import CSimulation, emit_project
+        from allo_dse.device.device import FpgaDevice
         from allo_dse.eval.hls.design_project import folding_of
         from allo_dse.eval.hls.modes import check_mode
 

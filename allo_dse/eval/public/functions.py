@@ -16,7 +16,6 @@ from allo_dse.mapper.mapping import PLACE_SECONDS, DeviceMapping
 from allo_dse.mapper.model.violation import Violation
 from allo_dse.mapper.program import Program
 from allo_dse.simulator.deadlock.explain import DeadlockError
-from allo_dse.simulator.replay.trace import Trace
 from allo_dse.space.design import Design
 
 from ..program.functional import run_graph
@@ -175,6 +174,8 @@ def record_graph(
         SimulationError: as `run_graph`.
         TraceError: if what it does cannot be replayed.
     """
+    from allo_dse.simulator.replay.trace import Trace
+
     given = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
     try:
         return Trace.recorded(run_graph(vmg, *given, depths=depths, seconds=seconds, record=True))

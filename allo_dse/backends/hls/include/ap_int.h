@@ -36,6 +36,42 @@ template <typename T> struct width_of<T, typename std::enable_if<(T::width > 0)>
 template <bool S, int N> struct choose { typedef ap_int<N> type; };
 template <int N> struct choose<false, N> { typedef ap_uint<N> type; };
 
+// What values of all widths have in common is compiled once, not for each width. A value is given by its words, how
+// many there are and whether it is signed; what is written, by its words and its bits.
+inline bool negative(const uint64_t *word, int words, bool s) { return s && (word[words - 1] >> 63); }
+inline uint64_t fill(const uint64_t *word, int words, bool s) { return negative(word, words, s) ? ~uint64_t(0) : 0; }
+// The i-th word of the value extended without end.
+inline uint64_t extended(const uint64_t *word, int words, bool s, int i) {
+  return i < words ? word[i] : fill(word, words, s);
+}
+inline void normalise(uint64_t *word, int bits, bool s) {
+  const int last = (bits - 1) / 64, unused = 63 - (bits - 1) % 64;
+  if (unused == 0) return;
+  word[last] <<= unused;
+  if (s)
+    word[last] = uint64_t(int64_t(word[last]) >> unused);
+  else
+    word[last] >>= unused;
+}
+inline void assign(uint64_t *to, int bits, bool s, const uint64_t *from, int words, bool t) {
+  for (int i = 0; i <= (bits - 1) / 64; i++) to[i] = extended(from, words, t, i);
+  normalise(to, bits, s);
+}
+inline void assign_native(uint64_t *to, int bits, bool s, uint64_t value, bool is_negative) {
+  to[0] = value;
+  for (int i = 1; i <= (bits - 1) / 64; i++) to[i] = is_negative ? ~uint64_t(0) : 0;
+  normalise(to, bits, s);
+}
+// -1, 0 or 1 for less, equal, greater, by value.
+inline int order(const uint64_t *a, int n, bool s, const uint64_t *b, int m, bool t) {
+  if (negative(a, n, s) != negative(b, m, t)) return negative(a, n, s) ? -1 : 1;
+  for (int i = larger(n, m) - 1; i >= 0; i--) {
+    const uint64_t x = extended(a, n, s, i), y = extended(b, m, t, i);
+    if (x != y) return x < y ? -1 : 1;
+  }
+  return 0;
+}
+
 }  // namespace allo_csim
 
 template <int N, bool S> struct ap_bit_ref {
@@ -77,41 +113,14 @@ template <int N, bool S> struct ap_int_base {
   static constexpr int width = N;
   static constexpr bool sign_flag = S;
   static constexpr int words = (N + 63) / 64;
-  uint64_t word[words];
+  uint64_t word[words];  // what derives from this sets them
 
-  ap_int_base() {
-    for (int i = 0; i < words; i++) word[i] = 0;
-  }
-
-  uint64_t fill() const { return S && (word[words - 1] >> 63) ? ~uint64_t(0) : 0; }
-  // The i-th word of the value extended without end.
-  uint64_t extended(int i) const { return i < words ? word[i] : fill(); }
-  bool negative() const { return S && (word[words - 1] >> 63); }
-
-  void normalise() {
-    const int used = N - 64 * (words - 1);
-    if (used == 64) return;
-    const int unused = 64 - used;
-    word[words - 1] <<= unused;
-    if (S)
-      word[words - 1] = uint64_t(int64_t(word[words - 1]) >> unused);
-    else
-      word[words - 1] >>= unused;
-  }
-
-  template <int M, bool T> void assign(const ap_int_base<M, T> &other) {
-    for (int i = 0; i < words; i++) word[i] = other.extended(i);
-    normalise();
-  }
-  void assign_native(uint64_t value, bool is_negative) {
-    word[0] = value;
-    for (int i = 1; i < words; i++) word[i] = is_negative ? ~uint64_t(0) : 0;
-    normalise();
-  }
+  bool negative() const { return allo_csim::negative(word, words, S); }
+  void normalise() { allo_csim::normalise(word, N, S); }
   void assign_double(double value) {
     bool minus = value < 0;
     if (minus) value = -value;
-    ap_int_base<larger_width, false> whole;
+    ap_uint<larger_width> whole;
     int exponent = 0;
     while (value >= 18446744073709551616.0 && exponent < N + 64) {
       value /= 2;
@@ -120,11 +129,11 @@ template <int N, bool S> struct ap_int_base {
     whole.word[0] = uint64_t(value);
     whole.shift_left(exponent);
     if (minus) whole.negate();
-    assign(whole);
+    allo_csim::assign(word, N, S, whole.word, whole.words, false);
   }
   static constexpr int larger_width = N + 64;
 
-  bool bit(int i) const { return (extended(i / 64) >> (i % 64)) & 1; }
+  bool bit(int i) const { return (allo_csim::extended(word, words, S, i / 64) >> (i % 64)) & 1; }
   void set_bit(int i, bool value) {
     const uint64_t mask = uint64_t(1) << (i % 64);
     word[i / 64] = value ? word[i / 64] | mask : word[i / 64] & ~mask;
@@ -165,7 +174,7 @@ template <int N, bool S> struct ap_int_base {
   void shift_right(int by) {
     if (by < 0) return shift_left(-by);
     const int whole = by / 64, part = by % 64;
-    const uint64_t top = fill();
+    const uint64_t top = allo_csim::fill(word, words, S);
     for (int i = 0; i < words; i++) {
       const uint64_t here = i + whole < words ? word[i + whole] : top;
       const uint64_t above = i + whole + 1 < words ? word[i + whole + 1] : top;
@@ -185,8 +194,7 @@ template <int N, bool S> struct ap_int_base {
     return false;
   }
   double to_double() const {
-    ap_int_base<N + 1, S> magnitude;
-    magnitude.assign(*this);
+    typename allo_csim::choose<S, N + 1>::type magnitude = *this;
     const bool minus = negative();
     if (minus) magnitude.negate();
     double result = 0;
@@ -231,44 +239,47 @@ template <int N, bool S> struct ap_int_base {
   }
 };
 
-#define ALLO_AP_CLASS(NAME, S)                                                                                 \
-  template <int N> struct NAME : ap_int_base<N, S> {                                                           \
-    typedef ap_int_base<N, S> base;                                                                            \
-    NAME() {}                                                                                                  \
-    NAME(const NAME &) = default;                                                                              \
-    NAME &operator=(const NAME &) = default;                                                                   \
-    template <int M, bool T> NAME(const ap_int_base<M, T> &other) { this->assign(other); }                     \
-    template <int M, bool T> NAME(const ap_range_ref<M, T> &other) { this->assign(other.get()); }              \
-    template <int M, bool T> NAME(const ap_bit_ref<M, T> &other) { this->assign_native(bool(other), false); }  \
-    template <typename T, typename std::enable_if<allo_csim::native<T>::integral, int>::type = 0>              \
-    NAME(T value) {                                                                                            \
-      this->assign_native(uint64_t(int64_t(value)), allo_csim::native<T>::is_signed && value < T(0));          \
-    }                                                                                                          \
-    NAME(unsigned long long value) { this->assign_native(value, false); }                                      \
-    NAME(float value) { this->assign_double(value); }                                                          \
-    NAME(double value) { this->assign_double(value); }                                                         \
-    template <typename T> NAME &operator+=(const T &other) { return *this = *this + other; }                   \
-    template <typename T> NAME &operator-=(const T &other) { return *this = *this - other; }                   \
-    template <typename T> NAME &operator*=(const T &other) { return *this = *this * other; }                   \
-    template <typename T> NAME &operator/=(const T &other) { return *this = *this / other; }                   \
-    template <typename T> NAME &operator%=(const T &other) { return *this = *this % other; }                   \
-    template <typename T> NAME &operator&=(const T &other) { return *this = *this & other; }                   \
-    template <typename T> NAME &operator|=(const T &other) { return *this = *this | other; }                   \
-    template <typename T> NAME &operator^=(const T &other) { return *this = *this ^ other; }                   \
-    template <typename T> NAME &operator<<=(const T &by) { return *this = *this << by; }                       \
-    template <typename T> NAME &operator>>=(const T &by) { return *this = *this >> by; }                       \
-    NAME &operator++() { return *this += 1; }                                                                  \
-    NAME &operator--() { return *this -= 1; }                                                                  \
-    NAME operator++(int) {                                                                                     \
-      NAME old = *this;                                                                                        \
-      ++*this;                                                                                                 \
-      return old;                                                                                              \
-    }                                                                                                          \
-    NAME operator--(int) {                                                                                     \
-      NAME old = *this;                                                                                        \
-      --*this;                                                                                                 \
-      return old;                                                                                              \
-    }                                                                                                          \
+#define ALLO_AP_CLASS(NAME, S)                                                                    \
+  template <int N> struct NAME : ap_int_base<N, S> {                                              \
+    typedef ap_int_base<N, S> base;                                                               \
+    NAME() { allo_csim::assign_native(this->word, N, S, 0, false); }                              \
+    NAME(const NAME &) = default;                                                                 \
+    NAME &operator=(const NAME &) = default;                                                      \
+    template <int M, bool T> NAME(const ap_int_base<M, T> &other) {                               \
+      allo_csim::assign(this->word, N, S, other.word, other.words, T);                            \
+    }                                                                                             \
+    template <int M, bool T> NAME(const ap_range_ref<M, T> &other) : NAME(other.get()) {}         \
+    template <int M, bool T> NAME(const ap_bit_ref<M, T> &other) : NAME(bool(other)) {}           \
+    template <typename T, typename std::enable_if<allo_csim::native<T>::integral, int>::type = 0> \
+    NAME(T value) {                                                                               \
+      const bool is_negative = allo_csim::native<T>::is_signed && value < T(0);                   \
+      allo_csim::assign_native(this->word, N, S, uint64_t(int64_t(value)), is_negative);          \
+    }                                                                                             \
+    NAME(unsigned long long value) { allo_csim::assign_native(this->word, N, S, value, false); }  \
+    NAME(float value) { this->assign_double(value); }                                             \
+    NAME(double value) { this->assign_double(value); }                                            \
+    template <typename T> NAME &operator+=(const T &other) { return *this = *this + other; }      \
+    template <typename T> NAME &operator-=(const T &other) { return *this = *this - other; }      \
+    template <typename T> NAME &operator*=(const T &other) { return *this = *this * other; }      \
+    template <typename T> NAME &operator/=(const T &other) { return *this = *this / other; }      \
+    template <typename T> NAME &operator%=(const T &other) { return *this = *this % other; }      \
+    template <typename T> NAME &operator&=(const T &other) { return *this = *this & other; }      \
+    template <typename T> NAME &operator|=(const T &other) { return *this = *this | other; }      \
+    template <typename T> NAME &operator^=(const T &other) { return *this = *this ^ other; }      \
+    template <typename T> NAME &operator<<=(const T &by) { return *this = *this << by; }          \
+    template <typename T> NAME &operator>>=(const T &by) { return *this = *this >> by; }          \
+    NAME &operator++() { return *this += 1; }                                                     \
+    NAME &operator--() { return *this -= 1; }                                                     \
+    NAME operator++(int) {                                                                        \
+      NAME old = *this;                                                                           \
+      ++*this;                                                                                    \
+      return old;                                                                                 \
+    }                                                                                             \
+    NAME operator--(int) {                                                                        \
+      NAME old = *this;                                                                           \
+      --*this;                                                                                    \
+      return old;                                                                                 \
+    }                                                                                             \
   };
 ALLO_AP_CLASS(ap_int, true)
 ALLO_AP_CLASS(ap_uint, false)
@@ -332,6 +343,8 @@ void divide_signed(const ap_int_base<N, S> &a, const ap_int_base<M, T> &b, ap_in
 
 }  // namespace allo_csim
 
+#define ALLO_AP_A(i) allo_csim::extended(a.word, a.words, S, i)
+#define ALLO_AP_B(i) allo_csim::extended(b.word, b.words, T, i)
 #define ALLO_AP_BINARY(OP, RESULT, ...)                                                                           \
   template <int N, bool S, int M, bool T>                                                                         \
   typename allo_csim::results<N, S, M, T>::RESULT operator OP(const ap_int_base<N, S> &a,                         \
@@ -342,7 +355,7 @@ void divide_signed(const ap_int_base<N, S> &a, const ap_int_base<M, T> &b, ap_in
 ALLO_AP_BINARY(+, sum, {
   uint64_t carry = 0;
   for (int i = 0; i < r.words; i++) {
-    const uint64_t x = a.extended(i), y = b.extended(i), s = x + y;
+    const uint64_t x = ALLO_AP_A(i), y = ALLO_AP_B(i), s = x + y;
     r.word[i] = s + carry;
     carry = (s < x) || (r.word[i] < s);
   }
@@ -351,7 +364,7 @@ ALLO_AP_BINARY(+, sum, {
 ALLO_AP_BINARY(-, difference, {
   uint64_t borrow = 0;
   for (int i = 0; i < r.words; i++) {
-    const uint64_t x = a.extended(i), y = b.extended(i), d = x - y;
+    const uint64_t x = ALLO_AP_A(i), y = ALLO_AP_B(i), d = x - y;
     r.word[i] = d - borrow;
     borrow = (x < y) || (d < borrow);
   }
@@ -362,7 +375,7 @@ ALLO_AP_BINARY(*, product, {
   for (int i = 0; i < r.words; i++) {
     unsigned __int128 carry = 0;
     for (int j = 0; i + j < r.words; j++) {
-      carry += (unsigned __int128)a.extended(i) * b.extended(j) + r.word[i + j];
+      carry += (unsigned __int128)ALLO_AP_A(i) * ALLO_AP_B(j) + r.word[i + j];
       r.word[i + j] = uint64_t(carry);
       carry >>= 64;
     }
@@ -382,17 +395,19 @@ ALLO_AP_BINARY(%, remainder, {
   r = rest;
 })
 ALLO_AP_BINARY(&, logic, {
-  for (int i = 0; i < r.words; i++) r.word[i] = a.extended(i) & b.extended(i);
+  for (int i = 0; i < r.words; i++) r.word[i] = ALLO_AP_A(i) & ALLO_AP_B(i);
   r.normalise();
 })
 ALLO_AP_BINARY(|, logic, {
-  for (int i = 0; i < r.words; i++) r.word[i] = a.extended(i) | b.extended(i);
+  for (int i = 0; i < r.words; i++) r.word[i] = ALLO_AP_A(i) | ALLO_AP_B(i);
   r.normalise();
 })
 ALLO_AP_BINARY(^, logic, {
-  for (int i = 0; i < r.words; i++) r.word[i] = a.extended(i) ^ b.extended(i);
+  for (int i = 0; i < r.words; i++) r.word[i] = ALLO_AP_A(i) ^ ALLO_AP_B(i);
   r.normalise();
 })
+#undef ALLO_AP_A
+#undef ALLO_AP_B
 #undef ALLO_AP_BINARY
 
 template <int N, bool S> typename allo_csim::choose<S, N>::type operator<<(const ap_int_base<N, S> &a, int by) {
@@ -428,20 +443,10 @@ template <int N, bool S> typename allo_csim::choose<S, N>::type operator~(const 
 }
 template <int N, bool S> bool operator!(const ap_int_base<N, S> &a) { return !a.to_bool(); }
 
-namespace allo_csim {
-// -1, 0 or 1 for less, equal, greater, by value.
-template <int N, bool S, int M, bool T> int order(const ap_int_base<N, S> &a, const ap_int_base<M, T> &b) {
-  if (a.negative() != b.negative()) return a.negative() ? -1 : 1;
-  for (int i = larger(a.words, b.words) - 1; i >= 0; i--)
-    if (a.extended(i) != b.extended(i)) return a.extended(i) < b.extended(i) ? -1 : 1;
-  return 0;
-}
-}  // namespace allo_csim
-
 #define ALLO_AP_COMPARE(OP)                                                                            \
   template <int N, bool S, int M, bool T>                                                              \
   bool operator OP(const ap_int_base<N, S> &a, const ap_int_base<M, T> &b) {                           \
-    return allo_csim::order(a, b) OP 0;                                                                \
+    return allo_csim::order(a.word, a.words, S, b.word, b.words, T) OP 0;                              \
   }
 ALLO_AP_COMPARE(==) ALLO_AP_COMPARE(!=) ALLO_AP_COMPARE(<) ALLO_AP_COMPARE(<=) ALLO_AP_COMPARE(>) ALLO_AP_COMPARE(>=)
 #undef ALLO_AP_COMPARE
