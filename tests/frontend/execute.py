@@ -63,13 +63,12 @@ def _run_class(kernel: Kernel, task_class: TaskClass, pids: IntArray, arrays: di
 
 @lru_cache(maxsize=8)
 def _compiled(body: str) -> execution_engine.ExecutionEngine:
-    """Not optimized: what a body means does not change, and the arrays are small."""
     text = "\n".join(line for line in body.splitlines() if '"df.cost"' not in line)
     text = text.replace(") {\n", ") attributes {llvm.emit_c_interface} {\n", 1)
     with text_context():
         module = ir.Module.parse(text)
         passmanager.PassManager.parse(PASSES).run(module.operation)
-        return execution_engine.ExecutionEngine(module, opt_level=0)
+        return execution_engine.ExecutionEngine(module, opt_level=2)
 
 
 def simulate(program: CompiledProgram, *arrays: np.ndarray) -> None:

@@ -122,6 +122,47 @@ def test_break_and_continue_are_pythons(values: list[int]) -> None:
     assert run_on(LOOPS, values) == loops_reference(values)
 
 
+@df.region()
+def others(A: int32[M], B: int32[M]):
+    @df.kernel(mapping=[1], args=[A, B])
+    def core(a: int32[M], b: int32[M]):
+        last: int32 = 1
+        for i in range(M):
+            if a[i] != 0:
+                b[0] += a[i]
+            elif a[0] > 2:
+                b[1] += 1
+            else:
+                break
+        for i in range(M):
+            if a[i] < 3:
+                b[2] += 1
+            else:
+                b[3] += 1
+                if a[i] == 3:
+                    b[4] += 1
+                else:
+                    last = a[i]
+        b[5] = last
+
+
+def others_reference(a: list[int]) -> list[int]:
+    first = next((i for i in range(M) if a[i] == 0), M) if a[0] <= 2 else M
+    large = [value for value in a if value >= 3]
+    last = [1, *(value for value in large if value != 3)][-1]
+    return [sum(a[:first]), a.count(0) if a[0] > 2 else 0, M - len(large), len(large), a.count(3), last, 0, 0]
+
+
+OTHERS = compile_region(others)
+
+
+@settings(max_examples=40, deadline=None)
+@given(VALUES)
+def test_what_is_done_otherwise_only_is_pythons(values: list[int]) -> None:
+    """A jump and an assignment that stand in no block but that of an `else`."""
+    assert run_on(OTHERS, values) == others_reference(values)
+
+
 def test_jumps_in_unrolled_loops() -> None:
     @df.region()
     def top(A: int32[M], B: int32[M]):
