@@ -37,7 +37,7 @@ def counts(run_dir: Path) -> Any:
 )
 def test_a_run_is_proposed_again_across_its_resumptions(tmp_path: Path, sampler: str, trials: int) -> None:
     # In order of the larger space, thousands of designs that break a limit come first.
-    size = {"size": 128, "at_most": 4} if sampler == "exhaustive" else {}
+    size: dict[str, Any] = {"size": 128, "at_most": 4} if sampler == "exhaustive" else {}
     for count in (trials // 4, trials // 2, trials):
         study = fake_study(evaluator=Fails, **size)
         study.run(count, run_dir=tmp_path / "run", seed=3, sampler=sampler, **QUIET)
