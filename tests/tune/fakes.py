@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,53 +71,57 @@ class FakePrograms:
         raise AssertionError("nothing was packed")
 
 
-class FakeFolds(FoldChoice):
-    """Mesh axis 0 chains (block), axes 1 and 2 bundle (block or cyclic)."""
+@cache
+def _options(number: int, extent: int, max_nodes: int) -> tuple[AxisFold, ...]:
+    options = []
+    for spatial in divisors(extent, at_most=min(extent, max_nodes)).values:
+        if spatial == extent:
+            options.append(AxisFold(extent))
+        elif number == 0:
+            options.append(AxisFold(spatial, "block", "chain"))
+        else:
+            options.append(AxisFold(spatial, "block"))
+            if spatial > 1:
+                options.append(AxisFold(spatial, "cyclic"))
+    return tuple(options)
 
-    def __init__(self, max_nodes: int = 16) -> None:
-        super().__init__(max_nodes)
-        self._kernels: dict[Any, Any] = {}
-        self._axes: dict[Any, Any] = {}
+
+@cache
+def _kernels(mesh: tuple[int, int, int], max_nodes: int) -> tuple[KernelOptions, ...]:
+    axes = tuple(AxisOptions(_options(number, extent, max_nodes)) for number, extent in enumerate(mesh))
+    return (KernelOptions("gemm", axes),)
+
+
+@cache
+def _fold(mesh: tuple[int, int, int], axes: tuple[AxisFold, ...], order: tuple[int, ...]) -> MeshFold:
+    return MeshFold((KernelFold("gemm", axes, order).normalised(mesh),))
+
+
+@cache
+def _folds(mesh: tuple[int, int, int], max_nodes: int) -> tuple[MeshFold, ...]:
+    axes = itertools.product(*(_options(number, extent, max_nodes) for number, extent in enumerate(mesh)))
+    found = dict.fromkeys(_fold(mesh, one, order) for one in axes for order in ((1, 2), (2, 1)))
+    return tuple(fold for fold in found if fold.node_count <= max_nodes)
+
+
+class FakeFolds(FoldChoice):
+    """Mesh axis 0 chains (block), axes 1 and 2 bundle (block or cyclic). Every study of a process has the same."""
 
     def kernels(self, program: Any) -> Any:
-        if program.mesh not in self._kernels:
-            self._axes[program.mesh] = [self._axis(n, extent) for n, extent in enumerate(program.mesh)]
-            axes = tuple(AxisOptions(options) for options in self._axes[program.mesh])
-            self._kernels[program.mesh] = (KernelOptions("gemm", axes),)
-        return self._kernels[program.mesh]
-
-    def _axis(self, number: Any, extent: Any) -> tuple[Any, ...]:
-        options = []
-        for spatial in divisors(extent, at_most=min(extent, self.max_nodes)).values:
-            if spatial == extent:
-                options.append(AxisFold(extent))
-            elif number == 0:
-                options.append(AxisFold(spatial, "block", "chain"))
-            else:
-                options.append(AxisFold(spatial, "block"))
-                if spatial > 1:
-                    options.append(AxisFold(spatial, "cyclic"))
-        return tuple(options)
+        return _kernels(program.mesh, self.max_nodes)
 
     def fold(self, program: Any, plans: Any) -> MeshFold | None:
-        fold = MeshFold((KernelFold("gemm", plans[0].axes, plans[0].order).normalised(program.mesh),))
+        fold = _fold(program.mesh, plans[0].axes, plans[0].order)
         return fold if fold.node_count <= self.max_nodes else None
 
     def plans(self, fold: Any) -> Any:
         return [KernelPlan(k.axes, k.order) for k in fold.kernels]
 
     def folds(self, program: Any) -> Iterator[MeshFold]:
-        seen = set()
-        self.kernels(program)
-        for axes in itertools.product(*self._axes[program.mesh]):
-            for order in ((1, 2), (2, 1)):
-                fold = self.fold(program, [KernelPlan(axes, order)])
-                if fold is not None and fold not in seen:
-                    seen.add(fold)
-                    yield fold
+        return iter(_folds(program.mesh, self.max_nodes))
 
     def fold_count(self, program: Any) -> Any:
-        return sum(1 for _ in self.folds(program))
+        return len(_folds(program.mesh, self.max_nodes))
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,8 @@ def test_what_is_shown_of_results_is_short_and_harmless(tmp_path: Path) -> None:
 
 
 def test_a_notebook_shows_front_design_graph_device_and_placement(tmp_path: Path) -> None:
-    study = load_studies(Path(__file__).parents[2] / "studies" / "gemm_npu.py", {"size": "256"})[0]
+    file = Path(__file__).parents[2] / "studies" / "gemm_npu.py"
+    (study,) = load_studies(file, {"size": "128", "device": "npu1_2col"})
     result = study.run(6, run_dir=tmp_path / "run", progress="quiet", verify=False)
     again = dse.open_run(tmp_path / "run", study=study)
     assert (str(again.certificate), again.limits) == (str(result.certificate), result.limits)

@@ -19,6 +19,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from numbers import Integral
 from typing import Literal, TypeVar
 
@@ -368,6 +369,7 @@ def _remember(known: dict[Decided, None], key: Decided) -> None:
         del known[next(iter(known))]
 
 
+@cache
 def _group(name: str) -> str:
     """Genes that cross over together: those of one mesh axis."""
     return name.rpartition(".")[0] if name.startswith("fold.") else name

@@ -38,21 +38,26 @@ class Memory:
         features = lessons.features
         fits = []
         for position, (known, values) in enumerate(lessons.subjects):
-            scales = self._found_scales(position, [lessons.designs[n] for n in known.tolist()], features)
+            alike = [n for n, (others, _) in enumerate(lessons.subjects) if others is known]
+            scales = self._found_scales(position, alike, [lessons.designs[n] for n in known.tolist()], features)
             fits.append(Surrogate(lessons.coded[known], values, features.groups, scales))
         return Prospects(lessons, fits)
 
-    def _found_scales(self, position: int, designs: Sequence[Individual], features: Features) -> Scales:
-        """The scales of the first designs, as many as at the last milestone."""
+    def _found_scales(
+        self, position: int, alike: Sequence[int], designs: Sequence[Individual], features: Features
+    ) -> Scales:
+        """The scales of the first designs, as many as at the last milestone; those at positions alike are of the same
+        designs, and are found with them."""
         count = _milestone(len(designs))
         if (position, count) not in self._scales:
             first = _Lessons.of(designs[:count], self._genes)
-            lengths, noise = {}, NOISE
-            if first is not None and position < len(first.subjects):
-                known, values = first.subjects[position]
-                found = fitted_scales(first.coded[known], values, first.features.groups)
-                lengths, noise = dict(zip(first.features.names, found.lengths.tolist(), strict=True)), found.noise
-            self._scales[position, count] = lengths, noise
+            for other in alike:
+                lengths, noise = {}, NOISE
+                if first is not None and other < len(first.subjects):
+                    known, values = first.subjects[other]
+                    found = fitted_scales(first.coded[known], values, first.features.groups)
+                    lengths, noise = dict(zip(first.features.names, found.lengths.tolist(), strict=True)), found.noise
+                self._scales[other, count] = lengths, noise
         lengths, noise = self._scales[position, count]
         return Scales(np.array([lengths.get(name, LENGTH) for name in features.names]), noise)
 

@@ -17,6 +17,7 @@ from .selection import Floats, Integers
 STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of lengths and noise
 RATE = 0.2
 LENGTH, NOISE = math.log(0.8), math.log(0.15)  # centre of the prior: a feature spans 0 to 1, losses have variance 1
+SHORTEST, LONGEST = math.log(0.02), math.log(50)
 SPREAD = 1.0  # standard deviation of the prior, of the logarithms
 JITTER = 1e-6
 
@@ -71,13 +72,14 @@ def fitted_scales(features: Floats, losses: Floats, groups: Integers) -> Scales:
     count, size = int(groups.max()) + 1, len(losses)
     apart = np.stack([_squares(of, of) for of in (features[:, groups == group] for group in range(count))])
     apart = apart.reshape(count, size * size)
-    theta = np.append(np.full(count, LENGTH), NOISE)
+    centre = np.append(np.full(count, LENGTH), NOISE)
+    theta = centre.copy()
     mean, power = np.zeros_like(theta), np.zeros_like(theta)
     for step in range(1, STEPS + 1):
-        slope = _slope(theta, apart, losses) - (theta - np.append(np.full(count, LENGTH), NOISE)) / SPREAD**2
+        slope = _slope(theta, apart, losses) - (theta - centre) / SPREAD**2
         mean, power = 0.9 * mean + 0.1 * slope, 0.9 * power + 0.1 * slope**2
         theta += RATE * (mean / (1 - 0.9**step)) / (np.sqrt(power / (1 - 0.9**step)) + 1e-9)
-        theta = np.clip(theta, math.log(0.02), math.log(50))
+        theta = np.minimum(np.maximum(theta, SHORTEST), LONGEST)
     return Scales(theta[:-1], float(theta[-1]))
 
 
@@ -90,7 +92,7 @@ def _slope(theta: Floats, apart: Floats, losses: Floats) -> Floats:
     covariance.flat[:: size + 1] += noise + JITTER
     inverse = np.linalg.inv(covariance)
     dual = inverse @ losses
-    unexplained = np.outer(dual, dual) / max(float(losses @ dual) / size, JITTER) - inverse
+    unexplained = dual[:, None] * dual / max(float(losses @ dual) / size, JITTER) - inverse
     lengths = 0.5 * (apart @ (unexplained * slope).ravel()) * weights
     return np.append(lengths, np.trace(unexplained) * noise)
 

@@ -139,11 +139,12 @@ def test_one_process_proposes_while_it_is_fast_enough() -> None:
 
 
 def test_a_space_is_exhausted_when_workers_find_nothing_new() -> None:
-    study = fake_study(size=64, at_most=4, max_nodes=2)
+    study = fake_study(size=64, at_most=4, max_nodes=1)
     count = sum(not check(c.design) for c in study.space.designs())
     asker = islands(study, Here(study), Screen(study.space, check))
-    proposals = evaluated(study, asker, 64)
+    proposals = evaluated(study, asker, 32)
     assert asker.exhausted
+    assert asker.apart
     assert len({p.candidate.key for p in proposals}) == len(proposals) == count
 
 

@@ -56,7 +56,7 @@ def test_a_resumed_run_does_not_place_again(result: Result, monkeypatch: pytest.
 def test_what_cannot_be_placed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reason = Violation("switch_ports", "core(0,2) towards south", 5, 4)
     monkeypatch.setattr(StudySpec, "place", lambda *_: Infeasible((reason,)))
-    found = tuned(tmp_path)
+    found = tuned(tmp_path, 3)
     assert set(found.pareto["placed"]) == {f"no: {reason}"}
     exported = {path.name for path in (tmp_path / "best" / "latency_us").iterdir()}
     assert "mapping.py" in exported

@@ -40,7 +40,7 @@ WRONG: list[tuple[dict[str, Any], str, int]] = [
 @pytest.mark.parametrize(("changes", "text", "designs"), WRONG)
 def test_a_run_in_which_nothing_counts_stops_early(tmp_path: Path, changes: Any, text: str, designs: int) -> None:
     with pytest.raises(StudyError, match=text):
-        fake_study(**changes).run(2000, run_dir=tmp_path / "run", progress="quiet")
+        fake_study(**changes).run(2000, run_dir=tmp_path / "run", progress="quiet", modelled=0)
     entries = read_log(tmp_path / "run" / "log.jsonl").entries
     evaluated = sum(entry["type"] == "design" and entry["status"] != "violation" for entry in entries)
     assert designs <= evaluated < designs + 300
