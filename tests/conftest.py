@@ -35,7 +35,7 @@ LONG = (
     "tune/workers/test_ray_deaths.py", "tune/workers/test_ray.py", "studies/test_mappings.py",
     "tune/workers/test_isolation.py", "cli/test_tune.py",
     "backends/hls/test_csim.py", "test_examples.py", "tune/run/test_optuna_storage.py", "tune/run/test_claims.py",
-    "studies/test_npu.py", "eval/rtl/test_rtl.py", "studies/test_fpga.py", "tune/store/test_full_disk.py",
+    "studies/test_npu.py", "eval/rtl/test_rtl.py", "studies/test_fpga.py",
     "dnn/test_studies.py", "test_guides.py", "dnn/test_elements.py", "cli/test_calibrate.py", "dnn/test_torch.py",
     "test_notebooks.py", "tune/search/exact/test_guided.py",
 )  # fmt: skip

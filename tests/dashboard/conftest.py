@@ -31,6 +31,8 @@ ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftsh
 ARGUMENTS += ["--disable-gpu-compositing", "--disable-gpu-rasterization", "--in-process-gpu"]
 # One process draws all tabs, one after the other, and still has the scripts of the tab before.
 ARGUMENTS += ["--renderer-process-limit=1"]
+# A page lives for seconds: functions are optimized when they were called ten times as often as they would be else.
+ARGUMENTS += ["--js-flags=--invocation-count-for-maglev=6000,--invocation-count-for-turbofan=100000"]
 POLLING_MS = 50
 """Otherwise conditions are tried at every frame, for which an idle page is laid out and composed."""
 

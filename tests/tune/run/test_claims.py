@@ -42,7 +42,7 @@ class Together(Noting):
 
     def evaluate(self, design: Any) -> Metrics:
         if self.barrier is not None:
-            self.barrier.wait(60.0)
+            self.barrier.wait()
             self.barrier = None
         return super().evaluate(design)
 
@@ -72,9 +72,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return f"sqlite:///{tmp_path}/trials.db"
 
 
-def run_together(tmp_path: Path, url: Any, made: Callable[..., Any], drivers: int = 2, trials: Any = 10**6) -> Any:
+def run_together(
+    tmp_path: Path, url: Any, made: Callable[..., Any], drivers: int = 2, barrier: Barrier | None = None
+) -> Any:
     def drive(name: Path | str) -> None:
-        made(name).run(trials, run_dir=tmp_path / name, storage=url, **OPTIONS)
+        try:
+            made(name).run(10**6, run_dir=tmp_path / name, storage=url, **OPTIONS)
+        except BaseException:
+            if barrier is not None:  # who waits for this one would wait for ever
+                barrier.abort()
+            raise
 
     threads = [threading.Thread(target=drive, args=(f"driver{n}",)) for n in range(drivers)]
     for thread in threads:
@@ -93,7 +100,7 @@ def test_two_drivers_enumerate_a_space_and_evaluate_every_design_once(tmp_path: 
     notes = tmp_path / "notes"
     rungs = [Rung(partial(Expensive, tmp_path / "expensive", seconds=0.01), best=0.2)]
     barrier = threading.Barrier(2)
-    logs = run_together(tmp_path, url, lambda name: study(notes, rungs, barrier))
+    logs = run_together(tmp_path, url, lambda name: study(notes, rungs, barrier), barrier=barrier)
     assert Counter(key for key, _ in noted(notes)) == Counter(r.key for r in expected)
     assert max(Counter(key for key, _ in noted(tmp_path / "expensive")).values()) == 1
     for entries in logs:
