@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from importlib import import_module
@@ -49,13 +50,8 @@ def application(command: str) -> typer.Typer:
 
 def main() -> None:
     """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
-    try:
-        _run()
-    finally:
-        gc.freeze()  # at its end Python looks for cycles in all that there is: a quarter of the time of a small run
-
-
-def _run() -> None:
+    # When it ends Python looks for cycles in all that there is: a quarter of the time of a small run.
+    atexit.register(gc.freeze)
     arguments = sys.argv[1:]
     if arguments[:1] == ["--complete"]:
         from .commands.completion import complete
