@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import FunctionType
+from typing import Any
 
 from allo_dse.lang.region import Instance
 from allo_dse.lang.types import ConstExprType, DType, TensorType
@@ -33,7 +34,7 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
     declared: set[str] = {argument.arg for argument in node.args.args}
     assigned: dict[str, int] = {}
     mutable: set[str] = set()
-    for part in _own_statements(node):
+    for part in _own_parts(node, statements_in):
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             declared.add(part.target.id)
             if part.value is None:
@@ -54,24 +55,17 @@ def mutable_names(node: ast.FunctionDef) -> frozenset[str]:
     return frozenset(mutable | {n for n, count in assigned.items() if count > 1 or n in declared})
 
 
-def _own_statements(node: ast.FunctionDef) -> Iterator[ast.stmt]:
-    """The statements of a function, without those of functions that it defines."""
-    todo = list(node.body)
-    while todo:
-        part = todo.pop()
-        yield part
-        if not isinstance(part, ast.FunctionDef):
-            todo.extend(statements_in(part))
-
-
-def _own_parts(node: ast.FunctionDef) -> Iterator[ast.AST]:
-    """The nodes of a function, without what stands inside functions that it defines."""
+def _own_parts(
+    node: ast.FunctionDef, inside: Callable[[Any], Iterable[ast.AST]] = ast.iter_child_nodes
+) -> Iterator[ast.AST]:
+    """The nodes of a function, without what stands inside functions that it defines; only statements by
+    `statements_in`."""
     todo: list[ast.AST] = list(node.body)
     while todo:
         part = todo.pop()
         yield part
         if not isinstance(part, ast.FunctionDef):
-            todo.extend(ast.iter_child_nodes(part))
+            todo.extend(inside(part))
 
 
 def _nonlocal_names(node: ast.FunctionDef) -> set[str]:

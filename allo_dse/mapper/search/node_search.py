@@ -93,12 +93,13 @@ def beam_folds(
     streams = np.argwhere(tasks.feeds)
     if any(tasks.rank[a] > tasks.rank[b] for a, b in streams.tolist()):
         raise IllegalFold(f"{program.name}: streams lead round in circles", hint="fold it by chain and bundle by hand")
-    load_of = _sums(task_loads(program, load))
+    loads = task_loads(program, load)
     states: list[Sets] = [[[task] for task in tasks.order]]
     result = []
     for nodes in range(program.task_count, 0, -1):
         if nodes <= max_nodes:
             result += [NodeFold.of(graph, state) for state in states]
+        load_of = _sums(loads)  # for one number of nodes, so that they do not pile up
         ranked: dict[frozenset[tuple[int, ...]], tuple[float, int, Sets]] = {}
         for state in states:
             for merged in _merges(state, load_of, fits):
