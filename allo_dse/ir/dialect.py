@@ -214,7 +214,9 @@ def text_context() -> Iterator[None]:
 
 def new_context() -> ir.Context:
     """A new MLIR context that knows the dialect."""
-    context = ir.Context(load_on_create_dialects=DIALECTS)
+    context = ir.Context(load_on_create_dialects=())
+    for dialect in DIALECTS:  # without Python's classes, whose import takes longer than all else here
+        context.get_dialect_descriptor(dialect)
     with _LOCK, context, ir.Location.unknown():
         Df.load()
     return context

@@ -16,6 +16,7 @@ class _Scope:
 class Context(_Scope):
     allow_unregistered_dialects: bool
     def __init__(self, load_on_create_dialects: Sequence[str] | None = None) -> None: ...
+    def get_dialect_descriptor(self, dialect_name: str) -> object: ...
 
 class Location(_Scope):
     @staticmethod

@@ -166,7 +166,8 @@ def _nest(
     if down is not None:  # scf.for only counts up: count the iterations
         low, high = task.text.constant(0, index), _down_trips(task, low, high, down)
     stride = step.ssa if isinstance(step, Scalar) else task.text.constant(max(step, 1), index)
-    marked = _marked(task, node, names[0], grid)
+    counted = trips if isinstance(trips, int) and frame.stop is None else None
+    marked = _marked(task, node, names[0], grid, counted)
     with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
         if down is not None:
             inner = replace(inner, ssa=_descending(task, _index(task, start, node), name, down))
@@ -199,9 +200,10 @@ def _counting(
             task.text.line(f"scf.yield {task.text.op(f'arith.addi {name}, {stride} : index')} : index")
 
 
-def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
+def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "", trips: int | None = None) -> str:
     """The attribute that numbers a loop, after recording where it stands in the source."""
-    source = SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1], hints=_hints(node, name))
+    where, hints = task.location(node), _hints(node, name)
+    source = SourceLoop(name, grid, where, task.function, task.numbers[-1], hints=hints, trips=trips)
     task.source_loops.append(source)
     return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"
 
