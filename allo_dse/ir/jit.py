@@ -46,12 +46,16 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
         raise SimulationError(f"MLIR cannot compile this program: {error}") from error
 
 
-def compile_object(module: ir.Module, entry: str) -> bytes:
-    """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function."""
+def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
+    """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
+
+    Args:
+        optimize: what it computes is the same without; to compile takes half of the time then.
+    """
     # Else sizes are computed for no machine in particular, before the engine says which one it is: an array of 72-bit
     # integers would have 12 bytes an element and not 16.
     module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(data_layout(), module.context)
-    engine = execution_engine.ExecutionEngine(module, opt_level=2, enable_object_dump=True)
+    engine = execution_engine.ExecutionEngine(module, opt_level=2 if optimize else 0, enable_object_dump=True)
     engine.raw_lookup(f"_mlir_ciface_{entry}")  # compiles
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "code.o"

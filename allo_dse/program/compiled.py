@@ -11,6 +11,7 @@ row-major order of the pid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -76,6 +77,19 @@ class CompiledProgram:
     @property
     def task_count(self) -> int:
         return self.first_task[-1]
+
+    @cached_property
+    def elements_computed(self) -> int | None:
+        """About how many elements all tasks compute, an iteration of a loop being one; None where data decides."""
+        total = 0
+        for kernel in self.kernels:
+            for task_class, tasks in zip(kernel.classes, kernel.class_sizes, strict=True):
+                for op in task_class.work:
+                    times = op.count if op.counts is None else int(op.counts.max(initial=0))
+                    if times is None:
+                        return None
+                    total += tasks * times * math.prod(op.shape)
+        return total
 
     @cached_property
     def first_stream(self) -> Mapping[str, int]:

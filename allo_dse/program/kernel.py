@@ -35,6 +35,12 @@ class Kernel:
         return math.prod(self.mesh)
 
     @cached_property
+    def class_sizes(self) -> list[int]:
+        """How many tasks each class has."""
+        table = np.broadcast_to(self.class_table, self.mesh)
+        return [int(count) for count in np.bincount(table.ravel(), minlength=len(self.classes))]
+
+    @cached_property
     def varying_classes(self) -> IntArray:
         """`class_table` with length 1 along every axis along which the class does not change."""
         table = self.class_table

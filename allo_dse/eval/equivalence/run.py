@@ -95,7 +95,8 @@ class Side:
 @lru_cache(KEPT_ENGINES)
 def _engine(program: CompiledProgram, domain: Domain, allow_reassociation: bool) -> Engine:
     classes = list(program.task_classes)
-    return compile_bodies(rewritten(classes, domain, allow_reassociation=allow_reassociation))
+    bodies = rewritten(classes, domain, allow_reassociation=allow_reassociation)
+    return compile_bodies(bodies, elements=program.elements_computed)
 
 
 def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
@@ -108,8 +109,7 @@ def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...]) -> State
     """Variables as they are before the first call, as words, and behind them each task's own words."""
     variables: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
     for kernel in vmg.program.kernels:
-        counts = np.bincount(np.broadcast_to(kernel.class_table, kernel.mesh).ravel(), minlength=len(kernel.classes))
-        for count, task_class in zip(counts.tolist(), kernel.classes, strict=True):
+        for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
             rows = [words_of(np.asarray(v.initial), v.dtype, domain) for v in task_class.state]
             own = np.array(words, np.int64)
             variables[kernel.name, task_class.name] = [

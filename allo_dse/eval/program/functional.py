@@ -102,7 +102,9 @@ def run_graph(
     """
     arguments = Arguments(vmg.program, arrays)
     externals = Externals(vmg.program)
-    engine = compile_bodies(Body(c.body.symbol, c.body.mlir) for c in vmg.program.task_classes)
+    bodies = (Body(c.body.symbol, c.body.mlir) for c in vmg.program.task_classes)
+    elements = vmg.program.elements_computed
+    engine = compile_bodies(bodies, elements=None if elements is None else frames * elements)
     wiring = wiring_of(vmg, depths or {})
     own = state or initial_state(vmg.program)
     run = Run(engine, arguments.by_name | own.shared, wiring, own, externals)

@@ -26,10 +26,9 @@ def initial_state(program: CompiledProgram) -> State:
     """Everything as it is before the first call."""
     result: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
     for kernel in program.kernels:
-        counts = np.bincount(np.broadcast_to(kernel.class_table, kernel.mesh).ravel(), minlength=len(kernel.classes))
-        for count, task_class in zip(counts, kernel.classes, strict=True):
+        for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
             result[kernel.name, task_class.name] = [
-                np.tile(stored(v.initial, v.dtype), (int(count), *(1,) * len(v.shape))).astype(storage_dtype(v.dtype))
+                np.tile(stored(v.initial, v.dtype), (count, *(1,) * len(v.shape))).astype(storage_dtype(v.dtype))
                 for v in task_class.state
             ]
     return State(result, {one.tensor.name: stored(one.initial, one.tensor.dtype) for one in program.shared})

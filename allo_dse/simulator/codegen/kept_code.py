@@ -19,7 +19,7 @@ from .run_time.variant import PLAIN, Variant
 _KIND = "code"
 
 
-def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> CompiledBodies:
+def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize: bool = True) -> CompiledBodies:
     """As `lowering.bodies.compile_bodies`, which says what it raises."""
     if not bodies:
         return CompiledBodies(b"", (), (), (), ())
@@ -27,9 +27,9 @@ def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> Compile
     def compiled() -> bytes:
         from .lowering.bodies import compile_bodies
 
-        return msgspec.msgpack.encode(compile_bodies(bodies, variant))
+        return msgspec.msgpack.encode(compile_bodies(bodies, variant, optimize=optimize))
 
-    return msgspec.msgpack.decode(_kept((_compiler(), variant, bodies), compiled), type=CompiledBodies)
+    return msgspec.msgpack.decode(_kept((_compiler(), variant, optimize, bodies), compiled), type=CompiledBodies)
 
 
 @cache

@@ -18,10 +18,16 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.eval.program.stream_wiring import wiring_of
 from allo_dse.lang import install
+from allo_dse.lang.storage import storage_dtype
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.search.fold_space import fold_choices
+from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.codegen.run_time.variant import PLAIN
 from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.engine import engine
+from allo_dse.simulator.engine.engine import compile_bodies
 from tests.eval.designs import gemm_fold
+from tests.frontend import samples
 
 install()
 
@@ -69,6 +75,38 @@ def test_folding_never_changes_results(data: DataObject) -> None:
     result = run_graph(program.vmg.fold(fold), a, b, c)
     assert np.array_equal(c, a @ b)
     assert result.network.node_count == fold.node_count
+
+
+@pytest.mark.parametrize(
+    "region", [samples.gemm, samples.producer_consumer, samples.tiled, samples.hierarchical, samples.systolic]
+)
+def test_code_that_is_not_optimized_does_the_same(region: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = load_program(region)
+    found = []
+    for few in (0, engine.FEW_ELEMENTS):
+        monkeypatch.setattr(engine, "FEW_ELEMENTS", few)
+        rng = np.random.default_rng(1)
+        arrays = [rng.integers(0, 9, t.shape).astype(storage_dtype(t.dtype)) for t in program.tensors]
+        found.append((run_graph(program.vmg, *arrays).cycles, [array.tobytes() for array in arrays]))
+    assert found[0] == found[1]
+
+
+def test_code_is_optimized_where_there_is_much_to_compute() -> None:
+    bodies = [Body(c.body.symbol, c.body.mlir) for c in small_gemm().task_classes]
+    little, much, unknown = (
+        compile_bodies(bodies, elements=elements) for elements in (engine.FEW_ELEMENTS, engine.FEW_ELEMENTS + 1, None)
+    )
+    assert much is unknown
+    assert little is not much
+    compiled = little._code(PLAIN).compiled, much._code(PLAIN).compiled
+    assert compiled[0].signatures == compiled[1].signatures
+    assert compiled[0].object_file != compiled[1].object_file
+
+
+def test_elements_are_counted_before_a_run() -> None:
+    # Products, the sum that each of the four tasks along K makes, and one filled and one copied element per result.
+    assert small_gemm().elements_computed == 16**3 + (4 + 1 + 1) * 16**2
+    assert load_program(samples.data_dependent).elements_computed is None
 
 
 def test_folding_by_primitives_computes_the_same() -> None:

@@ -41,10 +41,13 @@ class LoweredBody(NamedTuple):
     has_payload: bool
 
 
-def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> CompiledBodies:
+def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize: bool = True) -> CompiledBodies:
     """Compile bodies, which the code of `compile_runtime` of the same variant runs.
 
     Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
+
+    Args:
+        optimize: see `compile_object`.
 
     Raises:
         SimulationError: with MLIR's message if a text is not valid or cannot be lowered.
@@ -61,7 +64,7 @@ def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN) -> Compiled
                 for body, k, needs in zip(bodies, number, needs_payload, strict=True)
             )
         add_bodies_runtime(module, starts, variant, polls=any(b.signature.polls for b in lowered))
-        code = _machine_code(module, START_BODY)
+        code = _machine_code(module, START_BODY, optimize=optimize)
         return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
 
 
@@ -73,10 +76,10 @@ def compile_runtime(variant: Variant) -> bytes:
         return _machine_code(module, RUN)
 
 
-def _machine_code(module: ir.Module, entry: str) -> bytes:
+def _machine_code(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
     lower_coroutines(module)
     to_llvm(module)
-    return compile_object(module, entry)
+    return compile_object(module, entry, optimize=optimize)
 
 
 def _add(module: ir.Module, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:
