@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.eval.design_recording import Recording
@@ -37,8 +37,7 @@ Ints = NDArray[np.int64]
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Total:
+class Total(Struct, frozen=True):
     """What the processing elements of a kind did over a whole run.
 
     Attributes:
@@ -51,8 +50,7 @@ class Total:
     shares: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(Struct, frozen=True):
     """The buffers of a name over a whole run.
 
     Attributes:
@@ -67,8 +65,7 @@ class Held:
     tokens: int
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """What happened in a part of a run, or in all of it.
 
     Attributes:
@@ -82,8 +79,7 @@ class Part:
     is_whole: bool
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Struct, frozen=True, dict=True):
     """What happens in a run.
 
     Attributes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
 

@@ -13,13 +13,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.lang.types import DType
 
 from .execute import difference, run_program
@@ -56,8 +57,7 @@ Composed = Callable[[Sequence[int], float, str], C]
 leave, in words."""
 
 
-@dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Struct, frozen=True, dict=True):
     """What outputs are to be.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.eval.program.functional import run_graph
@@ -20,8 +20,7 @@ from .operators.work import Work
 Array = NDArray[np.generic]
 
 
-@dataclass(frozen=True)
-class Deviation:
+class Deviation(Struct, frozen=True):
     """How far the numbers of a step, or at last of the whole network, are from what is expected.
 
     Attributes:

@@ -11,13 +11,14 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
@@ -52,8 +53,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """An operator's fastest design on so many columns.
 
     Attributes:
@@ -72,12 +72,11 @@ class Point:
     bound: Mapping[str, float]
     proved: bool
     design: BestDesign
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, int] = msgspec.field(default_factory=dict)
     transport: Transport | None = None
 
 
-@dataclass(frozen=True)
-class Fronts:
+class Fronts(Struct, frozen=True):
     """Attributes:
     candidates: the steps that programs do, each by itself and those that one can do together.
     points: the front of every work by its key, the fewest columns first.
@@ -88,7 +87,7 @@ class Fronts:
     device: Device
     candidates: tuple[Operator, ...]
     points: Mapping[str, tuple[Point, ...]]
-    strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = field(default_factory=dict)
+    strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = msgspec.field(default_factory=dict)
 
     def points_of(self, one: Operator) -> tuple[Point | None, ...]:
         """The designs of an operator, as it reads."""
@@ -157,8 +156,7 @@ def search_fronts(
     return Fronts(network, found, candidates, points)
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """How the points of a front are searched; see `search_fronts`."""
 
     cache: Path

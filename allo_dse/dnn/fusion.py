@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.lang.types import DType
 
 from .execute import interface, loaded
@@ -13,8 +15,7 @@ from .operators.fused import fused_work
 from .operators.work import Work
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(Struct, frozen=True):
     """What a design is made for: a step of the network, or several as one.
 
     Attributes:

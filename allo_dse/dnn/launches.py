@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+
+import msgspec
+from msgspec import Struct
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.eval.npu.together import Part, ends_together
@@ -22,8 +24,7 @@ HOST = "host"
 """Its share of a design's time, in which nothing of the device is busy."""
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True, dict=True):
     """An operator in a launch: its design, its columns, and when it runs.
 
     Attributes:
@@ -38,7 +39,7 @@ class Run:
     start_us: float
     end_us: float
     copy: int = 0
-    streams: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -86,8 +87,7 @@ class Run:
         return self.point.dram_bytes - saved
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """One configuration of the device, and what runs in it.
 
     Attributes:
@@ -96,7 +96,7 @@ class Launch:
 
     number: int
     runs: tuple[Run, ...]
-    saved: Mapping[str, int] = field(default_factory=dict)
+    saved: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def start_us(self) -> float:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 
 from .network import Arrange, Network, Shape, Step
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
@@ -61,8 +62,7 @@ class Convert(Arrange):
         return cls(lambda array: as_computable(array.astype(numpy_dtype(dtype))), False, "convert", dtype=dtype)
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     """What the host computes, between launches.
 
     Attributes:
@@ -73,8 +73,7 @@ class Host:
     function: Callable[..., Array]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One operator in its place: the names of the tensors it reads and of the one it writes.
 
     Attributes:

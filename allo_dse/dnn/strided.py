@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.program.index_maps import IntArray

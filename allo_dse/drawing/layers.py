@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from .canvas import Point
 from .summary import Summary
@@ -12,8 +12,7 @@ _WIDEST = 1500.0
 _MARGIN = 9.0
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Where boxes are: upper left corners, and the size of all."""
 
     corners: tuple[Point, ...]

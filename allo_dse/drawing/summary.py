@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup
@@ -22,8 +22,7 @@ _TILES = ("reads", "writes")
 """Facts whose names stand before their values."""
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(Struct, frozen=True):
     """A node, or alike nodes.
 
     Attributes:
@@ -42,8 +41,7 @@ class Box:
         return tuple(f"{name} {value}" if name in _TILES else f"{value} {name}" for name, value in self.facts)
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """The streams of one array from a box to another.
 
     Attributes:
@@ -58,8 +56,7 @@ class Flow:
     tokens: int | None
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """Attributes:
     level: what a box stands for: "node", "group" or "kernel".
     box_of_node: (node_count,).

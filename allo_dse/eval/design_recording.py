@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.progress_samples import Samples
@@ -16,8 +16,7 @@ SAMPLES = 400
 """Points in time at which it is noted how far everybody has come."""
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """What happens in a run: of the whole what is counted anyway, of any part every operation.
 
     Attributes:

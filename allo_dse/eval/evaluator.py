@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from allo_dse.common.errors import did_you_mean
 
@@ -95,8 +96,7 @@ class Evaluator(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """The optional members of an evaluator, with defaults for those that it lacks."""
 
     resource: str | None = None

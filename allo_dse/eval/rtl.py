@@ -7,10 +7,10 @@ They are not a vendor's; what carries over are numbers, deadlocks and how design
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.backends.rtl.circuit import Circuit, build_circuit
@@ -34,8 +34,7 @@ from .fpga.depth_front import decided_depths
 from .hls.design_project import folding_of
 
 
-@dataclass(frozen=True)
-class RtlResult:
+class RtlResult(Struct, frozen=True):
     """What the circuit of a program did.
 
     Attributes:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError
@@ -47,8 +47,7 @@ _MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
 Arrays = list[NDArray[np.generic]]
 
 
-@dataclass(frozen=True)
-class VerifyResult:
+class VerifyResult(Struct, frozen=True):
     """Attributes:
     message: what was compared, or how it differs.
     """

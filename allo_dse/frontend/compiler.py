@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from traceback import walk_tb
 from types import FunctionType
 
+from allo_dse.common.records import replace
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.schedule import DIRECTIVES, Schedule

@@ -9,9 +9,9 @@ A task that does other things as well stays, and exchanges tokens with the regio
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.kernel import Kernel
 from allo_dse.program.locations import Construct
@@ -28,8 +28,7 @@ from .statements.region_calls import with_sync
 MAX_DEPTH = 16
 
 
-@dataclass(frozen=True, eq=False)
-class CompiledPart:
+class CompiledPart(Struct, frozen=True, eq=False):
     """The kernels that one region contributes to a program."""
 
     source: RegionSource

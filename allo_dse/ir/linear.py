@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from .bindings import ir
 
@@ -21,8 +22,7 @@ _HOLDS: Mapping[str, Callable[[int], bool]] = {
 }
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(Struct, frozen=True):
     """The sum of `coefficient * variable` over `terms`, plus a constant; variables are value numbers.
 
     Attributes:
@@ -97,8 +97,7 @@ class Linear:
         return total
 
 
-@dataclass(frozen=True)
-class Derived:
+class Derived(Struct, frozen=True):
     """What control is made of beside sums: `left // right`, or the smaller or larger of two forms."""
 
     name: str
@@ -119,8 +118,7 @@ def holds(predicate: str, difference: int) -> bool:
     return _HOLDS[predicate.lstrip("su") if predicate not in ("eq", "ne") else predicate](difference)
 
 
-@dataclass(frozen=True)
-class Compare:
+class Compare(Struct, frozen=True):
     """A comparison: `left predicate right`, where `difference` is left - right."""
 
     predicate: str

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from .bindings import ir
 from .dialect import text_context
@@ -28,8 +29,7 @@ _DYNAMIC = -(1 << 63)
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
 
 
-@dataclass(frozen=True)
-class Array:
+class Array(Struct, frozen=True):
     """An array of a task: an argument (a tile of a tensor), or its own.
 
     Attributes:
@@ -42,8 +42,7 @@ class Array:
     argument: int | None = None
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Struct, frozen=True):
     """A load or a store: which element of which array."""
 
     array: str
@@ -51,8 +50,7 @@ class Access:
     index: tuple[Linear | None, ...]
 
 
-@dataclass(frozen=True)
-class Op:
+class Op(Struct, frozen=True):
     """An operation that takes time or space.
 
     Attributes:
@@ -79,8 +77,7 @@ class Op:
         return _STREAM_KINDS.get(self.name)
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A counted loop.
 
     Attributes:
@@ -109,8 +106,7 @@ class Loop:
         return length if self.step == 1 else None
 
 
-@dataclass(frozen=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """A condition, with what is done on either side.
 
     Attributes:
@@ -131,8 +127,7 @@ class Branch:
 Node: TypeAlias = Op | Loop | Branch
 
 
-@dataclass(frozen=True)
-class Unsupported:
+class Unsupported(Struct, frozen=True):
     """Why a body has no static times.
 
     Attributes:
@@ -144,8 +139,7 @@ class Unsupported:
     op: int | None = None
 
 
-@dataclass(frozen=True)
-class Nest:
+class Nest(Struct, frozen=True):
     """A task body.
 
     Attributes:

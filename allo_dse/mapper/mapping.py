@@ -11,10 +11,11 @@ its mapping. What a program's mappings have in common is owned by the program's 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.program.directive import Directive
 from allo_dse.program.index_maps import IntArray

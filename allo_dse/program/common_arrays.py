@@ -11,8 +11,10 @@ of each bank's ports, whatever they do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.ir.nest import read_nest
 
 from .common_tensors import CommonTensor
@@ -62,8 +64,7 @@ def of_region(program: CompiledProgram, directives: Sequence[Directive]) -> tupl
     )
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """Two kernels that want one memory split in different ways along an axis.
 
     Attributes:

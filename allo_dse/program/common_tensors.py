@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from .index_maps import IntArray
 from .kernel import Kernel
 from .tensors import TensorPort
 
 
-@dataclass(frozen=True)
-class CommonTensor:
+class CommonTensor(Struct, frozen=True):
     """A tensor that one kernel writes and another one uses.
 
     Attributes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from .locations import SourceLocation
@@ -61,8 +62,7 @@ class IndexMap:
         return any(row[axis] for row in self.matrix)
 
 
-@dataclass(frozen=True)
-class IndexCheck:
+class IndexCheck(Struct, frozen=True):
     """An index whose range is not known at compile time: `df.check` attributes of a body carry its position in
     `TaskClass.index_checks`.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+
+from allo_dse.common.records import replace
 
 from .index_maps import IntArray
 from .locations import SourceLocation

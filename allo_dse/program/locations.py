@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class SourceLocation:
+
+class SourceLocation(Struct, frozen=True):
     """A place in the user's source: 1-based line and column."""
 
     file: str
@@ -24,8 +24,7 @@ class SourceLocation:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True)
-class SourceLoop:
+class SourceLoop(Struct, frozen=True):
     """A loop of the source that runs in the task.
 
     Attributes:
@@ -59,8 +58,7 @@ class SourceLoop:
         return name in (self.name, self.grid, self.label)
 
 
-@dataclass(frozen=True)
-class SourceArray:
+class SourceArray(Struct, frozen=True):
     """What an array, or a variable that changes, is called in a function of the source.
 
     Attributes:
@@ -78,8 +76,7 @@ class SourceArray:
     memory: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class Construct:
+class Construct(Struct, frozen=True):
     """Something a task does that not everything builds, at its place in the source.
 
     Attributes:

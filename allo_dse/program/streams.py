@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from allo_dse.lang.types import DType
 
@@ -12,8 +13,7 @@ from .index_maps import IndexMap
 from .locations import SourceLocation
 
 
-@dataclass(frozen=True)
-class StreamArray:
+class StreamArray(Struct, frozen=True):
     """A declared stream or array of streams; a token is one element (`block == ()`) or a block of elements."""
 
     name: str
@@ -33,8 +33,7 @@ class StreamArray:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True)
-class StreamPort:
+class StreamPort(Struct, frozen=True):
     """A stream that tasks of a class get from or put to.
 
     Attributes:
@@ -49,8 +48,7 @@ class StreamPort:
     location: SourceLocation | None = None
 
 
-@dataclass(frozen=True)
-class StreamOp:
+class StreamOp(Struct, frozen=True):
     """One stream operation in the source: `TaskBody` operations carry its position in `TaskClass.stream_ops`.
 
     Attributes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
 
@@ -13,8 +15,7 @@ from .streams import StreamArray, StreamOp, StreamPort
 from .tensors import LayoutUse, TensorPort
 
 
-@dataclass(frozen=True)
-class TileUse:
+class TileUse(Struct, frozen=True):
     """What a tile operation works on.
 
     Attributes:
@@ -79,8 +80,7 @@ class StateVariable:
     initial: Array = field(compare=False)
 
 
-@dataclass(frozen=True)
-class ExternalCall:
+class ExternalCall(Struct, frozen=True):
     """A call of a vendor kernel; what it computes is not in the program.
 
     Attributes:
@@ -96,8 +96,7 @@ class ExternalCall:
     location: SourceLocation | None = None
 
 
-@dataclass(frozen=True)
-class TaskBody:
+class TaskBody(Struct, frozen=True):
     """The MLIR function of a task class (see `allo_dse/ir/dialect.py` for the operations it uses).
 
     Arguments in order: one `index` per mesh axis (the pid); one memref per kernel argument (the task's local tile); one
@@ -115,8 +114,7 @@ class TaskBody:
     streams: tuple[StreamPort | StreamArray, ...]
 
 
-@dataclass(frozen=True)
-class TaskClass:
+class TaskClass(Struct, frozen=True):
     """Tasks of one kernel whose meta conditions resolve alike.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import Array
 from allo_dse.lang.types import DType
@@ -14,8 +15,7 @@ from allo_dse.lang.types import DType
 from .index_maps import IndexMap, IntArray
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(Struct, frozen=True):
     """An argument of the region: a tensor in host memory (DRAM), or a scalar when `shape` is empty."""
 
     name: str
@@ -32,8 +32,7 @@ class Tensor:
         return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
 
 
-@dataclass(frozen=True)
-class TensorPort:
+class TensorPort(Struct, frozen=True):
     """A tensor argument as one task class uses it.
 
     Attributes:
@@ -94,16 +93,14 @@ class SharedTensor:
     initial: Array = field(compare=False)
 
 
-@dataclass(frozen=True)
-class LayoutStep:
+class LayoutStep(Struct, frozen=True):
     """Elements in another order: "transpose" with the permutation of the dimensions, or "view" with the new shape."""
 
     kind: Literal["transpose", "view"]
     argument: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class LayoutUse:
+class LayoutUse(Struct, frozen=True):
     """A tensor argument that a body reads in another layout only, or writes in another than it computes it in.
 
     Attributes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.notebooks import table_html
+from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.model.buffering import Buffering

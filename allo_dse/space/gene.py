@@ -11,18 +11,17 @@ key, not by their genes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 Genes = dict[str, int]
 Kind = Literal["ordinal", "log", "fine", "categorical"]
 FINE_STEPS = (0.5, 5.0)  # of a fine gene, as negative powers of ten of its range
 
 
-@dataclass(frozen=True)
-class Gene:
+class Gene(Struct, frozen=True):
     """The range of one gene: the integers from `low` to `high`.
 
     Attributes:

@@ -7,8 +7,10 @@ region has parts, whose designs have the same number of nodes along each axis.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.mapper.search.fold_space import Layout
 
 from .choices.kernel_folds import KernelFolds
@@ -17,8 +19,7 @@ from .gene import Genes
 from .space import Candidate, Space
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(Struct, frozen=True):
     """Designs that are not made yet.
 
     Attributes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from .draft import Draft
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A proposed design, beside the genes it was decoded from."""
 
     genes: Genes

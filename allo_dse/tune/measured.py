@@ -7,10 +7,12 @@ import difflib
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import Struct
+
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.calibrate.calibration import Measurement
 from allo_dse.eval.calibrate.correction import measured_us
@@ -27,8 +29,7 @@ _COLUMNS_HINT = "columns: design (key or number), latency_us, and run where desi
 _SHORTEST_KEY = 4
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """A row of a CSV."""
 
     where: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from allo_dse.backends.hls_report import read_hls_report
 from allo_dse.common.errors import StudyError
@@ -19,8 +20,7 @@ OPERATORS = "operators"
 """The metric of designs that the HLS tool has measured."""
 
 
-@dataclass(frozen=True)
-class Reported:
+class Reported(Struct, frozen=True):
     """What reports say of operators.
 
     Attributes:

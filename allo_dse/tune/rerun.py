@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.eval.calibrate.correction import uncorrected
@@ -26,8 +28,7 @@ from .workers.evaluate_one import Bench, make_bench
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """What a design measured when it was recorded and measures now.
 
     Attributes:

@@ -9,13 +9,13 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from allo_dse import lang
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.records import replace
 
 from .declare.spec import StudySource
 from .study import Study

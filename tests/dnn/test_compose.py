@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import typer
 
 import allo_dse as dse
 from allo_dse.cli.commands.network import network
+from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.dnn import fronts as fronts_module
 from allo_dse.dnn.compose import Composition, compose, compositions

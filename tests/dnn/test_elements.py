@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 import allo_dse as dse
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.dnn import fronts as module
 from allo_dse.dnn.compose import Composition, compose, compositions

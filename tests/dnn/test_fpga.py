@@ -6,13 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.dnn.compose import Composition, compose, compositions

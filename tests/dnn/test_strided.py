@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.dnn.compose import Composition, compose
 from allo_dse.dnn.execute import difference

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga import costs
 from allo_dse.common.errors import DeviceError
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.mapper import mapping as mapping_module

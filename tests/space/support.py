@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.program import Program
 from allo_dse.program.watch import Watch

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from allo_dse.common.records import replace
 from allo_dse.lang import install
 from allo_dse.space.choice import Question, QuestionChoice
 from allo_dse.space.regions import regions_of

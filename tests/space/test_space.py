@@ -1,7 +1,6 @@
 import hashlib
 import json
 import math
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import AxisFold
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _rank, _unrank, decode_folds
 from allo_dse.space.choices.schedules import pipeline

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.hashed_once import hashed_once
@@ -28,8 +29,7 @@ _MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Struct, frozen=True):
     """How one dimension is split into banks."""
 
     kind: str

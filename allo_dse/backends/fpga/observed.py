@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StaticControlError
@@ -15,8 +15,7 @@ from allo_dse.ir.nest import Branch, Loop, Node, Op
 IntArray = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A condition on data, at one of the copies that unrolled loops make of it.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Operator, Resources
@@ -37,8 +38,7 @@ _LIGHT_NS = 0.3  # a multiplexer or a gate, one LUT deep
 _EXACT_MUL_BITS = 17  # what one DSP adds to a product that is built from several
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """An operator.
 
     Attributes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Op
 from allo_dse.program.locations import SourceLoop
@@ -15,8 +17,7 @@ from .memory import Storage
 from .plan import Item, Planned
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(Struct, frozen=True):
     """What runs as a whole: a nest of the function, or all nests of a function that it calls.
 
     Attributes:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Literal, TypeAlias
 
+import msgspec
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.ir.linear import DERIVE, Linear, replaced
 from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op
 from allo_dse.program.common_arrays import is_region, kept_in_common, kernel_of, of_region
@@ -28,8 +31,7 @@ Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
 _STORAGES_KEPT = 4096
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A loop whose trip count and treatment are decided.
 
     Attributes:
@@ -72,16 +74,14 @@ class Planned:
 Item: TypeAlias = Op | Planned | Branch
 
 
-@dataclass(frozen=True)
-class LoopPlan:
+class LoopPlan(Struct, frozen=True):
     """What directives say about a loop: its interval if it is to be pipelined, and the factor by which to unroll it."""
 
     interval: int | None = None
     unroll: int = 1
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What directives say about a task class: loops by position in `TaskClass.loops`, arrays by name.
 
     Attributes:
@@ -92,10 +92,10 @@ class Plan:
 
     loops: Mapping[int, LoopPlan]
     storages: Mapping[str, Storage]
-    sources: Sequence[SourceLoop] = field(default=())
+    sources: Sequence[SourceLoop] = msgspec.field(default=())
     fabric: bool = False
     overlaps: bool = False
-    fifos: Mapping[str, int] = field(default_factory=dict)
+    fifos: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def key(self) -> Hashable:
@@ -109,17 +109,17 @@ def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directi
     return Planner(program, task_class, nest).plan(directives)
 
 
-@dataclass(frozen=True, eq=False)
-class Planner:
+class Planner(Struct, frozen=True, eq=False):
     """Reads schedules as they concern one task class. What names mean is found once for all schedules."""
 
     program: CompiledProgram
     task_class: TaskClass
     nest: Nest
-    _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
-    _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
-    _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
-    _storages: dict[tuple[str, tuple[Directive, ...]], Storage] = field(default_factory=dict)  # by name and directives
+    _concerns: dict[str, bool] = msgspec.field(default_factory=dict)  # by scope
+    _loops: dict[str, list[int]] = msgspec.field(default_factory=dict)  # by name
+    _arrays: dict[tuple[str, str], list[str]] = msgspec.field(default_factory=dict)  # by scope and name
+    # By name and directives.
+    _storages: dict[tuple[str, tuple[Directive, ...]], Storage] = msgspec.field(default_factory=dict)
 
     def plan(self, directives: Iterable[Directive] = ()) -> Plan:
         """The directives of the program, and further ones; later ones override."""
@@ -254,8 +254,7 @@ Ranges: TypeAlias = Mapping[int, tuple[int, int]]
 """Smallest and largest value of each variable."""
 
 
-@dataclass(frozen=True)
-class _Resolver:
+class _Resolver(Struct, frozen=True):
     """Gives loops trip counts; the mode is what directives say, "sequential" where they say nothing."""
 
     plan: Plan
@@ -265,7 +264,7 @@ class _Resolver:
     def item(self, node: Node, ranges: Ranges) -> Item:
         if isinstance(node, Branch):
             sides = tuple(tuple(self.item(inner, ranges) for inner in side) for side in node.sides)
-            return replace(node, sides=sides)  # type: ignore[arg-type]
+            return replace(node, sides=sides)
         return self._loop(node, ranges) if isinstance(node, Loop) else node
 
     def _loop(self, node: Loop, ranges: Ranges) -> Item:
@@ -343,7 +342,7 @@ def substituted(item: Item, variable: int, form: Linear) -> Item:
     if isinstance(item, Branch):
         sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
         test = replaced(item.test, lambda f: f.put_in(variable, form))
-        return replace(item, sides=sides, test=test)  # type: ignore[arg-type]
+        return replace(item, sides=sides, test=test)
     if item.access is None:
         return item
     index = tuple(None if f is None else f.put_in(variable, form) for f in item.access.index)

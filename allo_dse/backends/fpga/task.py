@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.ir.linear import decided
@@ -45,8 +48,7 @@ class Measured:
     depth: int
 
 
-@dataclass(frozen=True)
-class LoopCost:
+class LoopCost(Struct, frozen=True):
     """A pipelined loop as an HLS report would list it.
 
     Attributes:
@@ -68,8 +70,7 @@ class LoopCost:
     variable: int = -1
 
 
-@dataclass(frozen=True)
-class TaskCost:
+class TaskCost(Struct, frozen=True, dict=True):
     """What one task takes.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.dialect import text_context
@@ -34,8 +35,7 @@ from .dataflow.top import (
 from .task.pragmas import LoopPragmas, LoopSource, directives_of
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """The parts of a kernel file.
 
     Attributes:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
 import jinja2
+import msgspec
+from msgspec import Struct
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
@@ -54,8 +56,7 @@ HEADERS = (
 """What stands for the vendor's headers in C simulation."""
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(Struct, frozen=True):
     """A tensor of the region as host programs hold it.
 
     Attributes:
@@ -91,8 +92,7 @@ class Buffer:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True)
-class PredictedLoop:
+class PredictedLoop(Struct, frozen=True):
     """A pipelined loop as the cost model sees it; `name` is its label in the C++ function."""
 
     function: str
@@ -103,8 +103,7 @@ class PredictedLoop:
     cycles: int
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """What a design is worth before any tool has seen it.
 
     Attributes:
@@ -123,8 +122,7 @@ class Prediction:
         return self.latency_cycles / self.clock_mhz
 
 
-@dataclass(frozen=True)
-class HlsProject:
+class HlsProject(Struct, frozen=True):
     """Files of a project by name, relative to its directory.
 
     Attributes:
@@ -142,7 +140,7 @@ class HlsProject:
     loops: Mapping[str, Mapping[str, LoopSource]]
     buffers: tuple[Buffer, ...]
     externals: tuple[str, ...]
-    data: Mapping[str, bytes] = field(default_factory=dict)
+    data: Mapping[str, bytes] = msgspec.field(default_factory=dict)
 
     @property
     def hls_code(self) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
+from allo_dse.common.records import replace
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
@@ -31,8 +33,7 @@ class Tile:
     offset: int
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """One task: its kernel, the values of its pid, its tensors' parts and the numbers of its FIFOs.
 
     Attributes:
@@ -49,8 +50,7 @@ class Task:
     after: int | None = None
 
 
-@dataclass(frozen=True)
-class Fifo:
+class Fifo(Struct, frozen=True):
     """A stream: bits of a word, words it holds. A block is as many words as it has elements."""
 
     name: str
@@ -58,8 +58,7 @@ class Fifo:
     depth: int
 
 
-@dataclass(frozen=True)
-class Circuit:
+class Circuit(Struct, frozen=True):
     """Everything the test bench and synthesis need.
 
     Attributes:

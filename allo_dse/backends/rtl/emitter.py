@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import ir
 from allo_dse.program.tasks import TaskClass
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 
@@ -14,8 +15,7 @@ class RtlError(AlloDseError):
     """A program that the open RTL flow cannot make a circuit of, a tool that is missing or failed, a wrong argument."""
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """A place in a kernel that accesses memory or a stream: one port of the circuit.
 
     Attributes:
@@ -31,8 +31,7 @@ class Site:
     words: int
 
 
-@dataclass(frozen=True)
-class LocalArray:
+class LocalArray(Struct, frozen=True):
     """An array that lives in a task: bits of an element, number of elements, and what they are at first if known."""
 
     width: int
@@ -40,8 +39,7 @@ class LocalArray:
     initial: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class RtlKernel:
+class RtlKernel(Struct, frozen=True):
     """A task class ready for CIRCT.
 
     Attributes:

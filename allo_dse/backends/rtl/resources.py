@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from allo_dse.device.fpga_model import Resources
 from allo_dse.ir import kept
@@ -56,8 +57,7 @@ def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, R
     return total
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """A module to synthesize, with the text it is in and its parameters."""
 
     verilog: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from .circuit import Circuit
@@ -20,8 +20,7 @@ MAX_CYCLES = 10_000_000
 PATIENCE = 2000
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A task that waits at a stream that is empty ("get") or full ("put")."""
 
     task: str
@@ -29,8 +28,7 @@ class Waiting:
     stream: str
 
 
-@dataclass(frozen=True)
-class CircuitRun:
+class CircuitRun(Struct, frozen=True):
     """What a simulation showed.
 
     Attributes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 import flask
 from dash import Dash
+from msgspec import Struct
 
 from ..data.board import Board
 
@@ -27,8 +27,7 @@ document.documentElement.dataset.theme =
 """
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A network that was mapped: its page, and what is said of it in the list."""
 
     page: Path

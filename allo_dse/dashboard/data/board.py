@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.garbage import rare_collections
@@ -21,16 +22,14 @@ from .table.table import RunTable
 SEPARATOR = ":"
 
 
-@dataclass(frozen=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """A design: a run's number on the board, and the row in its table. Written `run:key`, which stays valid."""
 
     run: int
     row: int
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """A column of all runs on one scale.
 
     Attributes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from .board import Board, Ref
@@ -21,8 +22,7 @@ _KINDS = ("objective", "parameter", "mapping", "metric", "meta")
 _HIDDEN = ("key", "evaluator", "genes")
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True):
     """What the table shows.
 
     Attributes:
@@ -34,7 +34,7 @@ class Query:
 
     source: str = ""
     hidden: tuple[int, ...] = ()
-    selection: Selection = field(default_factory=Selection)
+    selection: Selection = msgspec.field(default_factory=Selection)
     sort: tuple[tuple[str, bool], ...] = ()
     filters: tuple[tuple[str, str], ...] = ()
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from allo_dse.common.errors import DeviceError
 
 _FPGA = ("bram18", "uram", "dsp", "lut", "ff")
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(Struct, frozen=True):
     """How much of a limit a design uses."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.tune.run.restore import correction_of
@@ -16,8 +16,7 @@ from .table.table import OK, RunTable
 BINS = 60
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Counts of a run in equal intervals of its time.
 
     Attributes:

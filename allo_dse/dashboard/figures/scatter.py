@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ..data.advice import why_none
@@ -36,8 +37,7 @@ _REASON_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open"
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """What to show of the board, and how.
 
     Attributes:
@@ -57,7 +57,7 @@ class View:
     dominated: bool = True
     infeasible: bool = True
     filter: str = ""
-    selection: Selection = field(default_factory=Selection)
+    selection: Selection = msgspec.field(default_factory=Selection)
     hidden: tuple[int, ...] = ()
     zoom: Window | None = None
     reference: Ref | None = None
@@ -68,8 +68,7 @@ class View:
     color: str | None = None
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """A figure.
 
     Attributes:

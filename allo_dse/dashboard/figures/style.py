@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import textwrap
-from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE, YELLOW = (
@@ -35,8 +35,7 @@ Spec: TypeAlias = dict[str, Any]
 Figure: TypeAlias = Spec
 
 
-@dataclass(frozen=True)
-class Theme:
+class Theme(Struct, frozen=True):
     """Colours of a figure's surroundings."""
 
     name: str

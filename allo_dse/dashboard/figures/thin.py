@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ..data.table.columns import Floats
@@ -16,8 +15,7 @@ Span = tuple[float, float]
 Window = tuple[Span, Span]
 
 
-@dataclass(frozen=True)
-class Spots:
+class Spots(Struct, frozen=True):
     """A plane cut into equal spots.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ..data.board import Board, Ref
 from ..data.progress import measured, timeline
@@ -20,8 +21,7 @@ Change = list[Any]
 """Keys that lead to a value in a figure, and the value."""
 
 
-@dataclass(frozen=True)
-class Plot:
+class Plot(Struct, frozen=True):
     """A figure with its title.
 
     Attributes:

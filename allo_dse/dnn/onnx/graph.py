@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError
@@ -19,15 +21,14 @@ Array = NDArray[np.generic]
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
+class Node(Struct, frozen=True, eq=False):
     """An operator of a model. `proto` is ONNX's own; None for one that stands for a pattern of several."""
 
     op: str
     name: str
     inputs: tuple[str, ...]
     output: str
-    attributes: Mapping[str, object] = field(default_factory=dict)
+    attributes: Mapping[str, object] = msgspec.field(default_factory=dict)
     proto: NodeProto | None = None
 
     @property

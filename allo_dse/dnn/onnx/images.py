@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from allo_dse.common.records import replace
 
 from ..operators.elementwise import row_work
 from ..operators.pool import pool_work

@@ -7,9 +7,10 @@ with "=" for a known array. Factors and terms come in any order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+
+from allo_dse.common.records import replace
 
 from .graph import Graph, Node
 from .transformers import Bound, attention_node, number_of, rotary_node

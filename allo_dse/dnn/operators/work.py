@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -11,6 +11,7 @@ from allo.ir.types import bfloat16, float32
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.space.params import Parameter, choices, divisors
 
 Array = NDArray[np.generic]

@@ -6,10 +6,10 @@ Kernels read and write DRAM, or what the composition says streams from kernel to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from allo_dse.backends.hls import Arrival, HlsProject, KernelStreams
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import HLS, design_files, tensor_facts, write_files
 from allo_dse.eval.hls.design_project import board_project

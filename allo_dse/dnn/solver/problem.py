@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import Struct
 
 TICK_US = 0.1
 BANDWIDTH = 1000
@@ -29,8 +32,7 @@ class Choice:
     bandwidth: int
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """Operators of which one may write what the other reads into a stream, where each has hardware of its own.
 
     Attributes:
@@ -45,8 +47,7 @@ class Edge:
     lags: tuple[tuple[int | None, ...], ...]
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Operators do one step each, or several that are fused; of those that do a step, one runs.
 
     Attributes:
@@ -72,7 +73,7 @@ class Problem:
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
-    own: Mapping[int, tuple[Choice | None, ...]] = field(default_factory=dict)
+    own: Mapping[int, tuple[Choice | None, ...]] = msgspec.field(default_factory=dict)
 
     def designs(self, o: int) -> tuple[Choice | None, ...]:
         """The choices of an operator."""

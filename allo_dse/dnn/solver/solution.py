@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.device.fpga_model import RESOURCES
@@ -12,8 +13,7 @@ from allo_dse.device.fpga_model import RESOURCES
 from .problem import ALLOWED, Problem
 
 
-@dataclass(frozen=True)
-class Solution:
+class Solution(Struct, frozen=True):
     """Attributes:
     launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
     length: ticks from the start to the end of everything. bound: no solution is shorter, or, for a stream, does with

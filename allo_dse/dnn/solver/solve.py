@@ -7,11 +7,12 @@ known, unless that is proved already.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 
 from .by_launches import by_launches
 from .model import Model

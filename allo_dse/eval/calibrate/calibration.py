@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import DeviceError
@@ -42,8 +43,7 @@ class Measurement:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A measurement, and what the model said of it: with the device as it was, as fitted, and fitted without it.
 
     Attributes:
@@ -68,8 +68,7 @@ class Judged:
         }
 
 
-@dataclass(frozen=True)
-class FittedParameter:
+class FittedParameter(Struct, frozen=True):
     """A number before and after.
 
     Attributes:
@@ -103,8 +102,7 @@ class FittedParameter:
         }
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(Struct, frozen=True, dict=True):
     """What a fit has found.
 
     Attributes:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from .robust import (
     FEWEST_TO_JUDGE,
@@ -47,8 +47,7 @@ def merged_metrics(below: dict[str, Any] | None, above: dict[str, Any] | None) -
     return metrics
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """A design that was predicted and measured.
 
     Attributes:
@@ -80,8 +79,7 @@ class Pair:
         return {"": 1.0, **({name: share / total for name, share in bound.items()} if total > 0 else {})}
 
 
-@dataclass(frozen=True)
-class Correction:
+class Correction(Struct, frozen=True, dict=True):
     """A fit to the pairs of a run.
 
     Attributes:

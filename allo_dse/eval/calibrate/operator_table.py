@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median_low, mode
 
+from msgspec import Struct
+
 from allo_dse.backends.hls_report import HlsOperator, HlsReport
 from allo_dse.common.aliases import JsonObject
 from allo_dse.device.device import FpgaDevice
@@ -72,8 +74,7 @@ class Reading:
         return {name: value for name, value in asdict(self).items() if name != "label"}
 
 
-@dataclass(frozen=True)
-class OperatorRow:
+class OperatorRow(Struct, frozen=True):
     """A row of the operator table before and after.
 
     Attributes:
@@ -102,8 +103,7 @@ class OperatorRow:
         return {**place, "before": before, "after": self.after.model_dump()}
 
 
-@dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Struct, frozen=True):
     """How many readings a table has exactly, in latency and DSPs: the device's own, and one from the other reports."""
 
     readings: int
@@ -111,8 +111,7 @@ class HeldOut:
     after: int
 
 
-@dataclass(frozen=True)
-class OperatorCalibration:
+class OperatorCalibration(Struct, frozen=True):
     """A device with the operator table that reports say."""
 
     device: FpgaDevice

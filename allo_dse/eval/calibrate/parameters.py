@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from allo_dse.device.device import NpuDevice
@@ -13,8 +13,7 @@ from allo_dse.program.tasks import TileOp
 from allo_dse.space.design import Design
 
 
-@dataclass(frozen=True)
-class _Scale:
+class _Scale(Struct, frozen=True):
     """How a number may vary: its logarithm, after an offset for numbers that can be zero, between limits."""
 
     offset: float = 0.0
@@ -42,8 +41,7 @@ _ELEMENTWISE = {"bytes_per_cycle": _Scale(), "call_cycles": _Scale(30.0)}
 _SCALAR_LOOP = {"cycles_per_iteration": _Scale(), "task_cycles": _Scale(30.0)}
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A number of a device: `("board", "launch_us")`, `("kernels", "allo", "bf16", "efficiency")`.
 
     A fit moves `log(value + offset)`: numbers that can be zero grow from there by their offset at first.

@@ -9,10 +9,12 @@ goes (subset selection by singular vectors [Golub and Van Loan, Matrix Computati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
+
+from allo_dse.common.records import replace
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -48,8 +50,7 @@ _End = tuple[Vector, Vector, Matrix]
 """Coordinates, residuals and slopes at the end of a descent."""
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """What is fitted.
 
     Attributes:
@@ -90,16 +91,14 @@ class Problem:
         return replace(self, residuals_at=residuals_at)
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Which parameters the data determines; the others with those they cannot be told from, none without effect."""
 
     free: list[int]
     alike: dict[int, list[int]]
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """Where a fit has ended: coordinates, residuals, their slopes and scale, and which coordinates are free."""
 
     at: Vector

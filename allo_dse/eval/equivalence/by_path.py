@@ -7,10 +7,10 @@ the same path as those given.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.ir.bindings import arith, ir
@@ -57,8 +57,7 @@ func.func private @entry(%w: {WORDS_TYPE}, %formula: i64, %number: i{NUMBER_BITS
 """The words of an entry are the formula, nothing, and the number."""
 
 
-@dataclass(frozen=True)
-class PathDomain:
+class PathDomain(Struct, frozen=True):
     """Numbers of log entries; constants and codes are those of the domain of the formulas."""
 
     formulas: Domain

@@ -15,12 +15,14 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
+from allo_dse.common.records import replace
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.ir.nest import Loop, Node, read_nest
 from allo_dse.mapper.fold.vmg import VMG
@@ -167,8 +169,7 @@ def equivalent(
     return found
 
 
-@dataclass(frozen=True)
-class _Limits:
+class _Limits(Struct, frozen=True):
     """The seed, and what runs may take."""
 
     seed: int

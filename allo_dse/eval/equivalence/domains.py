@@ -13,10 +13,11 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
+
+from msgspec import Struct
 
 WORDS_TYPE = "memref<3xi64, strided<[?], offset: ?>>"
 """The type of a task's own words."""
@@ -94,8 +95,7 @@ def is_prime(number: int) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class FieldDomain:
+class FieldDomain(Struct, frozen=True, dict=True):
     """The integers modulo a prime between 2**60 and 2**61, in Montgomery form."""
 
     prime: int
@@ -127,8 +127,7 @@ class FieldDomain:
         return _FIELD % values + _real(self)
 
 
-@dataclass(frozen=True)
-class DegreeDomain:
+class DegreeDomain(Struct, frozen=True):
     """Bounds of total degrees: 1 for what is unknown, 0 for constants; a hash stands for a new variable."""
 
     def constant(self, value: Fraction | float) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from dataclasses import dataclass, field
 from fractions import Fraction
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IntArray
 
@@ -29,8 +30,7 @@ _SIGNS = {"arith.addf": "+", "arith.mulf": "*", "arith.divf": "/", "arith.divsi"
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 
 
-@dataclass(frozen=True, eq=False)
-class FormulaDomain:
+class FormulaDomain(Struct, frozen=True, eq=False):
     """Numbers of log entries; constants are negative numbers.
 
     Attributes:
@@ -38,8 +38,8 @@ class FormulaDomain:
         constants: those with a number.
     """
 
-    names: dict[int, str] = field(default_factory=dict)
-    constants: list[Fraction | float] = field(default_factory=list)
+    names: dict[int, str] = msgspec.field(default_factory=dict)
+    constants: list[Fraction | float] = msgspec.field(default_factory=list)
 
     def constant(self, value: Fraction | float) -> int:
         self.constants.append(value)
@@ -124,8 +124,7 @@ class FormulaLog(Entries):
         return name, tuple(o for o in operands if o != _NOTHING)
 
 
-@dataclass(frozen=True, order=True)
-class _Term:
+class _Term(Struct, frozen=True, order=True):
     """The text of a value, cut where it is long, and how tightly it binds; `key` is equal for equal formulas."""
 
     text: str

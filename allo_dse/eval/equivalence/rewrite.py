@@ -12,8 +12,9 @@ its name and its operands.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import arith, func, ir, memref
 from allo_dse.ir.dialect import text_context
@@ -81,16 +82,14 @@ def _rewritten(task_class: TaskClass, domain: Domain, allow_reassociation: bool)
     return Body(task_class.body.symbol, str(module))
 
 
-@dataclass(frozen=True)
-class _Operand:
+class _Operand(Struct, frozen=True):
     """An operand as it was before rewriting: whether it is data already, and its type."""
 
     is_data: bool
     type: ir.Type
 
 
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """What is to be done with an operation, decided before anything is rewritten.
 
     Attributes:

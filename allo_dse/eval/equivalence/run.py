@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
@@ -35,8 +35,7 @@ class EndedEarly(SimulationError):
     """A program that began to run and did not come to its end: it deadlocks, or leaves its arrays."""
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True, dict=True):
     """One of the two programs that are compared: a graph, and depths of streams where they differ from the declared."""
 
     vmg: VMG

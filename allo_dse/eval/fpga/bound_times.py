@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, cycles_of
@@ -81,8 +82,7 @@ class ProgramTimes:
         return self._paths_of[scheduled]
 
 
-@dataclass(frozen=True)
-class Tiles:
+class Tiles(Struct, frozen=True):
     """The tiles of each tensor that a program's tasks read, and those that they write, in ascending order; and the
     elements of each by its number."""
 
@@ -111,8 +111,7 @@ def _sorted(tiles: Mapping[str, set[int]]) -> dict[str, IntArray]:
     return {name: np.array(sorted(own), np.int64) for name, own in tiles.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class Copies:
+class Copies(Struct, frozen=True, eq=False, dict=True):
     """Copies of tensors between DRAM and the chip.
 
     Attributes:
@@ -160,8 +159,7 @@ class Copies:
         return max([longest, *busy.values()])
 
 
-@dataclass(frozen=True, eq=False)
-class OwnTimes:
+class OwnTimes(Struct, frozen=True, eq=False):
     """What tasks take that never wait, in cycles, by their numbers; which hangs on no fold.
 
     Attributes:
@@ -199,8 +197,7 @@ class OwnTimes:
         return cls(whole, puts, gets, operations)
 
 
-@dataclass(frozen=True, eq=False)
-class Paths:
+class Paths(Struct, frozen=True, eq=False):
     """What tasks wait for, as arrays by their numbers. Times are cycles.
 
     Attributes:
@@ -211,7 +208,7 @@ class Paths:
     own: OwnTimes
     begins: Times
     ends: Times
-    _known: dict[MeshFold, int] = field(default_factory=dict)
+    _known: dict[MeshFold, int] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.backends.fpga.fifo import fifo_resources, fifo_steps
 from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.mapper.limits.fpga import FpgaCosts
@@ -232,8 +233,7 @@ def _quickest(solver: DepthSolver) -> DepthSolver:
     return DepthSolver(replace(solver.network, network=replace(network, fixed_latency=latency)), solver.arrays)
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(Struct, frozen=True):
     """A mapping with the network that it was simulated as."""
 
     mapping: FpgaCosts

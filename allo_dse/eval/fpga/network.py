@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.backends.fpga.fifo import BRAM18_BITS
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, Wait
@@ -32,8 +33,7 @@ from allo_dse.simulator.network.tables import Table
 from ..program.stream_wiring import Wiring, wiring_of
 
 
-@dataclass(frozen=True)
-class FpgaNetwork:
+class FpgaNetwork(Struct, frozen=True):
     """A network, and what its parts stand for.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.program.index_maps import IntArray
@@ -18,8 +18,7 @@ from allo_dse.space.design import Design
 from .network import fpga_network
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """How a tensor that stays in DRAM comes or goes.
 
     Attributes:

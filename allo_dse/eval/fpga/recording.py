@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from allo_dse.mapper.limits.fpga import FpgaCosts
@@ -64,8 +65,7 @@ class FpgaLabels(Labels):
         return f"AXI port {resource}"
 
 
-@dataclass(frozen=True)
-class FpgaRecording(Recording):
+class FpgaRecording(Recording, frozen=True):
     """A recording of an FPGA design; times are cycles.
 
     Attributes:
@@ -74,8 +74,8 @@ class FpgaRecording(Recording):
         fifos: how many of the streams are the program's FIFOs; they come first.
     """
 
-    depths: Mapping[str, int] = field(default_factory=dict)
-    task_of: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    depths: Mapping[str, int] = msgspec.field(default_factory=dict)
+    task_of: IntArray = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
     fifos: int = 0
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from allo_dse.backends.fpga.task import Measured
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.records import replace
 from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.program.compiled import CompiledProgram
@@ -24,8 +26,7 @@ from allo_dse.program.tasks import TaskClass
 Timings = Mapping[tuple[str, str], Mapping[int, Measured]]
 
 
-@dataclass(frozen=True)
-class ReportTimes:
+class ReportTimes(Struct, frozen=True):
     """What a report says of the loops and copies of a program.
 
     Attributes:
@@ -54,8 +55,7 @@ class ReportTimes:
         return cls(timings, dict(values["copies"]))
 
 
-@dataclass(frozen=True)
-class Retiming(ReportTimes):
+class Retiming(ReportTimes, frozen=True):
     """What of a report was found in the program.
 
     Attributes:

@@ -6,10 +6,10 @@ hls_project(design).write("best/hls")
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from allo_dse.backends.hls import Folding, HlsProject, KernelStreams, emit_project
 from allo_dse.common.errors import AlloDseError, SimulationError
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program

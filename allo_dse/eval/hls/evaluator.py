@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import replace
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.program import Program

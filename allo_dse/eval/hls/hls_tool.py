@@ -6,8 +6,9 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 
@@ -20,8 +21,7 @@ class HlsToolError(AlloDseError):
     """The HLS tool is missing, failed, took too long, or left no report."""
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """An HLS tool: its program, and how it is started on a project's script.
 
     Attributes:

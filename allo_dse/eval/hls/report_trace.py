@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from allo_dse.backends.hls_report import HlsLoop, HlsReport
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import replace
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.data import IntArray, TraceData, TraceLoop
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
@@ -96,8 +97,7 @@ class NpuSimulator:
         return _metrics(design, schedules, transport, blocks)
 
 
-@dataclass(frozen=True)
-class _Simulation:
+class _Simulation(Struct, frozen=True, dict=True):
     """The simulations of one design, which differ in the number of periods only."""
 
     design: Design

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
 from allo_dse.mapper.graph.node_schedules import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
@@ -35,16 +37,14 @@ from .costs import class_cycles
 from .work import TICKS_PER_CYCLE, TileTicks
 
 
-@dataclass(frozen=True)
-class Fifo:
+class Fifo(Struct, frozen=True):
     """An object FIFO: `full` carries filled slots to the consumer, `free` carries them back."""
 
     full: int
     free: int
 
 
-@dataclass(frozen=True)
-class NpuNetwork:
+class NpuNetwork(Struct, frozen=True):
     """The network for `periods` periods of a design.
 
     Attributes:
@@ -200,8 +200,7 @@ def add_design(
     return staged, _cores(parts, schedules, links, ends, transport.layouts)
 
 
-@dataclass(frozen=True)
-class _Staged:
+class _Staged(Struct, frozen=True):
     """A flow, when its tiles move, its buffer in the memory tile, and what a tile takes."""
 
     flow: Flow

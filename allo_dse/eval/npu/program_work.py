@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.device.device import NpuDevice
@@ -40,8 +40,7 @@ Walk = tuple[Sizes, tuple[int, ...]]
 """How the nodes of a kernel go through their tasks: how many there are, and the order of loops, outermost first."""
 
 
-@dataclass(frozen=True, eq=False)
-class ProgramWork:
+class ProgramWork(Struct, frozen=True, eq=False, dict=True):
     """What a program costs on a device however it is folded. Times are ticks."""
 
     program: Program
@@ -240,8 +239,7 @@ class ProgramWork:
         }
 
 
-@dataclass(frozen=True)
-class _Port:
+class _Port(Struct, frozen=True):
     """A tensor port of a kernel, and what a tile of it takes. Times are ticks.
 
     Attributes:

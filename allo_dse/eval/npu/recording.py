@@ -43,8 +43,7 @@ class NpuLabels(Labels):
         return self.memory[resource]
 
 
-@dataclass(frozen=True)
-class NpuRecording(Recording):
+class NpuRecording(Recording, frozen=True):
     """A recording of what the array does between two interventions of the host; times are ticks.
 
     Attributes:

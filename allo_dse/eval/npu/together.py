@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
@@ -16,8 +17,7 @@ from .network import Parts, add_design
 from .work import TICKS_PER_CYCLE, host_us
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A design in a launch.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
+
+from msgspec import Struct
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
@@ -17,8 +18,7 @@ TICKS_PER_CYCLE = 16
 """So that rounding a short transfer does not matter."""
 
 
-@dataclass(frozen=True)
-class TileTicks:
+class TileTicks(Struct, frozen=True):
     """What one tile of a flow takes, in ticks.
 
     Attributes:

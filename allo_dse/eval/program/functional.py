@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
@@ -126,8 +127,7 @@ def run_graph(
     return result
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """What a run needs beside the graph.
 
     Attributes:

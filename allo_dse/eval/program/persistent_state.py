@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.lang.storage import storage_dtype, stored
 from allo_dse.program.compiled import CompiledProgram
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """Attributes:
     variables: per kernel and class, one array for each of the class's variables: a row per task.
     shared: per shared tensor its contents.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.mapper.fold.fold_fifos import tokens_of
@@ -15,8 +15,7 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 
 
-@dataclass(frozen=True)
-class Wiring:
+class Wiring(Struct, frozen=True):
     """Attributes:
     fifo: per stream of the program, the number of the FIFO that carries it.
     array: per FIFO, the position of its stream array in `program.streams`.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import PLACE_SECONDS, DeviceMapping

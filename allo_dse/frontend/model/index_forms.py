@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IntArray
 
@@ -44,12 +45,11 @@ def _is_small(number: Number) -> bool:
     return bool(np.all((number > -_LARGEST) & (number < _LARGEST)))
 
 
-@dataclass(frozen=True, eq=False)
-class Form:
+class Form(Struct, frozen=True, eq=False, dict=True):
     """`constant` plus a factor times each of `terms`."""
 
     constant: Number
-    terms: Mapping[Symbol, Number] = field(default_factory=dict)
+    terms: Mapping[Symbol, Number] = msgspec.field(default_factory=dict)
 
     def plus(self, other: Form, factor: Number = 1) -> Form:
         """`self + factor * other`."""
@@ -78,8 +78,7 @@ class Form:
         return None if negative is None else -negative
 
 
-@dataclass(frozen=True, eq=False)
-class Symbol:
+class Symbol(Struct, frozen=True, eq=False):
     """The variable of a loop, or the result of an operation on forms that is no sum itself.
 
     Attributes:
@@ -92,7 +91,7 @@ class Symbol:
     lows: tuple[Form, ...]
     highs: tuple[Form, ...]
     step: int = 0
-    order: int = field(default_factory=lambda: next(_ORDER))
+    order: int = msgspec.field(default_factory=lambda: next(_ORDER))
 
 
 def constant(value: Number) -> Form | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
@@ -20,8 +20,7 @@ from allo_dse.common.aliases import Array
 Tree = tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Meta:
+class Meta(Struct, frozen=True, eq=False):
     """A compile-time value per task.
 
     Attributes:

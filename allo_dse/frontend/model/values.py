@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from allo_dse.lang.region import Region
 from allo_dse.lang.types import DType
@@ -15,15 +17,13 @@ from .index_forms import Form
 from .pid_values import Meta
 
 
-@dataclass(frozen=True, eq=False)
-class Const:
+class Const(Struct, frozen=True, eq=False):
     """A compile-time value that is the same for all tasks: any Python object."""
 
     value: Any
 
 
-@dataclass(frozen=True, eq=False)
-class Walk:
+class Walk(Struct, frozen=True, eq=False):
     """The values of an index that moves with a loop: `base + values[k]` in iteration k.
 
     Attributes:
@@ -36,8 +36,7 @@ class Walk:
     base: Meta | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Scalar:
+class Scalar(Struct, frozen=True, eq=False):
     """A run-time scalar.
 
     Attributes:
@@ -53,16 +52,14 @@ class Scalar:
     facts: tuple[tuple[Form, ...], tuple[Form, ...]] = ((), ())
 
 
-@dataclass(frozen=True, eq=False)
-class Variable:
+class Variable(Struct, frozen=True, eq=False):
     """A mutable scalar: a rank-0 memref."""
 
     ssa: str
     dtype: DType
 
 
-@dataclass(frozen=True, eq=False)
-class Buffer:
+class Buffer(Struct, frozen=True, eq=False):
     """A tile in memory: a kernel argument, a local array, or a part of either.
 
     Attributes:
@@ -83,8 +80,7 @@ class Buffer:
     is_updated: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class TileExpr:
+class TileExpr(Struct, frozen=True, eq=False):
     """An operation on tiles that is computed when it is known where the result goes.
 
     Attributes:
@@ -100,11 +96,10 @@ class TileExpr:
     dtype: DType
     shape: tuple[int, ...]
     node: ast.AST
-    options: tuple[Any, ...] = field(default=())
+    options: tuple[Any, ...] = msgspec.field(default=())
 
 
-@dataclass(frozen=True, eq=False)
-class StreamRef:
+class StreamRef(Struct, frozen=True, eq=False):
     """A stream, or an array of streams with some indices still missing."""
 
     stream: StreamArray
@@ -116,8 +111,7 @@ class StreamRef:
         return len(self.indices) == len(self.stream.shape)
 
 
-@dataclass(frozen=True, eq=False)
-class PendingGet:
+class PendingGet(Struct, frozen=True, eq=False):
     """A `get` of a block that is performed when it is known where the block goes."""
 
     ref: StreamRef
@@ -132,8 +126,7 @@ class PendingGet:
         return self.ref.stream.block
 
 
-@dataclass(frozen=True, eq=False)
-class StreamGroup:
+class StreamGroup(Struct, frozen=True, eq=False):
     """Several streams of one type, in the order in which collective operations serve them.
 
     Attributes:
@@ -145,8 +138,7 @@ class StreamGroup:
     node: ast.AST
 
 
-@dataclass(frozen=True, eq=False)
-class PendingGather(PendingGet):
+class PendingGather(PendingGet, frozen=True, eq=False):
     """A `gather` that is performed when it is known where the tokens go.
 
     The tile has the grid of the streams before the shape of a token; the same tokens end to end along the first
@@ -166,8 +158,7 @@ class PendingGather(PendingGet):
         return (len(self.group.streams) * block[0], *block[1:]) if block else (len(self.group.streams),)
 
 
-@dataclass(frozen=True, eq=False)
-class LocalFunction:
+class LocalFunction(Struct, frozen=True, eq=False):
     """A function defined inside a kernel; it sees the names of the blocks around it.
 
     Attributes:
@@ -178,22 +169,19 @@ class LocalFunction:
     scopes: tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Tuple:
+class Tuple(Struct, frozen=True, eq=False):
     """Several values."""
 
     items: tuple[Value, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Record:
+class Record(Struct, frozen=True, eq=False):
     """A variable of several parts, each a scalar."""
 
     fields: Mapping[str, Variable]
 
 
-@dataclass(frozen=True, eq=False)
-class RegionCall:
+class RegionCall(Struct, frozen=True, eq=False):
     """A region that a task calls: it runs in the task's place, on tensors of the task's kernel.
 
     Attributes:

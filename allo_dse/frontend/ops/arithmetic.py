@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 import numpy as np
 
+from allo_dse.common.records import replace
 from allo_dse.lang.types import DType
 
 from ..model import index_forms

@@ -8,10 +8,11 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IndexCheck
 
@@ -65,12 +66,11 @@ def _in_tasks(task: Task, number: Number) -> Number:
     return number if isinstance(number, int) or np.ndim(number) == 0 else selected(np.asarray(number), task.mask)
 
 
-@dataclass(frozen=True)
-class Wrong:
+class Wrong(Struct, frozen=True):
     """An index that is out of range for certain, and where: the values of the loops' variables."""
 
     value: int
-    iteration: Mapping[str, int] = field(default_factory=dict)
+    iteration: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def where(self) -> str:

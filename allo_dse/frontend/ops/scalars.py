@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 import numpy as np
 
+from allo_dse.common.records import replace
 from allo_dse.lang.types import DType, Int, float32, float64, index, int32
 from allo_dse.lang.types import bool as bool_
 

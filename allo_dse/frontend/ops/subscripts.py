@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import FunctionType, NoneType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import Array
 from allo_dse.lang.region import Instance, Region
@@ -26,8 +26,7 @@ from .linear_forms import constant_difference
 from .scalars import as_scalar, convert
 
 
-@dataclass(frozen=True, eq=False)
-class Range:
+class Range(Struct, frozen=True, eq=False):
     """A slice along one dimension: where it starts, how many elements it has, and its step."""
 
     start: Value
@@ -40,8 +39,7 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(Struct, frozen=True):
     """Where an element is, as MLIR writes it: the indices, and the attribute that says which of them are checked when
     the body runs (see `allo_dse.simulator.codegen.lowering.indices`)."""
 

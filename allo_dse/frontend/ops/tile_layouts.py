@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..model.values import Buffer, PendingGet, TileExpr, Value
 from ..regions.task_state import Task
@@ -23,8 +24,7 @@ LINEAR = frozenset(
 PRODUCTS = frozenset({"matmul", "bmm", "conv2d"})
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """What the tiles of the tasks are parts of.
 
     Attributes:

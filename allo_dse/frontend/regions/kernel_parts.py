@@ -13,7 +13,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import replace
+
+from allo_dse.common.records import replace
 
 from .region_sources import KernelSource, RegionSource
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from allo_dse.program.tensors import LayoutStep, LayoutUse
 
 from ..model.values import Buffer, TileExpr, Value
@@ -17,8 +19,7 @@ from ..model.values import Buffer, TileExpr, Value
 _REARRANGING = ("transpose", "view")
 
 
-@dataclass(frozen=True)
-class _Note:
+class _Note(Struct, frozen=True):
     """An operation that fills the array `target` with what is in `source` (of `shape`), arranged anew."""
 
     source: str

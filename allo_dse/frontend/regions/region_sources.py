@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import Array
 from allo_dse.lang.memory import Memory
@@ -23,8 +24,7 @@ from allo_dse.program.tensors import Tensor
 from ..model.source_file import SourceFile, names_of
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """What a region's argument stands for: a tensor, or one tile of it when a task passes its tile on.
 
     Attributes:
@@ -44,8 +44,7 @@ class Part:
         return Part(tensor, tensor.shape, (1,) * rank, (0,) * rank)
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A kernel's parameter: the region's tensor it stands for, and the tile of it that each task sees."""
 
     name: str
@@ -63,8 +62,7 @@ class Parameter:
         return Part(self.tensor, self.tile_shape, self.tile.grid, position)
 
 
-@dataclass(frozen=True)
-class SharedArray:
+class SharedArray(Struct, frozen=True):
     """A local array of a task that regions called by it work on as well: a tensor that is no argument of the program.
 
     Attributes:
@@ -87,8 +85,7 @@ class SharedArray:
         return SharedArray(parameter, np.tile(initial, (tasks, *(1,) * (len(shape) - 1))))
 
 
-@dataclass(frozen=True)
-class Sync:
+class Sync(Struct, frozen=True):
     """How the tasks of a region that another task calls begin and end.
 
     Attributes:
@@ -107,8 +104,7 @@ class Sync:
     first: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class KernelSource:
+class KernelSource(Struct, frozen=True, eq=False):
     """A kernel before compilation.
 
     Attributes:

@@ -6,10 +6,10 @@ Arrays in this module broadcast against the shape of a stream array: length 1 st
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel
@@ -18,8 +18,7 @@ from .blocks import PortUse
 from .task_state import Task
 
 
-@dataclass(frozen=True, eq=False)
-class Endpoint:
+class Endpoint(Struct, frozen=True, eq=False):
     """One put or get side: what tasks of a class do with streams of an array.
 
     Attributes:

@@ -5,6 +5,6 @@ as MLIR; `find` knows loops and arrays by their names. The primitives: `reshape_
 `fusion` (compute_at), `buffers` (buffer_at, reuse_at), `directives` (what only code generators and cost models read).
 `dependence` says which orders of iterations give the same results.
 
-Imports: frontend, frontend.regions, ir, lang, program.
+Imports: common, frontend, frontend.regions, ir, lang, program.
 Imported by: eval.
 """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nest import Loop, Nest, loops_of, read_nest
 from allo_dse.ir.nested_ops import nested_ops

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import arith, ir, memref, scf
 from allo_dse.ir.linear import Linear
 from allo_dse.lang.diagnostics import ProgramError
@@ -83,8 +85,7 @@ def reuse_at(found: Found, array: ir.Value, name: str) -> str:
     return body.name_of(buffer)
 
 
-@dataclass(frozen=True)
-class _Filling:
+class _Filling(Struct, frozen=True):
     """How a buffer gets what the next round needs; a round is `stride` elements after the one before it."""
 
     found: Found

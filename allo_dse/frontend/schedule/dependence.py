@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Literal
+
+from msgspec import Struct
 
 from allo_dse.ir.linear import DERIVE, Linear
 from allo_dse.ir.nest import Access, Branch, Loop, Node, Op
@@ -29,8 +30,7 @@ _ORDERLESS = ("add", "mul", "min", "max", "and", "or", "xor")
 _WIDTHS = ("arith.extsi", "arith.extui", "arith.trunci", "arith.extf", "arith.truncf")
 
 
-@dataclass(frozen=True, eq=False)
-class Reference:
+class Reference(Struct, frozen=True, eq=False):
     """An access in a nest.
 
     Attributes:
@@ -124,8 +124,7 @@ def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
     return form.constant + sum(e[0] for e in ends), form.constant + sum(e[1] for e in ends)
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(Struct, frozen=True):
     """How the loops of two accesses correspond: `common[i]` are loops whose variables are compared.
 
     Attributes:

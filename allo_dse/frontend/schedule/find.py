@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import ir
 from allo_dse.lang.allo.ir_utils import MockBuffer
 from allo_dse.lang.diagnostics import ProgramError
@@ -15,8 +17,7 @@ from allo_dse.lang.primitives import Array, Axis
 from .body import LOOP, Body, number_of
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A loop of a body."""
 
     body: Body

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir, memref
 from allo_dse.ir.nested_ops import nested_ops
@@ -14,8 +15,7 @@ from .body import LOOP, Body
 from .unfold import copy_of
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """A copy of an unfolded nest, by its rounds, and how it uses an array, or an array of its own in its place."""
 
     place: tuple[int, ...]

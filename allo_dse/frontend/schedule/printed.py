@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import Directive
@@ -19,8 +20,7 @@ _VALUE = re.compile(
 _LOOP = re.compile(r"scf\.for (?P<name>%\w+) = (?P<low>%\w+) to (?P<high>%\w+) step (?P<step>%\w+) {$")
 
 
-@dataclass(frozen=True)
-class PrintedModule:
+class PrintedModule(Struct, frozen=True):
     """MLIR text: a function per task class. Loops have names (`loop_name`, `op_name` of a nest) and directives.
 
     Loops whose bounds are known, or follow the pid, are `affine.for`, their bounds where one looks for them.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.ir.nest import Node, loops_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nest import Loop, Node
 from allo_dse.ir.nested_ops import nested_ops

@@ -7,7 +7,8 @@ used, by all accesses together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import arith, ir
 from allo_dse.ir.linear import Linear, LinearForms
@@ -18,8 +19,7 @@ from .dependence import Ranges, extent
 from .reshape_loops import constant
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """The indices that are used along one dimension: `base + low`, ..., `base + low + size - 1`."""
 
     base: Linear

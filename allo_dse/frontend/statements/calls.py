@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from types import FunctionType
 
 import numpy as np
 
 from allo_dse.common.aliases import Array
+from allo_dse.common.records import replace
 from allo_dse.lang.externals import VliwKernel
 from allo_dse.lang.intrinsics import BINARY, UNARY, intrinsic_of
 from allo_dse.lang.region import Instance, Region, as_region

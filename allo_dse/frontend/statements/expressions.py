@@ -8,10 +8,11 @@ import difflib
 import operator
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+
+from allo_dse.common.records import replace
 
 from ..model import pid_values as meta
 from ..model.index_forms import Form

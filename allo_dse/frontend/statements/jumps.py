@@ -16,9 +16,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from allo_dse.lang.types import DType, TensorType
 from allo_dse.lang.types import bool as bool_
@@ -35,8 +36,7 @@ from ..regions.task_state import Task
 _FLAG = "memref<i1>"
 
 
-@dataclass(frozen=True)
-class JumpsOf:
+class JumpsOf(Struct, frozen=True):
     """Which jumps the source of a loop contains."""
 
     leaves: bool

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 
 import numpy as np
 
+from allo_dse.common.records import replace
 from allo_dse.lang.intrinsics import intrinsic_of
 from allo_dse.lang.types import bool as bool_
 from allo_dse.lang.types import index

@@ -13,10 +13,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 
+from allo_dse.common.records import replace
 from allo_dse.lang.types import bool as bool_
 from allo_dse.lang.types import index
 from allo_dse.program.streams import StreamArray

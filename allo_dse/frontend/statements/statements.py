@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
+
+from allo_dse.common.records import replace
 
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta

@@ -1,5 +1,5 @@
 """What each mesh axis of a kernel allows, and which axes of different kernels belong together.
 
-Imports: mapper.model, program.
+Imports: common, mapper.model, program.
 Imported by: mapper.fold, mapper.graph, mapper.search, space.
 """

@@ -7,9 +7,9 @@ two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.program.compiled import CompiledProgram
@@ -23,8 +23,7 @@ from .axis_links import AxisPeers, AxisRule, How, Place, closure, link_axes, spa
 __all__ = ["AxisRule", "How", "axis_rules", "class_varies", "computed_arrays", "kernel_feeds"]
 
 
-@dataclass(frozen=True)
-class _Endpoint:
+class _Endpoint(Struct, frozen=True):
     """A stream port of one class of one kernel; `computed` if its stream is only one of those a task may use."""
 
     kernel: int
@@ -220,8 +219,7 @@ def _accumulated(kernel: Kernel, axis: int) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class _Irregular:
+class _Irregular(Struct, frozen=True):
     """A pair of ports whose tasks have no fixed distance along `axes`."""
 
     axes: tuple[int, ...]

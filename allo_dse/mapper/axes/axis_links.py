@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.records import replace
 from allo_dse.program.compiled import CompiledProgram
 
 from ..model.disjoint_sets import DisjointSets
@@ -15,8 +16,7 @@ from ..model.disjoint_sets import DisjointSets
 How = Literal["bundle", "chain"]
 
 
-@dataclass(frozen=True)
-class AxisRule:
+class AxisRule(Struct, frozen=True):
     """What may be done with one mesh axis.
 
     Attributes:

@@ -7,10 +7,10 @@ a path from the second of two chained nodes back to the first would be one or th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -21,8 +21,7 @@ from ..graph.tree import Tree, seq
 from ..model.order import topological_ranks
 
 
-@dataclass(frozen=True, eq=False)
-class NodeArrays:
+class NodeArrays(Struct, frozen=True, eq=False):
     """Nodes of a graph that is being folded.
 
     Attributes:

@@ -16,11 +16,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import IllegalFold
@@ -32,8 +31,7 @@ from ..graph.program_graph import ProgramGraph
 Pattern = Literal["cyclic", "block"]
 
 
-@dataclass(frozen=True)
-class AxisFold:
+class AxisFold(Struct, frozen=True):
     """How one mesh axis is folded: onto `spatial` nodes, each with a block of tasks or every `spatial`-th task."""
 
     spatial: int
@@ -41,8 +39,7 @@ class AxisFold:
     how: How = "bundle"
 
 
-@dataclass(frozen=True)
-class KernelFold:
+class KernelFold(Struct, frozen=True):
     """How one kernel is folded.
 
     Attributes:
@@ -87,8 +84,7 @@ class KernelFold:
         return KernelFold(self.kernel, tuple(axes), order)
 
 
-@dataclass(frozen=True)
-class MeshFold:
+class MeshFold(Struct, frozen=True, dict=True):
     """How every kernel of a program is folded, in program order.
 
     Attributes:

@@ -8,10 +8,10 @@ A FIFO inside a node is a local buffer: it holds as many tokens as its node leav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.program.compiled import CompiledProgram
@@ -24,8 +24,7 @@ from ..graph.program_graph import ProgramGraph
 _UNKNOWN_TOKENS = 1024  # what a task is taken to put to a stream where that depends on data
 
 
-@dataclass(frozen=True)
-class FoldFifos:
+class FoldFifos(Struct, frozen=True):
     """Attributes:
     fifo: per stream of the program, the number of the FIFO that carries it.
     stream: per FIFO, one of the streams it carries.

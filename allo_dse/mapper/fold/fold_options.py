@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.common.divisors import divisors_of
 
@@ -12,8 +13,7 @@ from ..axes.axes import AxisRule, How
 from .fold import AxisFold, KernelFold
 
 
-@dataclass(frozen=True)
-class AxisSpace:
+class AxisSpace(Struct, frozen=True):
     """The legal folds of one mesh axis.
 
     Attributes:
@@ -49,8 +49,7 @@ class AxisSpace:
         return self.how == "bundle" and spatial < self.extent
 
 
-@dataclass(frozen=True)
-class KernelSpace:
+class KernelSpace(Struct, frozen=True):
     """The legal folds of one kernel."""
 
     kernel: str

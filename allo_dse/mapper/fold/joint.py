@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from allo_dse.program.compiled import CompiledProgram
 
@@ -44,8 +45,7 @@ def grid_of(fold: KernelFold, rules: Sequence[AxisRule]) -> tuple[tuple[int, Axi
     return tuple(sorted(grid, key=lambda item: item[0]))
 
 
-@dataclass(frozen=True)
-class JointFold:
+class JointFold(Struct, frozen=True, dict=True):
     """A normalised fold of all kernels of a program.
 
     Attributes:
@@ -129,8 +129,7 @@ class JointFold:
         return fold_steps(self.loops, self.chains)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step of a fold across kernels: a bundle along a link, or a chain of kernels."""
 
     link: int | None = None

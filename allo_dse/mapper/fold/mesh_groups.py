@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
 
+from allo_dse.common.records import replace
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel

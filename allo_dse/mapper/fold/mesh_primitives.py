@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.kernel import Kernel
 
@@ -24,8 +26,7 @@ Primitives = list[tuple[str, list[Any]]]
 Rules = Sequence[Sequence[AxisRule]]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """One kernel's fold, sorted by what happens to its axes.
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IntArray
 
@@ -15,8 +15,7 @@ from ..graph.stream_arrays import StreamEdges, TaskGraph
 from .fold import KernelFold, MeshFold
 
 
-@dataclass(frozen=True)
-class NodeEdges:
+class NodeEdges(Struct, frozen=True):
     """Streams from node to node, one entry per (source node, target node, stream array), sorted in that order.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 
@@ -16,8 +16,7 @@ from ..graph.program_graph import ProgramGraph
 from .mesh_primitives import Primitives
 
 
-@dataclass(frozen=True)
-class NodeFold:
+class NodeFold(Struct, frozen=True, dict=True):
     """Tasks in nodes, each of which runs its tasks one after the other, in the order of streams.
 
     Attributes:

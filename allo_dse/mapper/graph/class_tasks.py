@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -13,8 +13,7 @@ from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 
 
-@dataclass(frozen=True)
-class ClassTasks:
+class ClassTasks(Struct, frozen=True):
     """The tasks of one class, and the arguments of theirs that are the same in every run.
 
     Attributes:

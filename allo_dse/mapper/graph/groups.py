@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IntArray
 
@@ -38,8 +39,7 @@ class Leaves(Protocol):
         """Task ids of leaves `start` to `stop` (excluded) of every node, in execution order: (count, stop - start)."""
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayLeaves:
+class ArrayLeaves(Struct, frozen=True, eq=False):
     """Leaves given as an array of task ids, of shape (count, leaf_count)."""
 
     array: IntArray
@@ -56,8 +56,7 @@ class ArrayLeaves:
         return self.array[:, start:stop]
 
 
-@dataclass(frozen=True, eq=False)
-class MeshLeaves:
+class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
     """Leaves of a mesh fold: `tasks()[node, leaf] == base[node] + offsets()[leaf]`.
 
     Attributes:
@@ -121,8 +120,7 @@ class MeshLeaves:
         return self.base[:, None] + self.offsets(start, stop)[None, :]
 
 
-@dataclass(frozen=True, eq=False)
-class ChainPart:
+class ChainPart(Struct, frozen=True, eq=False):
     """The tasks of one kernel in nodes that several kernels share.
 
     Attributes:
@@ -142,8 +140,7 @@ class ChainPart:
         return math.prod(self.loops)
 
 
-@dataclass(frozen=True, eq=False)
-class ChainLeaves:
+class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
     """Leaves of nodes that run tasks of several kernels, one kernel after the other, in loops that they share.
 
     Attributes:

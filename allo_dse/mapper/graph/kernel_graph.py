@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Chains = tuple[tuple[int, ...], ...]
@@ -24,8 +24,7 @@ def node_sets(chains: Sequence[Sequence[int]], kernels: Sequence[int]) -> list[S
     return [*chains, *((kernel,) for kernel in kernels if kernel not in chained)]
 
 
-@dataclass(frozen=True, eq=False)
-class KernelGraph:
+class KernelGraph(Struct, frozen=True, eq=False, dict=True):
     """Attributes:
     feeds: whether streams lead from a kernel to another one: (kernels, kernels).
     """

@@ -8,15 +8,16 @@ period of leaves plus a count.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from math import gcd, prod
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.records import replace
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.kernel import Kernel
@@ -32,8 +33,7 @@ PortKey = tuple[str, str, tuple[int | None, ...]]
 """Tensor name, direction ("in" or "out") and layout: what makes two ports of a node one port."""
 
 
-@dataclass(frozen=True)
-class Cadence:
+class Cadence(Struct, frozen=True):
     """How often something happens in the first period, and in every later one."""
 
     first: int
@@ -44,8 +44,7 @@ class Cadence:
         return self.first + (periods - 1) * self.steady
 
 
-@dataclass(frozen=True, eq=False)
-class PortSchedule:
+class PortSchedule(Struct, frozen=True, eq=False, dict=True):
     """When one tensor port of a node moves tiles; every array has one entry per leaf of a period.
 
     Attributes:
@@ -66,8 +65,7 @@ class PortSchedule:
         return Cadence(int(np.count_nonzero(self.first)), int(np.count_nonzero(self.steady)))
 
 
-@dataclass(frozen=True)
-class GroupSchedule:
+class GroupSchedule(Struct, frozen=True, dict=True):
     """One node group's schedule.
 
     Attributes:

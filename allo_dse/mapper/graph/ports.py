@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -21,8 +22,7 @@ from .class_tasks import ClassTasks
 from .tree import Seq, Task, Tree, leaf_tasks
 
 
-@dataclass(frozen=True, eq=False)
-class PortFamily:
+class PortFamily(Struct, frozen=True, eq=False):
     """Ports to streams of one array that are at constant distances from each other.
 
     Attributes:
@@ -61,8 +61,7 @@ def port_families(ports: Sequence[StreamPort]) -> list[PortFamily]:
 PortKey: TypeAlias = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
 
 
-@dataclass(frozen=True, eq=False)
-class PortSide:
+class PortSide(Struct, frozen=True, eq=False):
     """One direction of a tensor port of a class.
 
     Attributes:
@@ -102,8 +101,7 @@ def _side(port: TensorPort, direction: Direction) -> PortSide:
     return PortSide(key, port, factors, sum(o * step for o, step in zip(tile.offset, steps, strict=True)))
 
 
-@dataclass(frozen=True)
-class Sink:
+class Sink(Struct, frozen=True):
     """Where a block that a task gets and updates in place ends up: a `put` of the task, or a tensor it writes.
 
     Attributes:
@@ -146,8 +144,7 @@ def _forwards(cls: TaskClass) -> frozenset[int]:
     return frozenset(i for i, p in enumerate(cls.stream_ports) if (p.stream.dtype, p.stream.block) in tiles)
 
 
-@dataclass(frozen=True, eq=False)
-class ClassPorts:
+class ClassPorts(Struct, frozen=True, eq=False, dict=True):
     """The ports of a task class: tensor port sides (inputs first), and the sinks of its stream ports.
 
     Attributes:
@@ -181,8 +178,7 @@ def _class_ports(cls: TaskClass) -> ClassPorts:
     return ClassPorts(tuple(sides), cls.stream_ports, _sinks(cls), _forwards(cls))
 
 
-@dataclass(frozen=True, eq=False)
-class ProgramPorts:
+class ProgramPorts(Struct, frozen=True, eq=False):
     """The ports of every class of every kernel, `classes[kernel][class]`, and what was derived from them on the way.
 
     Attributes:
@@ -190,7 +186,7 @@ class ProgramPorts:
     """
 
     classes: tuple[tuple[ClassPorts, ...], ...]
-    wirings: dict[Hashable, object] = field(default_factory=dict)
+    wirings: dict[Hashable, object] = msgspec.field(default_factory=dict)
 
     @staticmethod
     def of(program: CompiledProgram) -> ProgramPorts:
@@ -221,8 +217,7 @@ def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntA
     return said
 
 
-@dataclass(frozen=True, eq=False)
-class ClassUse:
+class ClassUse(Struct, frozen=True, eq=False):
     """A task class in a schedule tree.
 
     Attributes:
@@ -235,8 +230,7 @@ class ClassUse:
     in_round: IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class Round:
+class Round(Struct, frozen=True, eq=False):
     """One round of a schedule: all of it, or one iteration of the `Repeat` at its root; the others are isomorphic.
 
     Attributes:

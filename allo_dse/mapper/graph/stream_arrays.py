@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.program.compiled import CompiledProgram
@@ -20,8 +21,7 @@ MOST_EDGES = 4_000_000
 """More edges than this are not listed: they only arise where stream indices are computed at run time."""
 
 
-@dataclass(frozen=True)
-class StreamEdges:
+class StreamEdges(Struct, frozen=True):
     """Streams that connect tasks, one entry each.
 
     Attributes:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Task:
+
+class Task(Struct, frozen=True):
     """One task of class `cls` of the kernel at position `kernel`."""
 
     kernel: int

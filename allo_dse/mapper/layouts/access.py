@@ -8,7 +8,6 @@ descriptor holds a few loops and a repeat count; the host rewrites it for each i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from allo_dse.common.divisors import divisors_of
+from allo_dse.common.records import replace
 from allo_dse.program.tensors import TensorPort
 
 from ..model.movement import WORD_BYTES, AccessPattern

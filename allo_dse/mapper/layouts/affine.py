@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import replace
 
 Shape = tuple[int, ...]
 
@@ -35,8 +36,7 @@ class Loop(NamedTuple):
 Digits = tuple[Loop, ...]
 
 
-@dataclass(frozen=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """Elements of a buffer in the order of the result, in canonical form: no loop of one, none that continues another.
 
     Attributes:
@@ -66,8 +66,7 @@ class Walk:
         return result
 
 
-@dataclass(frozen=True)
-class Arrangement:
+class Arrangement(Struct, frozen=True, dict=True):
     """An array laid out anew: what compositions of layout operations make of a contiguous one.
 
     Attributes:

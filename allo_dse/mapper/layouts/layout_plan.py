@@ -9,8 +9,9 @@ moves nothing costs nothing. What is left stays with the cores, as the program h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
@@ -107,8 +108,7 @@ def describe(steps: Sequence[LayoutStep]) -> str:
     return ", ".join(words)
 
 
-@dataclass(frozen=True)
-class DescriptorWalk:
+class DescriptorWalk(Struct, frozen=True):
     """A walk in a descriptor's terms.
 
     Attributes:

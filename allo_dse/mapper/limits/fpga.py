@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from allo_dse.backends.fpga.costs import observed_of
 from allo_dse.backends.fpga.fifo import fifo_resources
 from allo_dse.backends.fpga.task import Measured, TaskCost, task_cost
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.program.directive import Directive

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
 from allo_dse.backends.fpga.memory import Storage
@@ -55,8 +56,7 @@ def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
     return value
 
 
-@dataclass(frozen=True)
-class TensorUse:
+class TensorUse(Struct, frozen=True):
     """How a tensor reaches the design.
 
     Attributes:
@@ -81,17 +81,16 @@ class TensorUse:
         return math.ceil(words / self.words_per_cycle)
 
 
-@dataclass(frozen=True, eq=False)
-class SharedCosts:
+class SharedCosts(Struct, frozen=True, eq=False, dict=True):
     """What designs of one program on one device have in common."""
 
     graph: ProgramGraph
     device: FpgaDevice
-    _schedules: dict[object, Scheduled] = field(default_factory=dict)
-    _fifos: dict[Fifos, Resources] = field(default_factory=dict)
-    _bits: dict[Fifos, int] = field(default_factory=dict)
-    _processing: dict[Hashable, Processing] = field(default_factory=dict)
-    _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
+    _schedules: dict[object, Scheduled] = msgspec.field(default_factory=dict)
+    _fifos: dict[Fifos, Resources] = msgspec.field(default_factory=dict)
+    _bits: dict[Fifos, int] = msgspec.field(default_factory=dict)
+    _processing: dict[Hashable, Processing] = msgspec.field(default_factory=dict)
+    _alike: dict[int, tuple[AlikeTasks, ...]] = msgspec.field(default_factory=dict)
 
     @staticmethod
     def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
@@ -193,8 +192,7 @@ class SharedCosts:
             yield stream.dtype.bits, depth * math.prod(stream.block), count
 
 
-@dataclass(frozen=True, eq=False)
-class Scheduled:
+class Scheduled(Struct, frozen=True, eq=False, dict=True):
     """What all folds of a program have in common under one schedule on one device.
 
     Attributes:
@@ -206,8 +204,8 @@ class Scheduled:
     _shared: SharedCosts
     schedule: tuple[Directive, ...]
     rates: Mapping[str, float]
-    costs: dict[tuple[str, str, Pid, int], TaskCost] = field(default_factory=dict)
-    _held: dict[tuple[str, str], tuple[Held, ...]] = field(default_factory=dict)
+    costs: dict[tuple[str, str, Pid, int], TaskCost] = msgspec.field(default_factory=dict)
+    _held: dict[tuple[str, str], tuple[Held, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def program(self) -> CompiledProgram:

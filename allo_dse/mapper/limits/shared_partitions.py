@@ -6,13 +6,12 @@ waits for ports, its accesses do not go along the dimension, or not in the steps
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from .fpga import FpgaCosts
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(Struct, frozen=True):
     """How a kernel uses a tensor.
 
     Attributes:
@@ -30,8 +29,7 @@ class Use:
         return f"are too few for {self.place}, whose loop {loop} waits for their ports (interval {ii})"
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """A tensor whose banks one of its uses would have otherwise.
 
     Attributes:

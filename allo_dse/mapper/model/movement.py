@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -56,8 +55,7 @@ class Flow(Struct, frozen=True):
     first_byte: int
 
 
-@dataclass(frozen=True, slots=True)
-class AccessPattern:
+class AccessPattern(Struct, frozen=True):
     """What a shim channel walks through in DRAM, as its descriptors express it.
 
     Attributes:
@@ -135,8 +133,7 @@ Channel = tuple[int, int, str]
 """Source node, target node, stream array: after folding, one FIFO used in turn."""
 
 
-@dataclass(frozen=True)
-class NeededDepths:
+class NeededDepths(Struct, frozen=True):
     """What a graph needs of its FIFOs.
 
     Attributes:
@@ -186,8 +183,7 @@ _PLACES: dict[LayoutPlace, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutChoice:
+class LayoutChoice(Struct, frozen=True):
     """A change of layout that tasks need of the tiles of a tensor, and where it happens.
 
     Attributes:
@@ -226,8 +222,7 @@ class LayoutChoice:
         }
 
 
-@dataclass(frozen=True)
-class LayoutPlan:
+class LayoutPlan(Struct, frozen=True, dict=True):
     """Where all changes of layout of a program happen."""
 
     choices: tuple[LayoutChoice, ...] = ()
@@ -245,8 +240,7 @@ class LayoutPlan:
         return self._free.get((cls.kernel, cls.name), frozenset())
 
 
-@dataclass(frozen=True)
-class Transport:
+class Transport(Struct, frozen=True, dict=True):
     """All data movement of a mapping between DRAM and the cores of a device.
 
     Attributes:

@@ -8,9 +8,10 @@ row 0      shim tile     south
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import SwitchPorts
@@ -55,8 +56,7 @@ Ports = Mapping[str, tuple[int, int]]
 """(out, in) ports of a stream switch by side."""
 
 
-@dataclass(frozen=True)
-class TileLimits:
+class TileLimits(Struct, frozen=True):
     """What one kind of tile has; see `backends.model.Tile`."""
 
     dma_in: int
@@ -67,8 +67,7 @@ class TileLimits:
     bytes: int
 
 
-@dataclass(frozen=True)
-class ArrayLimits:
+class ArrayLimits(Struct, frozen=True, dict=True):
     """Everything about a device that decides whether a mapping can be placed.
 
     Attributes:

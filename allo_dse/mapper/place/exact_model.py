@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from ortools.sat.python import cp_model
 
 from ..model.movement import Direction
@@ -14,8 +14,7 @@ from .problem import Placement, Problem
 from .router import Net, Tree
 
 
-@dataclass(frozen=True)
-class _Net:
+class _Net(Struct, frozen=True):
     """The variables of a route between cores and memory tiles: which links it takes, which tiles it reaches."""
 
     used: dict[Link, Literal]

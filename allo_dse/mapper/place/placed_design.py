@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from msgspec import convert, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.notebooks import Pictured
@@ -41,8 +41,7 @@ class Hop(NamedTuple):
         return f"{self.tile}: {self.source} -> {self.target}"
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True):
     """How one thing moves: `index` is its position among the problem's transfers, flows or streams.
 
     Attributes:
@@ -63,8 +62,7 @@ class Route:
         return tuple(hop.tile for hop in self.hops if hop.target.side == "dma")
 
 
-@dataclass(frozen=True)
-class TileUse:
+class TileUse(Struct, frozen=True):
     """What a design uses of a tile.
 
     Attributes:
@@ -157,7 +155,7 @@ class PlacedDesign(Pictured):
             "columns": list(self.columns),
             "owners": to_builtins(self.owners),
             "routes": to_builtins(self.routes),
-            "usage": [{"tile": list(tile), **asdict(use)} for tile, use in self.usage.items()],
+            "usage": [{"tile": list(tile), **structs.asdict(use)} for tile, use in self.usage.items()],
             "problem": to_builtins(self.problem),
         }
 

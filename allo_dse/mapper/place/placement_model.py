@@ -8,8 +8,8 @@ cheapest solution shows which limits are in the way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from ortools.sat.python import cp_model
 
 from ..model.movement import LOCKS_PER_END, WORD_BYTES
@@ -26,8 +26,7 @@ _PRICE_OF_BYTE, _PRICE_OF_PIECE = 1, 10_000
 _PRICE_OF_ROUTE = 32
 
 
-@dataclass(frozen=True)
-class Excess:
+class Excess(Struct, frozen=True):
     """How far a limit is exceeded, in a soft model: `constraint` as in `violation.CONSTRAINTS`."""
 
     constraint: str

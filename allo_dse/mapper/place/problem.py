@@ -4,8 +4,9 @@ are put."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from allo_dse.device.device import NpuDevice
 
@@ -16,8 +17,7 @@ from ..streams.view import MappingView
 from .array import ArrayLimits, Tile
 
 
-@dataclass(frozen=True)
-class NodeNeed:
+class NodeNeed(Struct, frozen=True):
     """A folded node.
 
     Attributes:
@@ -29,8 +29,7 @@ class NodeNeed:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True, dict=True):
     """Everything that placement decides on.
 
     Attributes:
@@ -97,8 +96,7 @@ class Problem:
         return [flow.tensor for flow in self.flows_of[node][direction == "out"]]
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """An answer without routes.
 
     Attributes:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from .array import MEMORY_ROW, Link, Tile
 
 Tree = tuple[Link, ...]
@@ -20,8 +22,7 @@ _ROUNDS = 40
 _BASE = 10
 
 
-@dataclass(frozen=True)
-class Net:
+class Net(Struct, frozen=True):
     """Something to route from one tile to others."""
 
     source: Tile

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.program.compiled import CompiledProgram
@@ -31,8 +32,7 @@ Needs = tuple[int, ...]
 """Nodes, input flows, input transfers, output flows, output transfers: what kernels need adds up."""
 
 
-@dataclass(frozen=True, eq=False)
-class FoldBounds:
+class FoldBounds(Struct, frozen=True, eq=False, dict=True):
     """Lower bounds of a program's folds on a device.
 
     Args:
@@ -41,7 +41,7 @@ class FoldBounds:
 
     graph: ProgramGraph
     device: NpuDevice
-    buffering: Buffering = field(default_factory=lambda: Buffering(output_depth=1))
+    buffering: Buffering = msgspec.field(default_factory=lambda: Buffering(output_depth=1))
 
     @property
     def program(self) -> CompiledProgram:

@@ -11,9 +11,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.program.compiled import CompiledProgram
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Folds onto the same nodes: they differ in the order of loops, and in which tasks of an axis share a node.
 
     Attributes:
@@ -59,8 +59,7 @@ class Layout:
             yield MeshFold(tuple(found[k] for k in range(len(found))), self.names)
 
 
-@dataclass(frozen=True, eq=False)
-class FoldSpace:
+class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     """All mesh folds of a program onto at most `max_nodes` nodes that can fit a device.
 
     Attributes:

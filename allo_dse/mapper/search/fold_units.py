@@ -6,9 +6,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ..axes.axes import AxisRule
 from ..fold.fold import AxisFold, KernelFold
@@ -46,16 +47,14 @@ def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> li
     return [(kernels, tuple(members for members in chains if members[0] in kernels)) for kernels in parts]
 
 
-@dataclass(frozen=True)
-class _Variable:
+class _Variable(Struct, frozen=True):
     """An axis whose number of nodes is chosen by itself, and all places that follow the choice."""
 
     space: AxisSpace
     places: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class FoldUnit:
+class FoldUnit(Struct, frozen=True, eq=False, dict=True):
     """The folds of some kernels that depend on each other.
 
     Attributes:

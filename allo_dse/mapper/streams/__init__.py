@@ -1,5 +1,5 @@
 """What moves between and inside nodes: tiles, flows that several nodes share, rounds, memory of a core.
 
-Imports: device, mapper.fold, mapper.graph, mapper.model, program, simulator.
+Imports: common, device, mapper.fold, mapper.graph, mapper.model, program, simulator.
 Imported by: eval, mapper, mapper.limits, mapper.place, mapper.target, mapper.transport.
 """

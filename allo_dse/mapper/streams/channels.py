@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.program.index_maps import IntArray
@@ -20,8 +20,7 @@ from .ends import Ends, Met, meet
 from .leaf_steps import LeafUses
 
 
-@dataclass(frozen=True)
-class NodeLinks:
+class NodeLinks(Struct, frozen=True):
     """Channels of the nodes of one group.
 
     Attributes:
@@ -37,8 +36,7 @@ class NodeLinks:
         return NodeLinks([[] for _ in range(schedule.group.count)], LeafUses(len(schedule.classes), {}))
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(Struct, frozen=True):
     """Attributes:
     groups: per node group.
     depth: tokens that each channel holds.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.tables import Table
@@ -20,8 +20,7 @@ Use = tuple[bool, int]
 """A token through a channel: whether it is put, and the channel's position."""
 
 
-@dataclass(frozen=True, eq=False)
-class LeafUses:
+class LeafUses(Struct, frozen=True, eq=False, dict=True):
     """What the leaves of a period get from and put to a node's channels; folds with an equal one share it.
 
     Attributes:
@@ -50,8 +49,7 @@ class LeafUses:
         return result
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A share of a task's work: the channels it gets from first and puts to afterwards, and its ticks."""
 
     gets: tuple[int, ...]

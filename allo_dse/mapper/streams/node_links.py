@@ -6,9 +6,9 @@ One round of each schedule says it all: the rounds of a bundle are isomorphic an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -20,8 +20,7 @@ from .ends import Ends, Met, meet
 from .round_wiring import Wiring, group_wirings
 
 
-@dataclass(frozen=True)
-class StreamLinks:
+class StreamLinks(Struct, frozen=True):
     """The streams of a mapping.
 
     Attributes:

@@ -8,8 +8,9 @@ With one output this is the published fit `2*A + 2*B + c*C + 3328 <= 65536` (fac
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate
+
+from msgspec import Struct
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.program.tensors import TensorPort
@@ -21,8 +22,7 @@ from .round_wiring import Block, Wiring
 from .tile_sequences import GroupTiles
 
 
-@dataclass(frozen=True)
-class NodeMemory:
+class NodeMemory(Struct, frozen=True):
     """Bytes of data memory that a node needs, by purpose; `node` is the one of its group that needs most."""
 
     node: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -54,8 +53,7 @@ class OpenEnd(Struct, frozen=True):
     leaves: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Wiring:
+class Wiring(Struct, frozen=True, eq=False, dict=True):
     """The streams of one node in one round, and the ends that lead out of it."""
 
     streams: tuple[LocalStream, ...]
@@ -100,8 +98,7 @@ class Wiring:
         return tuple(result)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
+class _Ends(Struct, frozen=True):
     """Ends of streams in one direction: parallel arrays, and what each `kind` stands for: class, position, port."""
 
     node: IntArray

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
@@ -13,8 +15,7 @@ from ..model.movement import Direction, Flow, StreamFlow
 from .tile_sequences import GroupTiles, TilePattern
 
 
-@dataclass(frozen=True, eq=False)
-class FlowFamily:
+class FlowFamily(Struct, frozen=True, eq=False):
     """Flows of one tensor that move tiles of one shape in step: a shim channel can carry any of them in turns.
 
     Attributes:

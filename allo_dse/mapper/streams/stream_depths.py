@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
+from allo_dse.common.records import replace
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
@@ -89,8 +90,7 @@ class _Exchange(NamedTuple):
     digest: bytes
 
 
-@dataclass(frozen=True)
-class _Search:
+class _Search(Struct, frozen=True, dict=True):
     """Runs of the graph's token exchange at different depths.
 
     Every FIFO is a pair of streams, as in the timing model: full slots one way and free slots the other way, so that a

@@ -7,10 +7,10 @@ same sequence, and nothing has to be computed per task. In graphs folded node by
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.index_maps import IndexMap, IntArray
 
@@ -22,8 +22,7 @@ from ..model.sequences import Nest, change_count, loop_nest, nest_moves
 Users = list[tuple[ClassUse, PortSide]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TilePattern:
+class TilePattern(Struct, frozen=True, eq=False):
     """The tiles that pass through one port of a node, one per task that uses the port, relative to the first.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
-from msgspec import structs
+from msgspec import Struct, structs
+
+from allo_dse.common.records import replace
 
 from ..fold.vmg import VMG
 from ..graph.node_schedules import GroupSchedule
@@ -16,8 +17,7 @@ from .stream_depths import is_forest, needed_depths
 from .tile_sequences import GroupTiles
 
 
-@dataclass(frozen=True, eq=False)
-class MappingView:
+class MappingView(Struct, frozen=True, eq=False, dict=True):
     """Tiles and streams of the nodes of a folded graph; computed when asked for."""
 
     vmg: VMG

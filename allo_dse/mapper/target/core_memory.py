@@ -22,8 +22,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from allo_dse.program.streams import StreamOp
 from allo_dse.program.tasks import TaskClass, TileOp
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
     from .rule import Subject
 
 
-@dataclass(frozen=True)
-class CoreMemory:
+class CoreMemory(Struct, frozen=True):
     """Bytes of data memory on the core of a node, by purpose."""
 
     node: int

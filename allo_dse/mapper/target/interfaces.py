@@ -10,11 +10,12 @@ a098603.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.common.records import replace
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import TensorPort
@@ -31,8 +32,7 @@ PORTS_PER_CORE = 2
 """Interfaces of a core per direction: `allo.backend.aie.utils.Config` COMPUTE_MAX_RECV, COMPUTE_MAX_SEND."""
 
 
-@dataclass(frozen=True, eq=False)
-class Interface:
+class Interface(Struct, frozen=True, eq=False):
     """A tensor argument of a node.
 
     Attributes:
@@ -64,8 +64,7 @@ class Interface:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class PortShortage:
+class PortShortage(Struct, frozen=True, eq=False):
     """A node with more tensors in one direction than a core has ports."""
 
     node: int
@@ -89,8 +88,7 @@ def one_iteration(tree: Tree, start: int = 0) -> list[tuple[Task, IntArray]]:
     return [(task, (rounds + leaves).reshape(-1)) for task, leaves in one_iteration(tree.child, start)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Argument:
+class _Argument(Struct, frozen=True, eq=False):
     """One argument of the function of a group of nodes.
 
     Attributes:

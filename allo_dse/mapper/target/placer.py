@@ -15,6 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 ROWS = 4
 """Rows of compute tiles in all of Allo's arrays: `device_config_map`."""
 
@@ -29,8 +31,7 @@ class NotPlaced(Exception):
         self.node = node
 
 
-@dataclass(frozen=True)
-class PlacedNode:
+class PlacedNode(Struct, frozen=True):
     """What the placer knows about a node.
 
     Attributes:

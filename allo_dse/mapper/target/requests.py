@@ -10,7 +10,8 @@ Source: the runtime sequence in `CodeGenerator.aie_codegen`, `allo.backend.aie.m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .transfers import TransferRun
 
@@ -26,8 +27,7 @@ Request = tuple[Place, Place]
 """Where it begins, and its size, in tiles (dimensions 0 and 1) and elements."""
 
 
-@dataclass(frozen=True)
-class Queue:
+class Queue(Struct, frozen=True):
     """The longest queue of a channel or a shim tile.
 
     Attributes:

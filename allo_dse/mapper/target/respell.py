@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from allo_dse.common.records import replace
 
 from ..fold.fold import MeshFold
 from ..graph.program_graph import ProgramGraph

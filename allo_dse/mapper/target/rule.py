@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from allo_dse.program.compiled import CompiledProgram
 
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from ..streams.view import MappingView
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
+class Subject(Struct, frozen=True, eq=False, dict=True):
     """A mapping on an NPU that shall be built; what several rules derive from it, once."""
 
     mapping: DeviceMapping

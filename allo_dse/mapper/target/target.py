@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.program.tensors import TensorPort
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from ..mapping import DeviceMapping
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """What builds a design.
 
     Attributes:
@@ -73,8 +73,7 @@ class Target:
         return [violation for rule in self.rules if not rule.folded for violation in rule.check(subject)]
 
 
-@dataclass(frozen=True)
-class Buildable:
+class Buildable(Struct, frozen=True):
     """Which programs have designs that a target builds for a device; tells it as soon as it can while one is compiled.
 
     Attributes:

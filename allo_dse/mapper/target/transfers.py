@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from .interfaces import Interface, tile_counts
 
@@ -47,8 +48,7 @@ class NoTransfer(Exception):
         self.stream, self.parts = stream, parts
 
 
-@dataclass(frozen=True, eq=False)
-class TransferRun:
+class TransferRun(Struct, frozen=True, eq=False):
     """What one shim channel moves.
 
     Attributes:

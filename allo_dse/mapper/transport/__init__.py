@@ -1,5 +1,5 @@
 """Which tiles move over which channels: the transport plan of a folded graph, and limits of the tiles that carry it.
 
-Imports: device, mapper.layouts, mapper.model, mapper.streams, program.
+Imports: common, device, mapper.layouts, mapper.model, mapper.streams, program.
 Imported by: eval, mapper, mapper.limits, mapper.search.
 """

@@ -10,9 +10,13 @@ channel on the side of the cores. Shim and memory tile of a transfer are in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 Counts = tuple[int, ...]
 
@@ -23,8 +27,7 @@ Totals = tuple[int, ...]
 _MAX_TRIALS = 5_000
 
 
-@dataclass(frozen=True)
-class ColumnLimits:
+class ColumnLimits(Struct, frozen=True):
     """DMA channels per column: `shim_out` feed the array, `shim_in` drain it.
 
     Attributes:
@@ -63,8 +66,7 @@ class ColumnLimits:
         return sum(inputs), in_transfers, sum(outputs), sum(self.transfers("out", flows) for flows in outputs)
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """`flows` flows of a family that share one transfer in a column."""
 
     family: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Tile
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+
 from ..network.network import IntArray
 
 SEARCHED_ORDERS = 4
@@ -101,8 +103,7 @@ class Increase:
         return f"raise {what}" + ("" if self.is_minimal else CUT_SHORT)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """Depths that do not deadlock, and what is known of them; see `Increase`."""
 
     depths: tuple[int, ...]

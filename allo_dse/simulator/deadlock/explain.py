@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 
@@ -28,8 +29,7 @@ class DeadlockError(SimulationError):
         self.increase = increase
 
 
-@dataclass(frozen=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """A task that waits in a stream operation.
 
     Attributes:
@@ -59,8 +59,7 @@ class Blocked:
         )
 
 
-@dataclass(frozen=True)
-class Deadlock:
+class Deadlock(Struct, frozen=True):
     """Tasks that cannot go on.
 
     Attributes:

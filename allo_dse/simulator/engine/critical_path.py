@@ -7,11 +7,11 @@ waited for, the get that made room, the request that was served before, or else 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
@@ -27,8 +27,7 @@ Kind = Literal["work", "service", "token", "room"]
 KINDS: tuple[Kind, ...] = ("work", "service", "token", "room")
 
 
-@dataclass(frozen=True)
-class CriticalPath:
+class CriticalPath(Struct, frozen=True, dict=True):
     """Steps from cycle 0 to the end of the run, or of the part of it that was recorded, without gaps; one per step.
 
     Attributes:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
 
@@ -228,8 +228,7 @@ class Engine:
                 )
 
 
-@dataclass(frozen=True)
-class _Code:
+class _Code(Struct, frozen=True):
     """Machine code of one variant: of the run time, and of task bodies, where there are any, with the address of the
     function that starts them.
     """
@@ -241,8 +240,7 @@ class _Code:
     compiled: CompiledBodies
 
 
-@dataclass(frozen=True)
-class _Watch:
+class _Watch(Struct, frozen=True):
     """What is noted of a run, and what limits it; `max_events` None: it is not recorded.
 
     `turns` limits the work, which is the same on every machine, `seconds` the time.

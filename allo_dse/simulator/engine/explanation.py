@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct, structs
 
 from allo_dse.common.aliases import JsonObject
 
@@ -20,8 +21,7 @@ _PARTS = {"work": "work", "service": "shared resources", "token": "tokens on the
 _WAYS: dict[Where, str] = {"node": "work", "stream": "tokens and room", "resource": "service"}
 
 
-@dataclass(frozen=True)
-class Bottleneck:
+class Bottleneck(Struct, frozen=True):
     """What the critical path spends most cycles on.
 
     Attributes:
@@ -128,7 +128,7 @@ class Explanation:
             "cycles": timeline.cycles,
             "bottleneck": self.sentence,
             "shares": self.shares,
-            "contributors": [vars(b) for b in self.contributors],
+            "contributors": [structs.asdict(b) for b in self.contributors],
             "critical_path": chain,
             "critical_path_steps": len(path),
             "nodes": nodes,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ..codegen.run_time.record_fields import Node
@@ -18,8 +17,7 @@ FIRST_PIECE = 256
 """Turns between two samples at first, and more for each node."""
 
 
-@dataclass(frozen=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """How far each node had come at some points of a run, from its beginning to its end.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
@@ -24,8 +24,7 @@ Columns = tuple[Array, ...]
 """Slot, state, op, on, requested, completed, as in `Events`."""
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """Nodes that wait for a stream when a recording ends, one per entry: node, `State`, stream, operation, clock."""
 
     node: IntArray
@@ -35,8 +34,7 @@ class Waits:
     since: IntArray
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """The part of a run that a recording is of.
 
     Attributes:
@@ -53,8 +51,7 @@ class Window:
     waits: Waits | None
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(Struct, frozen=True):
     """The operations of a run, one per entry; those of one task, of one side of a stream and of one resource in order.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 
@@ -25,8 +25,7 @@ from .recording import Events, Window, operation_numbers
 from .timeline import Timeline
 
 
-@dataclass(frozen=True)
-class IndexFault:
+class IndexFault(Struct, frozen=True):
     """An index that was out of range when a task computed it.
 
     Attributes:

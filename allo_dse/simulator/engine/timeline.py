@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ..codegen.run_time.record_fields import State
@@ -89,8 +90,7 @@ class Rows:
         return Rows(since=self.since, of_event=np.zeros(0, np.int64), **columns)
 
 
-@dataclass(frozen=True)
-class Occupancy:
+class Occupancy(Struct, frozen=True):
     """Tokens in a FIFO over time: from cycle `time[i]` on it holds `tokens[i]`.
 
     As in `RunResult.occupancy`, a token counts from the cycle of its put to the cycle of its get, both included.

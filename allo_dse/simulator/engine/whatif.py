@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 from ..codegen.run_time.record_fields import Code, Op
 from ..network.network import IntArray, Network
@@ -15,8 +17,7 @@ SHARED = "DRAM"
 """What the service of shared resources is called."""
 
 
-@dataclass(frozen=True)
-class Faster:
+class Faster(Struct, frozen=True):
     """What the run takes when one thing is twice as fast.
 
     Attributes:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.aliases import Array
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import replace
 
 from ..codegen.run_time.record_fields import Arbitration, Code
 from .array_channels import BANK_LATENCY, ArrayStreams
@@ -43,8 +45,7 @@ def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
-@dataclass(frozen=True)
-class Tasks:
+class Tasks(Struct, frozen=True):
     """Consecutive tasks of one compiled body; `words` has one row per task (see `Signature.words`)."""
 
     body: str
@@ -54,8 +55,7 @@ class Tasks:
         return len(self.words)
 
 
-@dataclass(frozen=True)
-class Processes:
+class Processes(Struct, frozen=True):
     """Consecutive table processes: per process the first row of its table, and where its bindings and log begin."""
 
     first_row: IntArray

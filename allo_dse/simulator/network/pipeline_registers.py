@@ -6,9 +6,9 @@ Interval, depth and stages are cost sites, so they belong to a network, not to c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 
@@ -16,8 +16,7 @@ from ..codegen.lowering.signature import Pipeline, Signature
 from .network import IntArray, Network, Tasks
 
 
-@dataclass(frozen=True)
-class Registers:
+class Registers(Struct, frozen=True):
     """Attributes:
     per_node: puts that may wait in a node's pipeline; all 0 if operations everywhere are due in program order.
     per_stream: of these, those that may be of one stream.

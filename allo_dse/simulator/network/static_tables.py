@@ -7,9 +7,11 @@ extrapolated. It has the same tasks, nodes and streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 from ..codegen.lowering.control import Move, Repeat, Spend, Steps
 from ..codegen.lowering.signature import Signature
@@ -68,8 +70,7 @@ def as_tables(network: Network, steps_of: StepsOf, signatures: Mapping[str, Sign
     )
 
 
-@dataclass(frozen=True)
-class _Tables:
+class _Tables(Struct, frozen=True):
     """Tables of a group of tasks: their rows, per task the first of its rows, and the streams it is bound to."""
 
     rows: IntArray

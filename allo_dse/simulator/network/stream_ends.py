@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 
@@ -16,8 +16,7 @@ from .network import IntArray, Network, Processes, Tasks
 UNKNOWN = -1
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """Per stream the task at each end, or `UNKNOWN`."""
 
     producer: IntArray

@@ -10,10 +10,12 @@ for the others), and only the first of them ever waits.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 from ..trace.data import IntArray
 from .replay_plan import Plan, ends_of
@@ -24,8 +26,7 @@ KEPT = 8
 """Merged plans that are kept for other depths of one trace."""
 
 
-@dataclass(frozen=True, eq=False)
-class Merged:
+class Merged(Struct, frozen=True, eq=False):
     """A plan with one stream for several.
 
     Attributes:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 from ..network.network import default_latency
 from ..trace.data import IntArray, TraceError
@@ -29,8 +31,7 @@ LOSSES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # the cycles that the r
 NEVER = -1
 
 
-@dataclass(frozen=True)
-class DepthPoint:
+class DepthPoint(Struct, frozen=True):
     """Depths that were replayed.
 
     Attributes:
@@ -46,8 +47,7 @@ class DepthPoint:
     run: int
 
 
-@dataclass(frozen=True)
-class DepthFront:
+class DepthFront(Struct, frozen=True):
     """The front, and what is known of depths that were not replayed.
 
     Attributes:
@@ -108,8 +108,7 @@ def find_depth_front(traces: Sequence[Trace], steps: Steps, max_runs: int = MAX_
     return search_depths(_Traces(tuple(traces)), steps, max_runs)
 
 
-@dataclass(frozen=True)
-class DepthRun:
+class DepthRun(Struct, frozen=True):
     """A run: its cycles (infinite: deadlock), and per stream the cycles waited for room, and the most tokens held."""
 
     cycles: float

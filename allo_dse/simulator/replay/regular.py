@@ -7,9 +7,9 @@ same (docs/timing.md, T6 and T7). So it is an operation table: its operations by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..deadlock.explain import Blocked, Deadlock
 from ..engine.engine import table_engine
@@ -25,8 +25,7 @@ UNBOUNDED_RING = 1 << 16
 """Tokens waiting in a stream that can hold all it ever carries, at most."""
 
 
-@dataclass(frozen=True, eq=False)
-class RegularResult:
+class RegularResult(Struct, frozen=True, eq=False):
     """Times of a replay that did not list its events.
 
     Attributes:

@@ -9,11 +9,11 @@ for the n-th token of stream s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import Array
@@ -50,8 +50,7 @@ class Operations(NamedTuple):
     consumer: IntArray
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True, dict=True):
     """Arrays for the kernels; operations are numbered in replay order, process after process.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import Array, JsonObject
 
@@ -23,16 +23,14 @@ ADVICE_RUNS = 200
 """Depth vectors tried for the advice of an error message."""
 
 
-@dataclass(frozen=True, eq=False)
-class TokenTimes:
+class TokenTimes(Struct, frozen=True, eq=False):
     """Per slot (see `replay_plan`) the cycle of its put and of its get, -1 for those that did not happen."""
 
     put: IntArray
     get: IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class ReplayResult:
+class ReplayResult(Struct, frozen=True, eq=False, dict=True):
     """Times of one replay, in cycles from the design's start.
 
     Attributes:

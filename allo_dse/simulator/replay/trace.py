@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
+from msgspec import structs
 from numpy.typing import ArrayLike
 
 from ..deadlock.depths import Increase
@@ -33,7 +34,7 @@ class Trace:
 
     def __init__(self, data: TraceData) -> None:
         self.data = data
-        for array in (data.stream_depth, *vars(data.listed).values(), data.latency, data.place):
+        for array in (data.stream_depth, *structs.asdict(data.listed).values(), data.latency, data.place):
             if array is not None:
                 array.flags.writeable = False
 

@@ -20,10 +20,11 @@ looks at their state become rare. What ends before a look would have paid for it
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+
+from allo_dse.common.records import replace
 
 from ..codegen.run_time.record_fields import Code, Header, Op
 from ..network.arena import NO_ANCHOR, Arena

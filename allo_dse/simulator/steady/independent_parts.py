@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ..codegen.run_time.record_fields import WORD, Code, Node, Op, Process, Slot, State, Stream
@@ -19,8 +19,7 @@ NOBODY = -1
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+class Part(Struct, frozen=True, eq=False):
     """Nodes that are joined by streams and resources.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..codegen.run_time.record_fields import Header, Node, Process, Resource, Stream
 from ..network.arena import Arena
@@ -16,8 +16,7 @@ COMPARED = 32
 """States of one key that a new one is compared with."""
 
 
-@dataclass(frozen=True, eq=False)
-class State:
+class State(Struct, frozen=True, eq=False):
     """A state of a part, and what adds up on the way to it.
 
     Attributes:
@@ -41,8 +40,7 @@ class State:
         return 200 + sum(a.nbytes for a in (self.clock, self.stalls, self.counters, self.counts, self.puts))
 
 
-@dataclass(frozen=True)
-class Period:
+class Period(Struct, frozen=True):
     """What happens from `since` on until now happens `times` more times."""
 
     since: State

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import replace
 
 from ..codegen.run_time.record_fields import MAX_NESTING, Code, Op
 from ..network.network import IntArray, Network, Processes

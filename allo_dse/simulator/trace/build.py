@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from ..network.array_channels import BANK_LATENCY, ArrayStreams, filled
 from ..network.network import BY_DEPTH
@@ -24,16 +25,14 @@ from .check import check_trace
 from .data import GET, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop
 
 
-@dataclass(frozen=True)
-class Get:
+class Get(Struct, frozen=True):
     """Every iteration takes a token from `stream`, `stage` cycles after it starts (by default T9's)."""
 
     stream: str
     stage: int | None = None
 
 
-@dataclass(frozen=True)
-class Put:
+class Put(Struct, frozen=True):
     """Every iteration puts a token to `stream`, `stage` cycles after it starts (by default T9's)."""
 
     stream: str
@@ -44,8 +43,7 @@ Event = tuple[Literal["get", "put"], str, int]
 """What happened, on which stream, in which iteration."""
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A pipelined loop of a process; a piece of straight code is a loop of one iteration.
 
     Args:

@@ -9,10 +9,11 @@ When operations are due, and when a process is done, is said in docs/timing.md (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
@@ -35,8 +36,7 @@ class TraceError(SimulationError):
     """A trace that cannot be read, built or replayed."""
 
 
-@dataclass(frozen=True)
-class LoopOp:
+class LoopOp(Struct, frozen=True):
     """A stream operation that every iteration of a regular loop does.
 
     Attributes:
@@ -50,8 +50,7 @@ class LoopOp:
     stage: int
 
 
-@dataclass(frozen=True)
-class TraceLoop:
+class TraceLoop(Struct, frozen=True):
     """A pipelined loop.
 
     Attributes:
@@ -100,8 +99,7 @@ class TraceLoop:
         return max([self.last_stage, *(op.stage for op in self.ops or ())])
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(Struct, frozen=True):
     """Stream operations one by one, equally long arrays; those of one process in program order.
 
     Attributes:
@@ -124,8 +122,7 @@ class Events:
         return Events(*(column[which] for column in columns))
 
 
-@dataclass(frozen=True)
-class TraceData:
+class TraceData(Struct, frozen=True, dict=True):
     """A trace as plain data, checked by `check.check_trace`.
 
     Attributes:
@@ -148,7 +145,7 @@ class TraceData:
     stream_depth: IntArray
     loops: tuple[TraceLoop, ...]
     listed: Events
-    occupancy_dependent: frozenset[int] = field(default_factory=frozenset)
+    occupancy_dependent: frozenset[int] = msgspec.field(default_factory=frozenset)
     start: int = 0
     latency: IntArray | None = None
     arrays: tuple[ArrayStreams, ...] = ()

@@ -12,9 +12,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, FpgaDevice
@@ -41,8 +42,7 @@ from .schedules import (
 _ADDERS = Question.word("schedule.adders", ADDERS_BY, ADDERS_BY)
 
 
-@dataclass(frozen=True)
-class _Facts:
+class _Facts(Struct, frozen=True):
     """What schedules of a program follow from.
 
     Attributes:
@@ -167,8 +167,7 @@ class AutoSchedules(ScheduleChoice[_Answers]):
         return tuple(found)
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """A dimension of an array that an access goes along.
 
     Attributes:

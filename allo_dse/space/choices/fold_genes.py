@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.mapper.fold.fold import AxisFold
 
@@ -58,8 +59,7 @@ class AxisOptions:
         )
 
 
-@dataclass(frozen=True)
-class WantedAxis:
+class WantedAxis(Struct, frozen=True):
     """What genes say about one axis, legal or not."""
 
     spatial: int
@@ -67,8 +67,7 @@ class WantedAxis:
     pattern: str | None
 
 
-@dataclass(frozen=True)
-class KernelOptions:
+class KernelOptions(Struct, frozen=True):
     """The legal folds of each axis of one kernel's mesh.
 
     Attributes:
@@ -81,8 +80,7 @@ class KernelOptions:
     joins: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class KernelPlan:
+class KernelPlan(Struct, frozen=True):
     """A decided fold of one kernel: an option per axis, and in which order to nest the axes (outermost first).
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import Branch, Loop, Nest, Node, read_nest
@@ -24,8 +25,7 @@ SLOW = 8  # times the interval of the others
 MINOR = 16  # nests with fewer rounds than the largest one's by this factor may be treated differently
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """Loops around each other, outermost first, with their trip counts; the last one has none inside."""
 
     loops: tuple[Loop, ...]
@@ -79,8 +79,7 @@ Nests: TypeAlias = tuple[tuple[Copies, int], ...]
 """How each chain of a kernel is copied, and the interval it is pipelined with."""
 
 
-@dataclass(frozen=True)
-class KernelChains:
+class KernelChains(Struct, frozen=True):
     """What there is to ask about the nests of a kernel.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import IllegalFold
+from allo_dse.common.records import replace
 from allo_dse.mapper.axes.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph

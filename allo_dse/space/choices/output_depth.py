@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from allo_dse.common.records import replace
 
 from ..choice import Ask, Question, QuestionChoice
 from ..draft import Draft

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from allo_dse.common.records import replace
 
 from ..choice import Ask, Question, QuestionChoice
 from ..draft import Draft

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import replace
 from allo_dse.mapper.program import Program
 from allo_dse.program.watch import Watch
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.program.common_arrays import REGION, is_region
@@ -64,8 +66,7 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
         return sum(1 for _ in islice(ways, limit + 1))
 
 
-@dataclass(frozen=True)
-class ScheduleParameter:
+class ScheduleParameter(Struct, frozen=True):
     """What may vary about one loop, array or stream.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 
 from ..choice import Ask, Question, QuestionChoice
 from ..draft import Draft

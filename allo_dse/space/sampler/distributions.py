@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import Trial
 
@@ -37,8 +37,7 @@ def suggest_with(trial: Trial) -> Suggest:
     return suggest
 
 
-@dataclass(frozen=True)
-class Coding:
+class Coding(Struct, frozen=True):
     """A parameter of an Optuna study as a gene.
 
     Attributes:

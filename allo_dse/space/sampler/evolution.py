@@ -24,6 +24,7 @@ from numbers import Integral
 from typing import Literal, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 
@@ -44,8 +45,7 @@ T = TypeVar("T")
 Decided = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True)
-class Breeding:
+class Breeding(Struct, frozen=True):
     """How designs are bred.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..gene import Gene
 from .selection import Floats, Integers
@@ -13,8 +13,7 @@ from .selection import Floats, Integers
 ABSENT = -0.5  # feature of a gene that a design does not have; those that it has are 0 to 1
 
 
-@dataclass(frozen=True)
-class Features:
+class Features(Struct, frozen=True):
     """Genes as numbers: positions in their ranges from 0 to 1, and one number per category.
 
     Attributes:
@@ -60,8 +59,7 @@ def _position(values: Floats, gene: Gene) -> Floats:
     return found
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """Numbers that are features as they are, from 0 to 1 where they were met first.
 
     Attributes:

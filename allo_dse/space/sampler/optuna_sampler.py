@@ -6,15 +6,17 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from msgspec import structs
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+
+from allo_dse.common.records import replace
 
 from ..gene import Gene, Genes
 from .distributions import Coding, coding_of
@@ -77,7 +79,7 @@ class EvolutionSampler(BaseSampler):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Everything else follows from the trials of a study.
-        options: dict[str, Any] = {**asdict(self._breeding), **self._sizes}
+        options: dict[str, Any] = {**structs.asdict(self._breeding), **self._sizes}
         return functools.partial(EvolutionSampler, **options), (self._seed,)
 
     def search(self, genes: Mapping[str, Gene], objectives: int) -> Evolution:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..gene import Gene, Genes
 from .features import Features
@@ -62,8 +62,7 @@ class Memory:
         return Scales(np.array([lengths.get(name, LENGTH) for name in features.names]), noise)
 
 
-@dataclass(frozen=True)
-class _Lessons:
+class _Lessons(Struct, frozen=True):
     """What there is to learn from designs.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -15,8 +15,7 @@ Booleans = NDArray[np.bool_]
 AT_ONCE = 512  # results that are compared with each other
 
 
-@dataclass(frozen=True)
-class Individual:
+class Individual(Struct, frozen=True):
     """An evaluated design as the sampler sees it.
 
     Attributes:
@@ -31,8 +30,7 @@ class Individual:
     penalty: float
 
 
-@dataclass(frozen=True)
-class Results:
+class Results(Struct, frozen=True):
     """Evaluated designs without their genes, in columns: selecting is arithmetic on a few dozen of them, thousands of
     times when a search is resumed.
 

@@ -8,9 +8,9 @@ covariance has its best value in closed form. It is fitted to a few hundred desi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from .selection import Floats, Integers
 
@@ -22,8 +22,7 @@ SPREAD = 1.0  # standard deviation of the prior, of the logarithms
 JITTER = 1e-6
 
 
-@dataclass(frozen=True)
-class Scales:
+class Scales(Struct, frozen=True):
     """Over which distances features make a difference, and how much they do not explain.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError, IllegalFold, StudyError
 from allo_dse.mapper.fold.fold import MeshFold
@@ -46,8 +46,7 @@ def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None
     study.enqueued += [genes for genes in found if genes not in study.enqueued]
 
 
-@dataclass(frozen=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """Genes of what a study begins with.
 
     Raises:

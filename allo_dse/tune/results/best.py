@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import AlloDseError
@@ -29,8 +30,7 @@ MOST_SHOWN = 20
 """Designs of a front that a notebook lists."""
 
 
-@dataclass(frozen=True, eq=False)
-class BestDesign:
+class BestDesign(Struct, frozen=True, eq=False, dict=True):
     """A design that a run found, with its metrics.
 
     Attributes:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import compress, islice
 from pathlib import Path
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 from ..store.log import sealed
 from ..store.record import Record, decode_entry
@@ -21,8 +24,7 @@ ABSENT = "none"  # of a choice that a design does not have
 LEAST_TOLD = 0.05  # share of what is to be known of a cause that a choice must tell
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """What designs died of, and the choice that says most about which.
 
     Attributes:

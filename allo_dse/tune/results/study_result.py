@@ -6,16 +6,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 
 from ..declare.spec import StudySpec
@@ -34,8 +36,7 @@ if TYPE_CHECKING:
     from allo_dse.space.gene import Genes
 
 
-@dataclass(frozen=True)
-class RungFailures:
+class RungFailures(Struct, frozen=True):
     """What became of designs that were promoted to an evaluator.
 
     Attributes:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.evaluator import full_name
@@ -45,8 +47,7 @@ class Reproposal:
         return {**self.__dict__, "skipped": dict(self.skipped)}
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """One run of a log: how it proposed, the lines before it, and its own records."""
 
     how: Session | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from msgspec import structs
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.garbage import no_collections, rare_collections
+from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.enqueued import enqueue

@@ -8,9 +8,9 @@ from a complex computer code when fast approximations are available", Biometrika
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.space.gene import Gene, Genes
 from allo_dse.space.sampler.features import Features, Numbers
@@ -139,8 +139,7 @@ class Foresight:
         return worth
 
 
-@dataclass(frozen=True)
-class _Scale:
+class _Scale(Struct, frozen=True):
     """Losses such that ratios count where they all have one sign, and differences elsewhere."""
 
     sign: int

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.eval.evaluator import Metrics
@@ -21,8 +20,7 @@ _Ruling: TypeAlias = tuple[Status, str | None, dict[str, float] | None, dict[str
 """Status, error, values and constraints of a record."""
 
 
-@dataclass(frozen=True)
-class Judge:
+class Judge(Struct, frozen=True, dict=True):
     """Turns metrics into objective values and constraint violations."""
 
     objectives: Sequence[Objective]

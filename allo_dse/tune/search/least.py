@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.bounding import Bounding, Bounds, RegionBounding
@@ -65,8 +66,7 @@ def metric_of(measure: Measure) -> str | None:
         return None
 
 
-@dataclass(frozen=True)
-class LeastLosses:
+class LeastLosses(Struct, frozen=True, dict=True):
     """Lower bounds of the losses of designs that have not been evaluated.
 
     Args:

@@ -8,8 +8,9 @@ import math
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics, no_metric
@@ -25,8 +26,7 @@ class MetricError(ValueError):
     """An objective or constraint that could not be computed from a design's metrics."""
 
 
-@dataclass(frozen=True)
-class Objective:
+class Objective(Struct, frozen=True):
     """One objective: a name, a direction and how to get its value from the metrics."""
 
     name: str
@@ -55,8 +55,7 @@ class Objective:
         return 1.0 if self.direction == "minimize" else -1.0
 
 
-@dataclass(frozen=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """Something a design's metrics must satisfy.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from allo_dse.space.space import Candidate
 
@@ -13,8 +14,7 @@ from ..store.described import Bred
 from ..store.record import Record
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A new and legal design to evaluate."""
 
     number: int

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 
@@ -72,7 +73,7 @@ def summary(result: Result) -> JsonObject:
         "unverified": result.unverified,
         "baseline": None if result.baseline is None else _design(result.baseline, result),
         "ruled_out": result.ruled_out,
-        "causes": [{**vars(cause), "share": cause.share} for cause in result.causes],
+        "causes": [{**structs.asdict(cause), "share": cause.share} for cause in result.causes],
         "importances": result.importances,
         "prediction": result.correction.to_dict(),
         "rung_failures": [

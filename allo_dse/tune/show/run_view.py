@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 
@@ -19,8 +19,7 @@ from ..store.certificate import Certificate
 from .numbers import format_duration, format_value
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """A window on a running study; everything in it is kept up to date by others.
 
     Attributes:

@@ -14,11 +14,11 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 
@@ -137,8 +137,7 @@ def json_bytes(value: Any) -> bytes:
     return _ENCODER.encode(valid(json.loads(data))).encode() if b"\\ud" in data else data
 
 
-@dataclass(frozen=True)
-class LogContent:
+class LogContent(Struct, frozen=True):
     """What a log holds.
 
     Attributes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from allo_dse.space.space import Candidate
 
@@ -18,8 +19,7 @@ INLINE_AHEAD = 16  # proposals taken at a time, to batch asks and log writes
 INLINE_SECONDS = 0.02  # how long to evaluate before reporting
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     """A design to evaluate at a rung of the ladder.
 
     Attributes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
+from msgspec import Struct
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -22,8 +22,7 @@ AUTOPSY_SECONDS = 60.0  # for a node to answer; a dead one is noticed by Ray in 
 EXIT_SECONDS = 5.0  # for a process that has closed its connections to be gone
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a worker runs: Ray's id of its node, its process there, and how many cores that may use."""
 
     node: str

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.design import Design
 from allo_dse.space.gene import Genes
@@ -21,8 +23,7 @@ Broken = tuple[Bred, list[dict[str, str]]]
 """A design that breaks limits of the device, and what it breaks."""
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """Designs wanted.
 
     Attributes:

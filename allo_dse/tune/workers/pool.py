@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 from ..store.record import Measurement
 from .lost_workers import Place
@@ -21,8 +24,7 @@ MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
 MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """A design to evaluate, as it goes to a worker.
 
     Attributes:
@@ -53,8 +55,7 @@ class Task:
         return None
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Designs a worker has been given; one that is `alone` has killed a worker before, perhaps."""
 
     worker: int
@@ -67,8 +68,7 @@ class Batch:
         return AHEAD if self.alone else 1
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """A lost worker whose cause of death is being established.
 
     Attributes:

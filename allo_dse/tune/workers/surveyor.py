@@ -7,9 +7,9 @@ lists a part of the designs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.eval.evaluator import Evaluator
 
@@ -22,8 +22,7 @@ from ..store.described import bred
 from .nursery import Broken, Digests
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """A part of the space, to look for designs to evaluate.
 
     Attributes:
@@ -44,8 +43,7 @@ class Lease:
     known: list[str]
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """What was found in a part, and what is left of it.
 
     Attributes:

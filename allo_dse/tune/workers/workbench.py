@@ -6,8 +6,9 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
+
+from msgspec import Struct
 
 from allo_dse.common.garbage import collect_rarely
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
@@ -23,8 +24,7 @@ from .pool import Task
 from .surveyor import Lease, Survey, Surveyor
 
 
-@dataclass(frozen=True)
-class Introduction:
+class Introduction(Struct, frozen=True):
     """What a worker says when it has started.
 
     Attributes:

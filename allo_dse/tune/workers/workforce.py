@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unavailable
 
 from ..declare.spec import StudySpec
@@ -16,8 +18,7 @@ from .evaluate_one import INLINE_WORKER, make_bench
 from .executor import Executor, InlineExecutor
 
 
-@dataclass(frozen=True)
-class Workforce:
+class Workforce(Struct, frozen=True):
     """An executor, and which rungs of the ladder it can serve.
 
     Attributes:

@@ -14,6 +14,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, csim, emit_project
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import replace
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang import install
 from allo_dse.lang.types import DType, bfloat16
@@ -200,7 +201,7 @@ def test_a_run_has_a_time_limit() -> None:
     project = emit_project(dse.load_program(programs.polling))
     endless = dict(project.files)
     endless["kernel.cpp"] = endless["kernel.cpp"].replace("ALLO_PROCESS(source_all", "if (0) ALLO_PROCESS(source_all")
-    project = type(project)(**{**vars(project), "files": endless})
+    project = replace(project, files=endless)
     with pytest.raises(SimulationError, match="time limit"):
         csim(project, np.zeros(12, np.int32), np.zeros(12, np.int32), seconds=0.3)
 

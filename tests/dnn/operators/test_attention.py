@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
+from allo_dse.common.records import replace
 from allo_dse.dnn.execute import deviation, loaded, reference_of, run_program
 from allo_dse.dnn.operators import attention_work, element_type
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 import allo_dse as dse
+from allo_dse.common.records import replace
 from allo_dse.dnn.compose import Composition, compose
 from allo_dse.dnn.fronts import search_fronts
 from allo_dse.dnn.network import Arrange, Host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations, pairwise, permutations, product
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
+from allo_dse.common.records import replace
 from allo_dse.dnn.solver.problem import ALLOWED, BANDWIDTH, Choice, Edge, Problem
 from allo_dse.dnn.solver.solution import Solution
 from allo_dse.dnn.solver.solve import solve

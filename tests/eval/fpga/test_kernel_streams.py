@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.hls import Arrival, HlsProject, KernelStreams
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import replace
 from allo_dse.eval.fpga.passages import passages
 from allo_dse.eval.hls.design_project import hls_project
 from allo_dse.lang import install

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import replace
 from allo_dse.eval.fpga.depth_front import solve_depths
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.lang import install

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
 
+from allo_dse.common.records import replace
 from allo_dse.dnn.streams import TOKEN_CYCLES, lag_cycles
 from allo_dse.eval.fpga.network import _Bound, _Builder, fpga_network
 from allo_dse.eval.fpga.passages import passages

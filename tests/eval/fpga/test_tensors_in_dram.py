@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.hls.design_project import hls_project

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls_report import Cycles, HlsLoop, HlsReport, Module
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import replace
 from allo_dse.eval.fpga.retime import _function
 from allo_dse.eval.hls.report_trace import timed_by_report
 from allo_dse.simulator.trace.build import Get, Loop, Put

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.model import HOST_NUMBERS, Board
@@ -38,7 +39,7 @@ def key_and_network(vmg: VMG, buffering: Buffering, npu: NpuDevice = NPU) -> tup
     assert isinstance(processes, Processes)
     values = (
         network.rows.tolist(), network.depth.tolist(), network.initial.tolist(),
-        [column.tolist() if hasattr(column, "tolist") else column for column in vars(processes).values()],
+        [column.tolist() if hasattr(column, "tolist") else column for column in structs.asdict(processes).values()],
         built.counts, built.core_ticks, built.dram_ticks, built.channel_ticks, built.dram_bytes,
     )  # fmt: skip
     return network_key(vmg.program, *parts), values

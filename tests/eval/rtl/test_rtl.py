@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from allo_dse.backends.rtl.circuit import build_circuit
 from allo_dse.backends.rtl.kernel_ports import RtlError
 from allo_dse.backends.rtl.resources import _counted
 from allo_dse.common.aliases import Array
+from allo_dse.common.records import replace
 from allo_dse.eval.rtl import RtlEvaluator, rtl_resources, rtl_simulate
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded

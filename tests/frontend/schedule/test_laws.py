@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import new_context
 from allo_dse.lang.diagnostics import ProgramError

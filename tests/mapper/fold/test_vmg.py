@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
+from msgspec import structs
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
@@ -96,7 +97,7 @@ def test_edges_are_the_streams_between_nodes(case: tuple[CompiledProgram, MeshFo
     program, fold = case
     vmg = VMG.of(program).fold(fold)
     edges = vmg.edges
-    found = {(s, t, a): c for s, t, a, c in zip(*(x.tolist() for x in vars(edges).values()), strict=True)}
+    found = {(s, t, a): c for s, t, a, c in zip(*(x.tolist() for x in structs.asdict(edges).values()), strict=True)}
     assert found == reference_edges(vmg)
     explicit = VMG.of(program).apply(vmg.mapping_primitives)
     assert sum(explicit.edges.count.tolist()) == sum(edges.count.tolist())

@@ -66,7 +66,7 @@ def test_interfaces() -> None:
     program = dse.load_program(programs.dot("f32"))
     mapping = FpgaCosts(program.vmg, device)
     use = mapping.tensors[0]
-    object.__setattr__(mapping.scheduled, "tensors", (use,) * 17)
+    vars(mapping.scheduled)["tensors"] = (use,) * 17
     from allo_dse.mapper.limits.fpga_limits import _interfaces
 
     assert [v.constraint for v in _interfaces(mapping)] == ["axi_interfaces"]

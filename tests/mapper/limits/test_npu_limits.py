@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
@@ -284,7 +284,7 @@ def test_memory_that_tasks_share_is_out_of_reach() -> None:
     """Said first, and alone: what moves such arrays is not planned."""
     program = kernels_program((["A"], ["B"])).program
     shared = SharedTensor(Tensor("core_x_7", INT16, (8,)), np.zeros(8))
-    (violation,) = DeviceMapping(VMG.of(dataclasses.replace(program, shared=(shared,))), NPU).violations
+    (violation,) = DeviceMapping(VMG.of(replace(program, shared=(shared,))), NPU).violations
     assert violation.constraint == "shared_arrays"
     assert str(violation).startswith("arrays that tasks on several tiles share")
     assert "core_x_7" in str(violation)
@@ -335,7 +335,7 @@ def test_the_order_of_nodes_does_not_matter(k: int, m: int, n: int, random: Any)
     vmg = gemm(gemm_program(M=32, N=32, K=32, Pm=4, Pn=4, Pk=4), k, m, n)
     groups = list(vmg.groups)
     random.shuffle(groups)
-    other = dataclasses.replace(vmg, groups=tuple(groups))
+    other = replace(vmg, groups=tuple(groups))
     device = Device.load("npu1_2col")
     plans = [DeviceMapping(graph, device).transport for graph in (vmg, other)]
     assert len({tuple((t.tensor, t.column, len(t.flows)) for t in plan.transfers) for plan in plans}) == 1

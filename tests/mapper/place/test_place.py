@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from itertools import permutations
 from typing import Any, cast
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from msgspec import structs
 from ortools.sat.python import cp_model
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import cache
 
 import numpy as np
 import pytest
 
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
@@ -81,12 +81,10 @@ def test_what_allo_builds_is_left_alone(name: str) -> None:
 def cyclic_as(fold: MeshFold, other: MeshFold) -> MeshFold:
     """A fold with the patterns of another one."""
     kernels = tuple(
-        dataclasses.replace(
-            a, axes=tuple(dataclasses.replace(x, pattern=y.pattern) for x, y in zip(a.axes, b.axes, strict=True))
-        )
+        replace(a, axes=tuple(replace(x, pattern=y.pattern) for x, y in zip(a.axes, b.axes, strict=True)))
         for a, b in zip(fold.kernels, other.kernels, strict=True)
     )
-    return dataclasses.replace(fold, kernels=kernels)
+    return replace(fold, kernels=kernels)
 
 
 def test_genes_of_a_fold_that_allo_refuses_decode_to_one_that_it_builds() -> None:

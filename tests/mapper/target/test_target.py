@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.lang import install
 from allo_dse.mapper.fold.vmg import VMG
@@ -129,7 +129,7 @@ def test_tiles_of_two_types_are_no_operands_of_one_function() -> None:
 def test_tensors_of_more_than_two_dimensions_and_unused_ones() -> None:
     program = gemm_program(Pm=1, Pn=1, Pk=1)
     more = (Tensor("batch", INT16, (2, 2, 2)), Tensor("bias", FLOAT32, (4,)))
-    found = refused(dataclasses.replace(program, tensors=(*program.tensors, *more)))
+    found = refused(replace(program, tensors=(*program.tensors, *more)))
     assert found["allo_tensor_rank"] == "dimensions that Allo moves on tensor batch: needs 3, has 2"
     assert found["allo_unused_tensor"].startswith("tensor bias: no kernel reads or writes it")
 

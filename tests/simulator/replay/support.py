@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
+from allo_dse.common.records import replace
 from allo_dse.simulator.replay.replay import Depths
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace

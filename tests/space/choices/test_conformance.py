@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.fold_space import unfolded

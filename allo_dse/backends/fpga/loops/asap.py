@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Test, decided
 from allo_dse.ir.nest import Branch, Op
@@ -25,8 +28,7 @@ Guard = tuple[Test | Asked, bool]
 """A condition, and the side of it."""
 
 
-@dataclass(frozen=True)
-class StreamEvent:
+class StreamEvent(Struct, frozen=True):
     """A stream operation in a round.
 
     Attributes:

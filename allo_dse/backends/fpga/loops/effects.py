@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Branch, Op
 
@@ -26,8 +28,7 @@ Use: TypeAlias = tuple[Op, Mapping[int, int]]
 """A load or store, with the trip counts of the unrolled loops around it by variable."""
 
 
-@dataclass(frozen=True)
-class Effects:
+class Effects(Struct, frozen=True, dict=True):
     """Loads and stores of a round.
 
     Attributes:

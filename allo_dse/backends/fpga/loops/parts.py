@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Wait:
+
+class Wait(Struct, frozen=True):
     """Nothing but time."""
 
     cycles: int
 
 
-@dataclass(frozen=True)
-class Pipe:
+class Pipe(Struct, frozen=True):
     """A pipelined loop: `ops` are (stage, "get" or "put", stream argument)."""
 
     rounds: int
@@ -24,8 +23,7 @@ class Pipe:
     ops: tuple[tuple[int, str, int], ...]
 
 
-@dataclass(frozen=True)
-class Again:
+class Again(Struct, frozen=True):
     """Parts that are repeated."""
 
     count: int

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.ir.nest import Op
 
 from ..memory import Storage
@@ -33,8 +36,7 @@ class Flat:
         return math.prod(loop.trips for loop in self.loops)
 
 
-@dataclass(frozen=True)
-class Pipelined:
+class Pipelined(Struct, frozen=True):
     """A pipelined loop as it is built.
 
     Attributes:

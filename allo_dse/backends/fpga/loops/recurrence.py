@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear
@@ -17,8 +18,7 @@ from .effects import Effects
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
 
-@dataclass(frozen=True)
-class Carried:
+class Carried(Struct, frozen=True):
     """An array, or a variable, that a round reads and an earlier one wrote.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.ir.linear import Choice, Compare, Test, forms_of, holds
@@ -23,8 +23,7 @@ MOST_OPERATIONS = 1 << 18
 """Stream operations of one repetition that are told apart."""
 
 
-@dataclass(frozen=True)
-class Rounds:
+class Rounds(Struct, frozen=True):
     """Finds the rounds of a pipelined loop.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
@@ -14,8 +15,7 @@ INDEX_BITS = 32
 _FLOATS = {16: "half", 32: "float", 64: "double"}
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(Struct, frozen=True):
     """A C++ scalar type: `bool`, a signed or unsigned integer of any width, or a floating-point number.
 
     MLIR's integers have no sign; a value is held as whichever type saves conversions.

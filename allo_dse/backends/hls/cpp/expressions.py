@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 
 from .elements import BOOL, Element
 
@@ -18,8 +21,7 @@ INT_BITS = 32
 _INT32 = range(-(1 << 31) + 1, 1 << 31)
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
+class Node(Struct, frozen=True, eq=False):
     """An expression.
 
     Attributes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nested_ops import nested_ops
@@ -13,12 +15,11 @@ Atom: TypeAlias = ir.Value | int | str
 """What an index is computed from: an MLIR value, an axis of the pid, or the name of a C++ variable."""
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(Struct, frozen=True):
     """`const` plus the sum of `factor * atom`."""
 
     const: int = 0
-    terms: Mapping[Atom, int] = field(default_factory=dict)
+    terms: Mapping[Atom, int] = msgspec.field(default_factory=dict)
 
     def __add__(self, other: Linear | int) -> Linear:
         if isinstance(other, int):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
+from allo_dse.common.records import replace
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.streams import StreamArray
 
@@ -15,8 +17,7 @@ WORD_BITS = 1024
 """A block of at most so many bits moves as one word; a larger one element by element, as no FIFO is that wide."""
 
 
-@dataclass(frozen=True)
-class Carrier:
+class Carrier(Struct, frozen=True):
     """How an array of streams is built.
 
     Attributes:
@@ -49,8 +50,7 @@ class Carrier:
         return f"hls::stream<{self.token}, {self.depth}>"
 
 
-@dataclass(frozen=True)
-class StreamArg:
+class StreamArg(Struct, frozen=True):
     """A stream, or with `dims` a whole array of streams, that a task function gets."""
 
     name: str

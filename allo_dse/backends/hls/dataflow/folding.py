@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.streams import StreamArray, StreamPort
 
@@ -20,8 +21,7 @@ from .tile_movers import TileMover
 from .top import Top, declare_stream
 
 
-@dataclass(frozen=True)
-class Folding:
+class Folding(Struct, frozen=True):
     """Which tasks share a process, and which FIFO carries each stream.
 
     Attributes:
@@ -79,16 +79,14 @@ class _Node:
         return self.known[key]
 
 
-@dataclass(frozen=True)
-class _Task:
+class _Task(Struct, frozen=True):
     plan: ClassPlan
     function: TaskFunction
     pid: tuple[int, ...]
     number: int
 
 
-@dataclass(frozen=True)
-class _Folded:
+class _Folded(Struct, frozen=True):
     """What is needed to translate nodes."""
 
     top: Top

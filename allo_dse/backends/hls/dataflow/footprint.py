@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 from allo_dse.program.index_maps import IntArray
@@ -14,8 +15,7 @@ from ..cpp.linear import Atom, Linear, linear_forms
 from ..task.arrays import subview_parts
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(Struct, frozen=True):
     """`extents` elements from `starts` on, per dimension of the tile; `starts` are forms over the pid's axes."""
 
     starts: tuple[Linear, ...]
@@ -32,8 +32,7 @@ class Box:
         return result
 
 
-@dataclass(frozen=True)
-class Footprint:
+class Footprint(Struct, frozen=True):
     """Of one tensor argument of a task class; `box` is None where it is not used.
 
     Attributes:
@@ -46,8 +45,7 @@ class Footprint:
     overwrites: bool
 
 
-@dataclass(frozen=True)
-class _Range:
+class _Range(Struct, frozen=True):
     low: Linear
     high: Linear  # inclusive
 

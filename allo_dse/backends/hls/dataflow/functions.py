@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nested_ops import nested_ops
@@ -26,8 +27,7 @@ from .local_copies import Frame, Parameter, bind_copy, copy_out
 from .tensor_plan import ClassPlan, PortPlan
 
 
-@dataclass(frozen=True)
-class TaskFunction:
+class TaskFunction(Struct, frozen=True):
     """C++ of a task class.
 
     Attributes:

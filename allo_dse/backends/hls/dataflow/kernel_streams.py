@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.program.index_maps import IntArray
@@ -19,8 +20,7 @@ from .tensor_movers import loop, over_tile, table
 from .tensor_plan import PortPlan
 
 
-@dataclass(frozen=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """How a tensor comes through a stream.
 
     Attributes:
@@ -94,8 +94,7 @@ class Arrival:
         return f"({address}) / {self.lanes}" if self.lanes > 1 else address
 
 
-@dataclass(frozen=True)
-class KernelStreams:
+class KernelStreams(Struct, frozen=True):
     """The tensors of a kernel that are AXI streams, by name: those it sends, and how those come that it receives.
 
     Attributes:
@@ -103,7 +102,7 @@ class KernelStreams:
     """
 
     sent: frozenset[str] = frozenset()
-    received: Mapping[str, Arrival] = field(default_factory=dict)
+    received: Mapping[str, Arrival] = msgspec.field(default_factory=dict)
     memory: str = "bram"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 
@@ -15,8 +16,7 @@ from ..task.body import Body
 from .tensor_plan import ClassPlan, PortPlan
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """What a task function is called with.
 
     Attributes:
@@ -28,8 +28,7 @@ class Parameter:
     text: str
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """What is common to the parts of a function under construction."""
 
     plan: ClassPlan

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.program.tensors import Tensor
 
@@ -13,8 +14,7 @@ from ..cpp.names import Names
 from .tensor_plan import Group, PortPlan
 
 
-@dataclass(frozen=True)
-class TileStream:
+class TileStream(Struct, frozen=True):
     """The streams between a mover and the tasks of a group, one per task.
 
     Attributes:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import replace
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.jit import run_passes
 from allo_dse.ir.nested_ops import nested_ops
@@ -41,8 +42,7 @@ TILE_STREAM_DEPTH = 2
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
 
 
-@dataclass(frozen=True)
-class PortPlan:
+class PortPlan(Struct, frozen=True):
     """One tensor argument of a task class.
 
     Attributes:
@@ -98,8 +98,7 @@ class PortPlan:
         return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class ClassPlan:
+class ClassPlan(Struct, frozen=True, eq=False):
     """A task class with its body in MLIR, lowered to loops and scalar operations.
 
     Attributes:
@@ -121,8 +120,7 @@ class ClassPlan:
         return len(list(self.function.regions[0].blocks[0].operations)) == 1
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """Tasks of one class whose pids form a box: they are called in one nest of loops."""
 
     plan: ClassPlan
@@ -144,8 +142,7 @@ def tensors_of(program: CompiledProgram) -> tuple[Tensor, ...]:
     return (*program.tensors, *(one.tensor for one in program.shared))
 
 
-@dataclass(frozen=True)
-class TensorOptions:
+class TensorOptions(Struct, frozen=True):
     """What a schedule says about the region's tensors.
 
     Attributes:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.program.common_tensors import tile_of
 from allo_dse.program.compiled import CompiledProgram
@@ -30,8 +31,7 @@ from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
 AXI_BITS = 512
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """An argument of the top function.
 
     Attributes:

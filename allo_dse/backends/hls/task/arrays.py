@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 
@@ -13,8 +14,7 @@ from ..cpp.linear import Atom, Linear
 Name = Callable[[Atom], str]
 
 
-@dataclass(frozen=True, eq=False)
-class Array:
+class Array(Struct, frozen=True, eq=False):
     """A variable (no dimensions kept), an array, or memory behind a pointer.
 
     Attributes:
@@ -44,8 +44,7 @@ class Array:
         return self.name + "".join(f"[{index.text(name)}]" for index in own)
 
 
-@dataclass(frozen=True, eq=False)
-class View:
+class View(Struct, frozen=True, eq=False):
     """Part of an array: per dimension of the array where it begins, its step, and which dimension of the view it is."""
 
     array: Array

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nested_ops import nested_ops
@@ -17,8 +18,7 @@ from allo_dse.program.tasks import TaskClass
 from ..cpp.names import identifier
 
 
-@dataclass(frozen=True)
-class LoopSource:
+class LoopSource(Struct, frozen=True):
     """What is written about a loop.
 
     Attributes:
@@ -34,8 +34,7 @@ class LoopSource:
     location: SourceLocation | None = None
 
 
-@dataclass(frozen=True)
-class LoopPragmas:
+class LoopPragmas(Struct, frozen=True):
     """The schedule of one task class."""
 
     task_class: TaskClass

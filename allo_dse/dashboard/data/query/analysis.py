@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.eval.calibrate.correction import merged_metrics
 
@@ -75,8 +76,7 @@ def known(table: RunTable, row: int) -> Mapping[str, Any]:
     return reduce(merged_metrics, (rung.metrics for rung in table.rungs(table.keys[row])), empty)
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Feasible designs as the importance is computed from them.
 
     Attributes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 
@@ -29,23 +30,19 @@ class FilterError(AlloDseError):
     """A filter expression that cannot be understood."""
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(Struct, frozen=True):
     value: float
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(Struct, frozen=True):
     value: str
 
 
-@dataclass(frozen=True)
-class Name:
+class Name(Struct, frozen=True):
     value: str
 
 
-@dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     op: str
     left: Term
     right: Term
@@ -54,42 +51,36 @@ class Arithmetic:
 Term = Number | Text | Name | Arithmetic
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     op: str
     left: Term
     right: Term
 
 
-@dataclass(frozen=True)
-class Within:
+class Within(Struct, frozen=True):
     """A column's value is one of several."""
 
     name: Name
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Contains:
+class Contains(Struct, frozen=True):
     """A column's text has a part, in any case."""
 
     name: Name
     part: str
 
 
-@dataclass(frozen=True)
-class Not:
+class Not(Struct, frozen=True):
     inner: Condition
 
 
-@dataclass(frozen=True)
-class Both:
+class Both(Struct, frozen=True):
     left: Condition
     right: Condition
 
 
-@dataclass(frozen=True)
-class Either:
+class Either(Struct, frozen=True):
     left: Condition
     right: Condition
 
@@ -127,8 +118,7 @@ def names_in(node: Condition | Term | None) -> Iterator[str]:
             yield from names_in(right)
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(Struct, frozen=True):
     kind: str
     text: str
     at: int

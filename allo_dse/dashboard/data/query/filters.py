@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from ..table.columns import MISSING, Column, Floats, Mask
 from .filter_syntax import (
@@ -60,8 +60,7 @@ class Table(Protocol):
     def column(self, name: str) -> Column | None: ...
 
 
-@dataclass(frozen=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A parsed expression."""
 
     source: str

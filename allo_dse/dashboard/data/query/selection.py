@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 
@@ -16,8 +16,7 @@ from ..units import text
 Polygon = tuple[tuple[float, float], ...]
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Designs that satisfy everything that is given; without anything given, nothing is selected.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import JsonObject
@@ -29,8 +29,7 @@ OK = "ok"
 KEY = "key"
 
 
-@dataclass(frozen=True)
-class RuledOut:
+class RuledOut(Struct, frozen=True):
     """A design that breaks limits of the device: when it was proposed, and the limits."""
 
     at: float

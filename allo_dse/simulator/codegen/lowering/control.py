@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import ir
@@ -43,8 +44,7 @@ _DIVISIONS: dict[str, Callable[[int, int], int]] = {
 _CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(Struct, frozen=True):
     """A get or put.
 
     Attributes:
@@ -57,15 +57,13 @@ class Move:
     stage: int | None
 
 
-@dataclass(frozen=True)
-class Spend:
+class Spend(Struct, frozen=True):
     """The clock advances by the cycles of a cost site."""
 
     site: int
 
 
-@dataclass(frozen=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """Steps done `count` times; `ii` and `depth` are cost sites of a pipelined loop, else None."""
 
     count: int

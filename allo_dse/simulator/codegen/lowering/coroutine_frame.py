@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from allo_dse.ir.bindings import Op, async_dialect, ir, memref
 
@@ -19,8 +20,7 @@ FRAME_BYTES = 1024
 are allocated."""
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """What a coroutine gets beside the body's parameters."""
 
     variant: Variant
@@ -34,8 +34,7 @@ class Inputs:
     """Gets and puts that the body calls; None where their code stands in it."""
 
 
-@dataclass(frozen=True)
-class Coroutine(Inputs):
+class Coroutine(Inputs, frozen=True):
     """Values of the prologue that every suspension refers to."""
 
     streams: ir.Value
@@ -75,7 +74,7 @@ def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Corouti
         async_dialect.coro_end(handle)
     Emitter(suspended, entry).return_()
     return Coroutine(
-        **vars(inputs),
+        **structs.asdict(inputs),
         streams=streams,
         handle=handle,
         clock=clock,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from allo_dse.common.errors import SimulationError
@@ -17,16 +17,14 @@ ANY_TOKEN = -1
 """In place of a size: a body that only asks how full a stream is does not know its tokens."""
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(Struct, frozen=True):
     """A task body to compile: the text of a `func.func` (and helpers without stream operations), and its symbol."""
 
     symbol: str
     mlir: str
 
 
-@dataclass(frozen=True)
-class Tiles:
+class Tiles(Struct, frozen=True):
     """What tasks get for a tensor parameter: per task the first element's position in `base`, and common strides.
 
     Attributes:
@@ -40,8 +38,7 @@ class Tiles:
     strides: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter of a task body.
 
     Attributes:
@@ -71,8 +68,7 @@ class Parameter:
         return 1 + len(self.shape) if self.kind == "tensor" else 1
 
 
-@dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Struct, frozen=True):
     """A pipelined loop of a task body, whose numbers are cost sites.
 
     Attributes:
@@ -91,8 +87,7 @@ class Pipeline:
         return [self.ii, self.depth, *(s for s in self.stages if s is not None)]
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(Struct, frozen=True, dict=True):
     """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
 
     Attributes:
@@ -169,8 +164,7 @@ class Signature:
         words[:, 1:] = argument.strides
 
 
-@dataclass(frozen=True)
-class CompiledBodies:
+class CompiledBodies(Struct, frozen=True):
     """An object file, and per body, in the order in which they were given:
 
     Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from allo_dse.ir.bindings import Op, arith, cf, func, ir, llvm
 
@@ -25,8 +26,7 @@ RARELY = (1, 100)
 USUALLY = RARELY[::-1]
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """A mutable local of one type."""
 
     address: ir.Value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 
@@ -94,8 +94,7 @@ def token_at(e: Emitter, stream: ir.Value, token: ir.Value) -> ir.Value:
     return e.field(e.field(e.load_ptr(stream, Stream.RING), place), Entry.TOKEN)
 
 
-@dataclass(frozen=True)
-class _View:
+class _View(Struct, frozen=True):
     """The words of a stream that an operation needs, loaded once, before anything is stored."""
 
     stream: ir.Value

@@ -5,7 +5,7 @@ The process keeps its position in its node record and is called again when it ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from allo_dse.ir.bindings import func, ir
 
@@ -19,8 +19,7 @@ START = "df_table_start"
 PUSH_REQUEST = "df_push_request"
 
 
-@dataclass(frozen=True)
-class _Frame:
+class _Frame(Struct, frozen=True):
     """What the interpreter works on: its records, and the variables that live across operations."""
 
     e: Emitter

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import accumulate, islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from allo_dse.common.records import replace
 from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 

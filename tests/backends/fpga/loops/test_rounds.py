@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from allo_dse.backends.fpga.observed import Observed, data_sites
 from allo_dse.backends.fpga.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.task import _Task, task_cost
 from allo_dse.common.errors import StaticControlError
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import DERIVE, Choice, Compare, Derived, Linear, Test, decided
 from allo_dse.ir.nest import Access, Branch, Loop, Node, Op
