@@ -27,7 +27,7 @@ MAX_REASONS = 8
 """Messages beyond these say nothing new."""
 
 # Deterministic seconds for shortening wires, once a placement is known to exist.
-_POLISH = 0.4
+_POLISH = 0.2
 _WORK = 20.0  # of a search in full; it takes about as many seconds on an idle machine
 # The same for finding out what is in the way of a placement, once it is known that there is none.
 _REASONS = 1.0
