@@ -5,11 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NoReturn
-
-from allo_dse.common.records import replace
 
 from .diagnostics import ProgramError
 from .rules import Rules, current_rules

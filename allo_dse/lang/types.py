@@ -13,11 +13,9 @@ import builtins
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
-
-from allo_dse.common.records import replace
 
 from .diagnostics import ProgramError
 from .memory import Layout, Memory, as_layout
