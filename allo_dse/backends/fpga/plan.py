@@ -92,7 +92,7 @@ class Plan(Struct, frozen=True):
 
     loops: Mapping[int, LoopPlan]
     storages: Mapping[str, Storage]
-    sources: Sequence[SourceLoop] = msgspec.field(default=())
+    sources: Sequence[SourceLoop] = ()
     fabric: bool = False
     overlaps: bool = False
     fifos: Mapping[str, int] = msgspec.field(default_factory=dict)

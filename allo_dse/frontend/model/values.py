@@ -6,7 +6,6 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from allo_dse.lang.region import Region
@@ -96,7 +95,7 @@ class TileExpr(Struct, frozen=True, eq=False):
     dtype: DType
     shape: tuple[int, ...]
     node: ast.AST
-    options: tuple[Any, ...] = msgspec.field(default=())
+    options: tuple[Any, ...] = ()
 
 
 class StreamRef(Struct, frozen=True, eq=False):
