@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from allo_dse.common.records import replace
 
@@ -31,7 +31,7 @@ class MappingView(Struct, frozen=True, eq=False, dict=True):
     def links(self) -> StreamLinks:
         """The streams inside and between nodes, as deep as the graph needs them."""
         links, deeper = self.declared_links, self.needed_depths.depth
-        between = (structs.replace(flow, depth=deeper.get(flow.stream, flow.depth)) for flow in links.between)
+        between = (replace(flow, depth=deeper.get(flow.stream, flow.depth)) for flow in links.between)
         return replace(links, between=tuple(between)) if deeper else links
 
     @cached_property

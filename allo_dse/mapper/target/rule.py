@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
+from allo_dse.common.records import replace
 from allo_dse.program.compiled import CompiledProgram
 
 from ..fold.vmg import VMG
@@ -55,7 +56,7 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
         """The streams between nodes, with the number of FIFOs that Allo makes of them."""
         counts = fifo_counts(self.vmg, self.view.links.between)
         return tuple(
-            structs.replace(flow, count=counts.get((flow.stream, flow.source, flow.target), 1))
+            replace(flow, count=counts.get((flow.stream, flow.source, flow.target), 1))
             for flow in self.view.links.between
         )
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
@@ -171,7 +170,7 @@ class Driver:
             record = self.ledger.record(candidate, measured, at=self._at, log=log)
             if record.number < 0:  # enqueued
                 number = self.proposer.learn(record.key, record.genes, self.ledger.judge.told(record))
-                record = structs.replace(record, number=number)
+                record = replace(record, number=number)
             elif not record.rung:
                 proposed.append(record)
             records.append(record)
@@ -190,13 +189,13 @@ class Driver:
         records = [self.ledger.record(candidate, measured, at=self._at) for candidate, measured in first]
         told = self.ledger.judge.told
         numbers = [self.proposer.learn(record.key, record.genes, told(record)) for record in records]
-        self.ledger.add([structs.replace(r, number=n) for r, n in zip(records, numbers, strict=True)])
+        self.ledger.add([replace(r, number=n) for r, n in zip(records, numbers, strict=True)])
         tally, higher = self.ledger.tally, []
         for candidate, measured in found:
             if measured.rung and candidate.key not in tally:
                 self._early.append((candidate, measured))
             elif measured.rung and self._ladder.spare(measured.rung, candidate.key):
-                numbered = structs.replace(measured, number=tally.record(candidate.key).number)
+                numbered = replace(measured, number=tally.record(candidate.key).number)
                 higher.append(self.ledger.record(candidate, numbered, at=self._at))
         self.ledger.add(higher)
 

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.garbage import no_collections
+from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.gene import suggest_from
@@ -144,7 +145,7 @@ class Ledger:
         if not found.rung:
             return self.judge.judged(corrected(made, self.tally.correction))
         together = self.judge.merged(self.tally.record(made.key), made)
-        return structs.replace(together, metrics=made.metrics, rungs=())
+        return replace(together, metrics=made.metrics, rungs=())
 
     def add(self, records: Sequence[Record]) -> None:
         """Take in records. On disk before counted: one that cannot be written is not a result."""
@@ -178,7 +179,7 @@ class Ledger:
         self.tally.begin_again(found)
         self.tally.restore(first, [self.judge.values(record) for record in first])
         for rung, record in higher:
-            (own,) = (structs.replace(record, **structs.asdict(m), rungs=()) for m in record.rungs if m.rung == rung)
+            (own,) = (replace(record, **structs.asdict(m), rungs=()) for m in record.rungs if m.rung == rung)
             together = self.judge.merged(self.tally.record(record.key), own)
             self.tally.add_higher(together, self.judge.values(together))
         self.write(revaluations(self.tally, stated))
@@ -258,4 +259,4 @@ class Ledger:
 
 def _first(record: Record) -> Record:
     """What the first rung said of a design."""
-    return structs.replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
+    return replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record

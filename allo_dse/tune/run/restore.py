@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from msgspec import structs
-
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, Pair
 from allo_dse.space.gene import Genes
 
@@ -128,7 +127,7 @@ def corrected(record: Record, correction: Correction) -> Record:
     if record.metrics is None or not (correction.used or PREDICTED in record.metrics):
         return record
     metrics = correction.applied(record.metrics)
-    return record if metrics == record.metrics else structs.replace(record, metrics=metrics)
+    return record if metrics == record.metrics else replace(record, metrics=metrics)
 
 
 def correction_of(measured: Iterable[tuple[str, Measurement, Measurement]]) -> Correction:

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from allo_dse.common.errors import StudyError
 from allo_dse.common.garbage import no_collections, rare_collections
 from allo_dse.common.records import replace
@@ -113,7 +111,7 @@ def _certified(result: Result, certificate: Certificate | None, directory: RunDi
     """The result with what was decided about the space, which the directory keeps too."""
     if certificate is None:
         return result
-    certificate = structs.replace(certificate, wrong=len(result.wrong))
+    certificate = replace(certificate, wrong=len(result.wrong))
     directory.certify(certificate)
     return replace(result, certificate=certificate)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from msgspec import structs
+from allo_dse.common.records import replace
 
 from ..store.record import Measurement
 from ..workers.executor import Executor, Job
@@ -81,7 +81,7 @@ class SharingExecutor:
             result = self._shared.result(*wanted)
             if result is not None:
                 job = self._left.pop(wanted)
-                self._found.append(structs.replace(result.measured, number=job.number))
+                self._found.append(replace(result.measured, number=job.number))
 
     def _look(self) -> None:
         """See what has become of the jobs that were left to others; those whose driver has gone are ours."""

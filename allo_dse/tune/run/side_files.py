@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import structs
-
+from allo_dse.common.records import replace
 from allo_dse.space.space import Candidate
 
 from ..search.screening import Screen
@@ -68,4 +67,4 @@ class Keeper:
         if totals == self._last:
             return None
         self._last = totals
-        return structs.replace(totals, at=at)
+        return replace(totals, at=at)

@@ -6,8 +6,9 @@ from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
+from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.eval.evaluator import Metrics
 
@@ -55,7 +56,7 @@ class Judge(Struct, frozen=True, dict=True):
         status, error, values, constraints = ruling = self._rule(record.metrics)
         if (record.status, record.error, record.values, record.constraints) == ruling:
             return record
-        return structs.replace(record, status=status, error=error, values=values, constraints=constraints)
+        return replace(record, status=status, error=error, values=values, constraints=constraints)
 
     def _rule(self, found: dict[str, Any]) -> _Ruling:
         """What follows from metrics."""
@@ -72,5 +73,5 @@ class Judge(Struct, frozen=True, dict=True):
         """A design after a higher rung: the metrics of all, those of the higher one where both have them."""
         metrics = merged_metrics(below.metrics, record.metrics)
         rungs = (*below.measurements, record.measurement)
-        together = structs.replace(record, metrics=metrics, rungs=rungs)
+        together = replace(record, metrics=metrics, rungs=rungs)
         return together if record.metrics is None else self.judged(together)

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from msgspec import structs
-
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 
 from .certificate import Certificate
 from .file_names import file_name
@@ -190,7 +189,7 @@ class RunDirectory:
     def certify(self, certificate: Certificate) -> None:
         """Add to what is run what is decided about its space."""
         if self._info is not None:
-            self.write(MARKER, structs.replace(self._info, certificate=certificate).text)
+            self.write(MARKER, replace(self._info, certificate=certificate).text)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""

@@ -7,9 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from msgspec import structs
-
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs
 from allo_dse.space.space import Candidate
 
@@ -58,7 +57,7 @@ class OpenBench:
         except BaseException as problem:  # whatever an evaluator raises is a result, not a crash of the study
             metrics, error = None, error_text(problem)
         seconds = time.perf_counter() - started
-        return structs.replace(self._blank, number=number, metrics=metrics, error=error, seconds=seconds)
+        return replace(self._blank, number=number, metrics=metrics, error=error, seconds=seconds)
 
     def close(self) -> None:
         pass

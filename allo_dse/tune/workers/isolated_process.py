@@ -19,10 +19,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import structs
-
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Needs
 from allo_dse.eval.processes.process_tree import descendants, end_tree, resident_bytes
 from allo_dse.space.space import Candidate
@@ -116,7 +115,7 @@ class IsolatedBench:
         else:
             self._patience.learn(said.get("seconds") or 0.0)
         error, printed = said.get("error"), self._tail() if said.get("error") else ""
-        return structs.replace(
+        return replace(
             self._blank, number=number, metrics=said.get("metrics"), error=error, printed=printed,
             seconds=said.get("seconds") or 0.0,
         )  # fmt: skip
