@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
@@ -72,7 +72,7 @@ class Point(Struct, frozen=True):
     bound: Mapping[str, float]
     proved: bool
     design: BestDesign
-    resources: Mapping[str, int] = msgspec.field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
     transport: Transport | None = None
 
 
@@ -87,7 +87,7 @@ class Fronts(Struct, frozen=True):
     device: Device
     candidates: tuple[Operator, ...]
     points: Mapping[str, tuple[Point, ...]]
-    strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = msgspec.field(default_factory=dict)
+    strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = field(default_factory=dict)
 
     def points_of(self, one: Operator) -> tuple[Point | None, ...]:
         """The designs of an operator, as it reads."""

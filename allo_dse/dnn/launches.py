@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.eval.npu.together import Part, ends_together
@@ -39,7 +38,7 @@ class Run(Struct, frozen=True, dict=True):
     start_us: float
     end_us: float
     copy: int = 0
-    streams: Mapping[str, str] = msgspec.field(default_factory=dict)
+    streams: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -96,7 +95,7 @@ class Launch(Struct, frozen=True):
 
     number: int
     runs: tuple[Run, ...]
-    saved: Mapping[str, int] = msgspec.field(default_factory=dict)
+    saved: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def start_us(self) -> float:

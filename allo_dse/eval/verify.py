@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import Tensor
 from allo_dse.space.design import Design
 
@@ -293,9 +295,7 @@ def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
 def tolerance_of(dtype: DType, program: CompiledProgram) -> float:
     """Relative to the largest value: one rounding per task along the longest mesh axis, or per round of the longest
     loop of the source that a task runs, as a random walk."""
-    classes = [task_class for kernel in program.kernels for task_class in kernel.classes]
-    loops = (loop.trips for task_class in classes for loop in task_class.loops if loop.trips is not None)
-    longest = max(*(size for kernel in program.kernels for size in kernel.mesh), *loops, 1)
+    longest = max(max(*kernel.mesh, *_rounds(kernel)) for kernel in program.kernels)
     return float(4.0 * np.sqrt(longest) * rounding_of(dtype))
 
 
@@ -303,6 +303,15 @@ def rounding_of(dtype: DType) -> float:
     """How far a number may be from the nearest of a floating-point type, relative to it."""
     bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
     return float(2.0 ** -(bits + 1))
+
+
+def _rounds(kernel: Kernel) -> Iterator[int]:
+    """How often each loop of a kernel's source runs, where that is a number; 1 if there is none."""
+    yield 1
+    for task_class in kernel.classes:
+        for loop in loops_of(read_nest(task_class.body.mlir).body):
+            if loop.source is not None and loop.trips is not None and loop.trips.is_constant:
+                yield loop.trips.constant
 
 
 def _share(wrong: NDArray[np.bool_]) -> str:

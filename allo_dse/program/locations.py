@@ -35,7 +35,6 @@ class SourceLoop(Struct, frozen=True):
         band: the nest of that function it belongs to, where a schedule was made.
         opens: whether it is the outermost loop of that nest.
         hints: what the program says of it for hardware: "pipeline" with an interval, "unroll" with a factor (0: all).
-        trips: how often it runs, where that is one number known before it runs.
     """
 
     name: str
@@ -46,7 +45,6 @@ class SourceLoop(Struct, frozen=True):
     band: str = ""
     opens: bool = False
     hints: tuple[tuple[str, int], ...] = ()
-    trips: int | None = None
 
     @property
     def label(self) -> str:

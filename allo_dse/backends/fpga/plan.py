@@ -11,8 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from functools import reduce
 from typing import Literal, TypeAlias
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.common.records import replace
 from allo_dse.ir.linear import DERIVE, Linear, replaced
@@ -95,7 +94,7 @@ class Plan(Struct, frozen=True):
     sources: Sequence[SourceLoop] = ()
     fabric: bool = False
     overlaps: bool = False
-    fifos: Mapping[str, int] = msgspec.field(default_factory=dict)
+    fifos: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> Hashable:
@@ -115,11 +114,11 @@ class Planner(Struct, frozen=True, eq=False):
     program: CompiledProgram
     task_class: TaskClass
     nest: Nest
-    _concerns: dict[str, bool] = msgspec.field(default_factory=dict)  # by scope
-    _loops: dict[str, list[int]] = msgspec.field(default_factory=dict)  # by name
-    _arrays: dict[tuple[str, str], list[str]] = msgspec.field(default_factory=dict)  # by scope and name
+    _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
+    _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
+    _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
     # By name and directives.
-    _storages: dict[tuple[str, tuple[Directive, ...]], Storage] = msgspec.field(default_factory=dict)
+    _storages: dict[tuple[str, tuple[Directive, ...]], Storage] = field(default_factory=dict)
 
     def plan(self, directives: Iterable[Directive] = ()) -> Plan:
         """The directives of the program, and further ones; later ones override."""

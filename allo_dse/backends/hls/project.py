@@ -9,8 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import jinja2
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
@@ -140,7 +139,7 @@ class HlsProject(Struct, frozen=True):
     loops: Mapping[str, Mapping[str, LoopSource]]
     buffers: tuple[Buffer, ...]
     externals: tuple[str, ...]
-    data: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+    data: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def hls_code(self) -> str:

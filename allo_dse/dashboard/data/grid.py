@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from .board import Board, Ref
@@ -34,7 +33,7 @@ class Query(Struct, frozen=True):
 
     source: str = ""
     hidden: tuple[int, ...] = ()
-    selection: Selection = msgspec.field(default_factory=Selection)
+    selection: Selection = field(default_factory=Selection)
     sort: tuple[tuple[str, bool], ...] = ()
     filters: tuple[tuple[str, str], ...] = ()
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from ..data.advice import why_none
@@ -57,7 +56,7 @@ class View(Struct, frozen=True):
     dominated: bool = True
     infeasible: bool = True
     filter: str = ""
-    selection: Selection = msgspec.field(default_factory=Selection)
+    selection: Selection = field(default_factory=Selection)
     hidden: tuple[int, ...] = ()
     zoom: Window | None = None
     reference: Ref | None = None

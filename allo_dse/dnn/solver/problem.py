@@ -12,8 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 TICK_US = 0.1
 BANDWIDTH = 1000
@@ -73,7 +72,7 @@ class Problem(Struct, frozen=True):
     launches: int | None = None
     edges: tuple[Edge, ...] = ()
     effects: tuple[int, ...] = ()
-    own: Mapping[int, tuple[Choice | None, ...]] = msgspec.field(default_factory=dict)
+    own: Mapping[int, tuple[Choice | None, ...]] = field(default_factory=dict)
 
     def designs(self, o: int) -> tuple[Choice | None, ...]:
         """The choices of an operator."""

@@ -10,9 +10,8 @@ import struct
 from collections import Counter
 from fractions import Fraction
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.program.index_maps import IntArray
 
@@ -38,8 +37,8 @@ class FormulaDomain(Struct, frozen=True, eq=False):
         constants: those with a number.
     """
 
-    names: dict[int, str] = msgspec.field(default_factory=dict)
-    constants: list[Fraction | float] = msgspec.field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    constants: list[Fraction | float] = field(default_factory=list)
 
     def constant(self, value: Fraction | float) -> int:
         self.constants.append(value)

@@ -11,9 +11,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, cycles_of
@@ -208,7 +207,7 @@ class Paths(Struct, frozen=True, eq=False):
     own: OwnTimes
     begins: Times
     ends: Times
-    _known: dict[MeshFold, int] = msgspec.field(default_factory=dict)
+    _known: dict[MeshFold, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:

@@ -18,9 +18,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.program.index_maps import IntArray
 
@@ -49,7 +48,7 @@ class Form(Struct, frozen=True, eq=False, dict=True):
     """`constant` plus a factor times each of `terms`."""
 
     constant: Number
-    terms: Mapping[Symbol, Number] = msgspec.field(default_factory=dict)
+    terms: Mapping[Symbol, Number] = field(default_factory=dict)
 
     def plus(self, other: Form, factor: Number = 1) -> Form:
         """`self + factor * other`."""
@@ -91,7 +90,7 @@ class Symbol(Struct, frozen=True, eq=False):
     lows: tuple[Form, ...]
     highs: tuple[Form, ...]
     step: int = 0
-    order: int = msgspec.field(default_factory=lambda: next(_ORDER))
+    order: int = field(default_factory=lambda: next(_ORDER))
 
 
 def constant(value: Number) -> Form | None:

@@ -10,9 +10,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.program.index_maps import IndexCheck
 
@@ -70,7 +69,7 @@ class Wrong(Struct, frozen=True):
     """An index that is out of range for certain, and where: the values of the loops' variables."""
 
     value: int
-    iteration: Mapping[str, int] = msgspec.field(default_factory=dict)
+    iteration: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def where(self) -> str:

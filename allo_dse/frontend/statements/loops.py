@@ -166,8 +166,7 @@ def _nest(
     if down is not None:  # scf.for only counts up: count the iterations
         low, high = task.text.constant(0, index), _down_trips(task, low, high, down)
     stride = step.ssa if isinstance(step, Scalar) else task.text.constant(max(step, 1), index)
-    counted = trips if isinstance(trips, int) and frame.stop is None else None
-    marked = _marked(task, node, names[0], grid, counted)
+    marked = _marked(task, node, names[0], grid)
     with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
         if down is not None:
             inner = replace(inner, ssa=_descending(task, _index(task, start, node), name, down))
@@ -200,10 +199,9 @@ def _counting(
             task.text.line(f"scf.yield {task.text.op(f'arith.addi {name}, {stride} : index')} : index")
 
 
-def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "", trips: int | None = None) -> str:
+def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
     """The attribute that numbers a loop, after recording where it stands in the source."""
-    where, hints = task.location(node), _hints(node, name)
-    source = SourceLoop(name, grid, where, task.function, task.numbers[-1], hints=hints, trips=trips)
+    source = SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1], hints=_hints(node, name))
     task.source_loops.append(source)
     return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"
 

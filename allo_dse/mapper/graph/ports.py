@@ -7,9 +7,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -186,7 +185,7 @@ class ProgramPorts(Struct, frozen=True, eq=False):
     """
 
     classes: tuple[tuple[ClassPorts, ...], ...]
-    wirings: dict[Hashable, object] = msgspec.field(default_factory=dict)
+    wirings: dict[Hashable, object] = field(default_factory=dict)
 
     @staticmethod
     def of(program: CompiledProgram) -> ProgramPorts:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar, cast
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
 from allo_dse.backends.fpga.memory import Storage
@@ -86,11 +85,11 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     graph: ProgramGraph
     device: FpgaDevice
-    _schedules: dict[object, Scheduled] = msgspec.field(default_factory=dict)
-    _fifos: dict[Fifos, Resources] = msgspec.field(default_factory=dict)
-    _bits: dict[Fifos, int] = msgspec.field(default_factory=dict)
-    _processing: dict[Hashable, Processing] = msgspec.field(default_factory=dict)
-    _alike: dict[int, tuple[AlikeTasks, ...]] = msgspec.field(default_factory=dict)
+    _schedules: dict[object, Scheduled] = field(default_factory=dict)
+    _fifos: dict[Fifos, Resources] = field(default_factory=dict)
+    _bits: dict[Fifos, int] = field(default_factory=dict)
+    _processing: dict[Hashable, Processing] = field(default_factory=dict)
+    _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
@@ -204,8 +203,8 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
     _shared: SharedCosts
     schedule: tuple[Directive, ...]
     rates: Mapping[str, float]
-    costs: dict[tuple[str, str, Pid, int], TaskCost] = msgspec.field(default_factory=dict)
-    _held: dict[tuple[str, str], tuple[Held, ...]] = msgspec.field(default_factory=dict)
+    costs: dict[tuple[str, str, Pid, int], TaskCost] = field(default_factory=dict)
+    _held: dict[tuple[str, str], tuple[Held, ...]] = field(default_factory=dict)
 
     @property
     def program(self) -> CompiledProgram:

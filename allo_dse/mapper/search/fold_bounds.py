@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.device.device import NpuDevice
 from allo_dse.program.compiled import CompiledProgram
@@ -41,7 +40,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
 
     graph: ProgramGraph
     device: NpuDevice
-    buffering: Buffering = msgspec.field(default_factory=lambda: Buffering(output_depth=1))
+    buffering: Buffering = field(default_factory=lambda: Buffering(output_depth=1))
 
     @property
     def program(self) -> CompiledProgram:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
@@ -145,7 +144,7 @@ class TraceData(Struct, frozen=True, dict=True):
     stream_depth: IntArray
     loops: tuple[TraceLoop, ...]
     listed: Events
-    occupancy_dependent: frozenset[int] = msgspec.field(default_factory=frozenset)
+    occupancy_dependent: frozenset[int] = field(default_factory=frozenset)
     start: int = 0
     latency: IntArray | None = None
     arrays: tuple[ArrayStreams, ...] = ()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.nested_ops import nested_ops
@@ -19,7 +18,7 @@ class Linear(Struct, frozen=True):
     """`const` plus the sum of `factor * atom`."""
 
     const: int = 0
-    terms: Mapping[Atom, int] = msgspec.field(default_factory=dict)
+    terms: Mapping[Atom, int] = field(default_factory=dict)
 
     def __add__(self, other: Linear | int) -> Linear:
         if isinstance(other, int):

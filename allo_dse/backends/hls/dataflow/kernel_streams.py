@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.program.index_maps import IntArray
@@ -102,7 +101,7 @@ class KernelStreams(Struct, frozen=True):
     """
 
     sent: frozenset[str] = frozenset()
-    received: Mapping[str, Arrival] = msgspec.field(default_factory=dict)
+    received: Mapping[str, Arrival] = field(default_factory=dict)
     memory: str = "bram"
 
 
