@@ -12,6 +12,7 @@ from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import AxisFold
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _rank, _unrank, decode_folds
 from allo_dse.space.choices.schedules import pipeline
+from allo_dse.space.design import json_text
 from allo_dse.space.gene import random_suggest, suggest_from
 from allo_dse.space.params import Assignment
 from tests.support.values import present
@@ -47,6 +48,17 @@ def test_every_design_of_a_small_space_has_genes_of_its_own() -> None:
     assert len({c.key for c in designs}) == len(designs)
     for candidate in designs:
         assert present(space.decode_genes(candidate.genes)).key == candidate.key
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(PLAIN)
+def test_texts_that_keys_are_made_of_are_json(value: Any) -> None:
+    assert json_text(value) == json.dumps(value, sort_keys=True)
 
 
 def test_count_gives_up_beyond_its_limit() -> None:

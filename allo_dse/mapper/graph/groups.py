@@ -162,19 +162,34 @@ class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
     def loops(self) -> tuple[int, ...]:
         return (*self.shared, self.round_length)
 
+    @cached_property
+    def _first_round(self) -> IntArray:
+        """The tasks of the first round of every node: (count, round_length)."""
+        tasks = [
+            part.base[:, None] + nest_offsets(np.arange(part.leaf_count), part.loops, part.loop_stride)
+            for part in self.parts
+        ]
+        return np.concatenate(tasks, axis=1)
+
+    @cached_property
+    def _strides(self) -> IntArray:
+        """What one iteration of each shared loop adds at each place of a round: (loops, round_length)."""
+        strides = np.array([part.shared_stride for part in self.parts], np.int64).reshape(len(self.parts), -1)
+        return np.repeat(strides, [part.leaf_count for part in self.parts], axis=0).T
+
     def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
-        leaf = np.arange(*slice(start, stop).indices(self.leaf_count))
-        rounds, place = np.divmod(leaf, self.round_length)
-        part = np.repeat(np.arange(len(self.parts)), [p.leaf_count for p in self.parts])[place]
-        own = np.concatenate([nest_offsets(np.arange(p.leaf_count), p.loops, p.loop_stride) for p in self.parts])
-        shared = np.stack([nest_offsets(rounds, self.shared, p.shared_stride) for p in self.parts])
-        base = np.stack([p.base for p in self.parts])
-        found: IntArray = base[part].T + (shared[part, np.arange(len(leaf))] + own[place])[None, :]
+        rounds, place = np.divmod(np.arange(*slice(start, stop).indices(self.leaf_count)), self.round_length)
+        strides = self._strides[:, place]
+        found: IntArray = self._first_round[:, place] + nest_offsets(rounds, self.shared, strides)[None, :]
         return found
 
 
-def nest_offsets(iterations: IntOrInts, loops: Sequence[int], strides: Sequence[int]) -> IntOrInts:
-    """What a loop nest adds up to at an iteration, or at each of several, counted over the whole nest."""
+def nest_offsets(iterations: IntOrInts, loops: Sequence[int], strides: Sequence[int] | IntArray) -> IntOrInts:
+    """What a loop nest adds up to at an iteration, or at each of several, counted over the whole nest.
+
+    Args:
+        strides: what one iteration of each loop adds; for several iterations also (loops, iterations).
+    """
     total: IntOrInts = iterations * 0
     for trips, stride in zip(reversed(loops), reversed(strides), strict=True):
         iterations, digits = divmod(iterations, trips)
