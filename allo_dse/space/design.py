@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from allo_dse.mapper.fold.vmg import VMG
     from allo_dse.mapper.mapping import DeviceMapping
 
-# Most of what designs say many of them say: what is kept takes a third of the time of an encoder.
-_text = lru_cache(maxsize=1 << 14, typed=True)(json.dumps)
+# Most strings that designs have many of them have: what is kept takes a third of the time of an encoder.
+_string = lru_cache(maxsize=1 << 14)(json.dumps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Design:
 def json_text(value: Any) -> str:
     """Of plain data, as `json.dumps(value, sort_keys=True)` gives it."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_text(key)}: {json_text(value[key])}" for key in sorted(value)) + "}"
+        return "{" + ", ".join(f"{_string(key)}: {json_text(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(json_text, value)) + "]"
-    return _text(value)
+    return _string(value) if isinstance(value, str) else json.dumps(value)
