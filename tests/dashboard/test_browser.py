@@ -138,7 +138,7 @@ def test_a_box_in_the_scatter_and_a_brush_on_parallel_coordinates_select_in_the_
         front.wait_for_function(f"() => !({brushed})()")
 
 
-def test_rows_that_are_ticked_are_selected_and_compared(front: Any) -> None:
+def test_rows_that_are_ticked_are_compared_and_designs_with_the_reference_that_was_chosen(front: Any) -> None:
     boxes = front.locator(".ag-pinned-left-cols-container .ag-selection-checkbox input, .ag-row .ag-checkbox-input")
     boxes.nth(0).click()
     boxes.nth(3).click()
@@ -148,9 +148,33 @@ def test_rows_that_are_ticked_are_selected_and_compared(front: Any) -> None:
     wait_text(front, "#compare-page", "What differs")
     first, second = (front.inner_text(f"#compare-{side}") for side in "ab")
     assert first[:8] != second[:8]
+    front.keyboard.press("1")
+    before = front.inner_text("#design-words")
+    front.keyboard.press("j")
+    front.wait_for_function("t => document.querySelector('#design-words').innerText !== t", arg=before)
+    key = front.inner_text("#design-words").split(" ")[0]
+    front.keyboard.press("r")
+    wait_text(front, "#design-words", f"Reference: {key}")
+    front.keyboard.press("j")
+    front.keyboard.press("c")
+    front.wait_for_url("**/compare")
+    wait_text(front, "#compare-page", key)
+    swapped = front.inner_text("#compare-b")
+    front.click("#compare-swap")
+    front.wait_for_function("text => document.querySelector('#compare-a').innerText === text", arg=swapped)
+    for page in ("1", "4"):  # what was chosen stays, until another design is opened
+        front.keyboard.press(page)
+    front.wait_for_url("**/compare")
+    front.wait_for_function("text => document.querySelector('#compare-a')?.innerText === text", arg=swapped)
+    front.keyboard.press("1")
+    front.keyboard.press("j")
+    front.keyboard.press("4")
+    front.wait_for_function("text => document.querySelector('#compare-a').innerText !== text", arg=swapped)
 
 
-def test_filter_expressions_narrow_all_views(front: Any, dashboard: Any) -> None:
+def test_filters_narrow_all_views_and_infeasible_designs_are_shown_by_reason_also_in_space(
+    front: Any, dashboard: Any
+) -> None:
     board = dashboard[1].board
     source = "bram18 < 40 and latency_us < 9000"
     expected = int(board.filtered(source)[0].sum())
@@ -171,6 +195,16 @@ def test_filter_expressions_narrow_all_views(front: Any, dashboard: Any) -> None
     wait_text(front, "#table-note", f"0 of {DESIGNS} designs")
     front.locator("#parallel").scroll_into_view_if_needed()
     wait_text(front, "#parallel", "No feasible design is left")
+    show(front, "#show", "end")
+    front.fill("#filter", "")
+    front.click("#show label:nth-of-type(2)")
+    front.wait_for_function(
+        """() => document.querySelector('#scatter .js-plotly-plot').data.some(
+            t => t.name === 'infeasible: bram18 <= 300')"""
+    )
+    front.click("#z")
+    front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()
+    front.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').data[0].type === 'scatter3d'")
 
 
 def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path: Path, visit: Any, serve: Any) -> None:
@@ -230,7 +264,7 @@ ROWS_WITH_WORDS = """() => {
 """Has rows of the table come just when the words of a gesture are on their way to their places."""
 
 
-def test_no_words_are_lost_when_rows_come_with_a_gesture(front: Any) -> None:
+def test_no_words_are_lost_when_rows_come_with_a_gesture_or_after_newer_ones(front: Any, dashboard: Any) -> None:
     show(front, "#export-table", "start")
     front.evaluate(ROWS_WITH_WORDS)
     for _ in range(6):
@@ -239,12 +273,7 @@ def test_no_words_are_lost_when_rows_come_with_a_gesture(front: Any) -> None:
         front.wait_for_function("() => window.rowsHeld()")
         front.keyboard.press("j")
         front.wait_for_function("before => document.querySelector('#design-words').innerText !== before", arg=before)
-
-
-def test_rows_that_come_late_do_not_undo_what_is_said_of_newer_ones(front: Any, dashboard: Any) -> None:
     expected = int(dashboard[1].board.filtered("bram18 < 40")[0].sum())
-    show(front, "#export-table", "start")
-    front.evaluate(ROWS_WITH_WORDS)
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     front.wait_for_function("() => window.rowsHeld()")
     front.fill("#filter", "bram18 < 40")
@@ -265,7 +294,9 @@ FIRST_SORTED = """count => { const table = dash_ag_grid.getApi('table');
     return table.getDisplayedRowCount() === count && first.every((v, i) => v >= (first[i - 1] ?? 0)); }"""
 
 
-def test_rows_of_an_answer_that_is_late_are_sorted_as_the_table_is_by_then(front: Any, dashboard: Any) -> None:
+def test_the_table_has_its_rows_sorted_when_an_answer_is_late_and_when_dash_is_made_its_source_again(
+    front: Any, dashboard: Any
+) -> None:
     expected = int(dashboard[1].board.filtered("bram18 < 200")[0].sum())
     front.evaluate(GESTURES_HELD)
     front.fill("#filter", "bram18 < 200")
@@ -275,30 +306,6 @@ def test_rows_of_an_answer_that_is_late_are_sorted_as_the_table_is_by_then(front
     front.evaluate("() => window.release()")
     wait_text(front, "#table-note", f"{expected} of {DESIGNS} designs")
     front.wait_for_function(FIRST_SORTED, arg=expected)
-
-
-def test_the_table_sorts_all_designs_also_where_it_is_saved_and_hides_equal_columns_until_asked_for(
-    front: Any, dashboard: Any
-) -> None:
-    shown = """() => dash_ag_grid.getApi('table').getColumns().map(c => c.getColId())"""
-    assert "tile" in front.evaluate(shown)
-    assert "size" not in front.evaluate(shown)
-    show(front, "#export-table", "start")
-    front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
-    lowest = min(v for v in dashboard[1].board.runs[0].numbers("bram18").tolist() if v == v)
-    front.wait_for_function(
-        "v => document.querySelector(\".ag-row[row-index='0'] [col-id='bram18']\")?.textContent === String(v)",
-        arg=int(lowest),
-    )
-    with front.expect_download() as download:
-        front.click("#export-table")
-    saved = [r["bram18"] for r in csv.DictReader(io.StringIO(download.value.path().read_text())) if r["bram18"]]
-    assert saved == sorted(saved, key=float)
-    front.click("#hide-equal label")
-    front.wait_for_function("() => dash_ag_grid.getApi('table').getColumns().some(c => c.getColId() === 'size')")
-
-
-def test_the_table_has_its_rows_also_when_dash_is_made_its_source_again(front: Any) -> None:
     first = "() => document.querySelector(\".ag-row[row-index='0'] [col-id='latency_us']\")?.textContent"
     for _ in range(3):
         front.wait_for_function(first)
@@ -310,7 +317,41 @@ def test_the_table_has_its_rows_also_when_dash_is_made_its_source_again(front: A
     front.wait_for_function(first)
 
 
-def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any, run: Path) -> None:
+def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_columns_until_asked_for(
+    front: Any, dashboard: Any
+) -> None:
+    board = dashboard[1].board
+    shown = """() => dash_ag_grid.getApi('table').getColumns().map(c => c.getColId())"""
+    assert "tile" in front.evaluate(shown)
+    assert "size" not in front.evaluate(shown)
+    show(front, "#export-table", "start")
+    front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
+    lowest = min(v for v in board.runs[0].numbers("bram18").tolist() if v == v)
+    front.wait_for_function(
+        "v => document.querySelector(\".ag-row[row-index='0'] [col-id='bram18']\")?.textContent === String(v)",
+        arg=int(lowest),
+    )
+    with front.expect_download() as download:
+        front.click("#export-table")
+    saved = [r["bram18"] for r in csv.DictReader(io.StringIO(download.value.path().read_text())) if r["bram18"]]
+    assert saved == sorted(saved, key=float)
+    front.click("#hide-equal label")
+    front.wait_for_function("() => dash_ag_grid.getApi('table').getColumns().some(c => c.getColId() === 'size')")
+    show(front, "#export-front", "end")
+    with front.expect_download() as download:
+        front.click("#export-front")
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert [r["key"] for r in rows] == [board.runs[0].keys[row] for row in board.runs[0].front]
+    front.fill("#filter", "tile == 64")
+    wait_text(front, "#table-note", f"{int(board.filtered('tile == 64')[0].sum())} of")
+    show(front, "#export-table", "start")
+    with front.expect_download() as download:
+        front.click("#export-table")
+    saved = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert {r["tile"] for r in saved} == {"64"}
+
+
+def test_a_design_is_opened_and_taken_away_and_pages_are_reached_by_keys_and_by_tab(front: Any, dashboard: Any) -> None:
     board = dashboard[1].board
     front.keyboard.press("j")
     front.keyboard.press("j")
@@ -330,22 +371,19 @@ def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any, run: Path
     wait_text(front, "#export-error", "made_up.py")
     wait_text(front, "#reproduce", "allo-tune studies/made_up.py")
     wait_text(front, "#reproduce", key)
-
-
-def test_the_front_and_the_filtered_table_are_saved_as_csv(front: Any, dashboard: Any) -> None:
-    board = dashboard[1].board
-    show(front, "#export-front", "end")
-    with front.expect_download() as download:
-        front.click("#export-front")
-    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
-    assert [r["key"] for r in rows] == [board.runs[0].keys[row] for row in board.runs[0].front]
-    front.fill("#filter", "tile == 64")
-    wait_text(front, "#table-note", f"{int(board.filtered('tile == 64')[0].sum())} of")
-    show(front, "#export-table", "start")
-    with front.expect_download() as download:
-        front.click("#export-table")
-    saved = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
-    assert {r["tile"] for r in saved} == {"64"}
+    for key, path in (("2", "progress"), ("3", "design"), ("4", "compare"), ("1", "front")):
+        front.keyboard.press(key)
+        front.wait_for_url(f"**/{path}")
+    front.keyboard.press("?")
+    front.wait_for_selector("#help[open]")
+    front.keyboard.press("Escape")
+    front.evaluate("document.activeElement.blur()")
+    reached = []
+    for _ in range(12):
+        front.keyboard.press("Tab")
+        reached.append(front.evaluate("document.activeElement.id"))
+    assert [r for r in reached if r.startswith("tab-")] == ["tab-front", "tab-progress", "tab-design", "tab-compare"]
+    assert "filter" in reached
 
 
 def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
@@ -382,30 +420,6 @@ def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
     saved("compare", 1)
 
 
-def test_the_reference_can_be_chosen(front: Any) -> None:
-    before = front.inner_text("#design-words")
-    front.keyboard.press("j")
-    front.wait_for_function("t => document.querySelector('#design-words').innerText !== t", arg=before)
-    key = front.inner_text("#design-words").split(" ")[0]
-    front.keyboard.press("r")
-    wait_text(front, "#design-words", f"Reference: {key}")
-    front.keyboard.press("j")
-    front.keyboard.press("c")
-    front.wait_for_url("**/compare")
-    wait_text(front, "#compare-page", key)
-    swapped = front.inner_text("#compare-b")
-    front.click("#compare-swap")
-    front.wait_for_function("text => document.querySelector('#compare-a').innerText === text", arg=swapped)
-    for page in ("1", "4"):  # what was chosen stays, until another design is opened
-        front.keyboard.press(page)
-    front.wait_for_url("**/compare")
-    front.wait_for_function("text => document.querySelector('#compare-a')?.innerText === text", arg=swapped)
-    front.keyboard.press("1")
-    front.keyboard.press("j")
-    front.keyboard.press("4")
-    front.wait_for_function("text => document.querySelector('#compare-a').innerText !== text", arg=swapped)
-
-
 def test_new_designs_and_verdicts_appear_without_being_asked_for(tmp_path: Path, visit: Any, serve: Any) -> None:
     path = write_run(tmp_path / "live", 60)
     page = visit(serve(path)[0]).open()
@@ -437,17 +451,6 @@ def test_a_page_that_was_opened_before_the_first_design_fills_by_itself(tmp_path
     )
 
 
-def test_infeasible_designs_are_shown_by_reason_and_every_axis_choice_draws_also_in_space(front: Any) -> None:
-    front.click("#show label:nth-of-type(2)")
-    front.wait_for_function(
-        """() => document.querySelector('#scatter .js-plotly-plot').data.some(
-            t => t.name === 'infeasible: bram18 <= 300')"""
-    )
-    front.click("#z")
-    front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()
-    front.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').data[0].type === 'scatter3d'")
-
-
 def test_progress_is_drawn(dashboard: Any, visit: Any) -> None:
     page = visit(dashboard[0]).open("progress")
     wait_text(page, "#numbers", "designs evaluated")
@@ -473,22 +476,6 @@ def test_the_theme_is_switched_by_key_and_kept(dashboard: Any, visit: Any) -> No
     page.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').layout.font.color === '#e8ebf0'")
     page.reload()
     page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
-
-
-def test_pages_are_reached_by_keys_and_by_tab(front: Any) -> None:
-    for key, path in (("2", "progress"), ("3", "design"), ("4", "compare"), ("1", "front")):
-        front.keyboard.press(key)
-        front.wait_for_url(f"**/{path}")
-    front.keyboard.press("?")
-    front.wait_for_selector("#help[open]")
-    front.keyboard.press("Escape")
-    front.evaluate("document.activeElement.blur()")
-    reached = []
-    for _ in range(12):
-        front.keyboard.press("Tab")
-        reached.append(front.evaluate("document.activeElement.id"))
-    assert [r for r in reached if r.startswith("tab-")] == ["tab-front", "tab-progress", "tab-design", "tab-compare"]
-    assert "filter" in reached
 
 
 def test_two_runs_are_shown_together(tmp_path: Path, visit: Any, serve: Any) -> None:
