@@ -35,6 +35,13 @@ def _forget_unreadable(dispatcher: Any) -> None:
         dispatcher._cache.flush()
 
 
+def called(function: Function) -> Function:
+    """A part of compiled functions that stays a function. Python cannot call it: taking its arguments apart, tuples of
+    arrays, would be a fifth of the time of compiling."""
+    compiler = numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]
+    return cast(Function, compiler(function))
+
+
 def inlined(function: Function) -> Function:
     """A part of compiled functions: written into those that call it, as a call would pass tuples of arrays by value."""
     return cast(Function, numba.njit(nogil=True, inline="always")(function))

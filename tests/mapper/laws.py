@@ -17,6 +17,7 @@ from tests.support.programs import (
     systolic_program,
     vector_add_program,
 )
+from tests.support.strategies import of
 
 
 def gemm_mapping(Pm: int, Pn: int, Pk: int, rows: int, cols: int, chains: int = 1) -> list[Any]:
@@ -46,20 +47,20 @@ def gemm_mapping(Pm: int, Pn: int, Pk: int, rows: int, cols: int, chains: int = 
 @st.composite
 def programs(draw: st.DrawFn) -> CompiledProgram:
     """Small programs of every regular kind: meshes with streams along some axes, forwards or backwards."""
-    kind = draw(st.sampled_from(["mesh", "mesh", "mesh", "gemm", "systolic", "vadd", "attention", "stages", "stages"]))
+    kind = draw(of("mesh", "mesh", "mesh", "gemm", "systolic", "vadd", "attention", "stages", "stages"))
     if kind == "stages":
         return draw(stages())
     if kind == "gemm":
-        pk, pm, pn = (draw(st.sampled_from([1, 2, 4])) for _ in range(3))
+        pk, pm, pn = (draw(of(1, 2, 4)) for _ in range(3))
         return gemm_program(64, 64, 64, Pm=pm, Pn=pn, Pk=pk)
     if kind == "systolic":
         return systolic_program(draw(st.integers(1, 2)), 4)
     if kind == "vadd":
-        return vector_add_program(draw(st.sampled_from([1, 6, 8])))
+        return vector_add_program(draw(of(1, 6, 8)))
     if kind == "attention":
-        return attention_program(2, draw(st.sampled_from([2, 4])))
+        return attention_program(2, draw(of(2, 4)))
     mesh = draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=3))
-    signs = [draw(st.sampled_from([-1, 0, 0, 1])) for _ in mesh]
+    signs = [draw(of(-1, 0, 0, 1)) for _ in mesh]
     deltas = []
     for _ in range(draw(st.integers(0, 2))):
         delta = [draw(st.integers(0, 2)) * sign for sign in signs]
@@ -76,8 +77,8 @@ def stages(draw: st.DrawFn) -> CompiledProgram:
     row[i]     ──► grid[i, j]     each task to all of its row
     grid[i, j] ──► row[i]         and back
     """
-    sizes = [draw(st.sampled_from([2, 3, 4])) for _ in range(2)]
-    kinds = [draw(st.sampled_from(["grid", "turned", "row", "sums"])) for _ in range(draw(st.integers(2, 4)))]
+    sizes = [draw(of(2, 3, 4)) for _ in range(2)]
+    kinds = [draw(of("grid", "turned", "row", "sums")) for _ in range(draw(st.integers(2, 4)))]
     return stages_program(sizes, kinds)
 
 

@@ -25,6 +25,7 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body, Signature, Tiles
+from allo_dse.simulator.codegen.run_time.variant import Variant
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.labels import Labels as NetworkLabels
@@ -105,7 +106,8 @@ def run_graph(
     externals = Externals(vmg.program)
     bodies = (Body(c.body.symbol, c.body.mlir) for c in vmg.program.task_classes)
     elements = vmg.program.elements_computed
-    engine = compile_bodies(bodies, elements=None if elements is None else frames * elements)
+    first = Variant(record=record, payload=values)
+    engine = compile_bodies(bodies, elements=None if elements is None else frames * elements, first=first)
     wiring = wiring_of(vmg, depths or {})
     own = state or initial_state(vmg.program)
     run = Run(engine, arguments.by_name | own.shared, wiring, own, externals)

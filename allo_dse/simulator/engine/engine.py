@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
 
-from ..codegen.lowering.signature import ANY_TOKEN, Body, CompiledBodies
+from ..codegen.lowering.signature import ANY_TOKEN, Body, CompiledBodies, Signature
 from ..codegen.run_time.record_fields import Header, Node, entry_words
 from ..codegen.run_time.variant import PLAIN, Variant
 from ..network.arena import Arena
@@ -56,8 +56,20 @@ class Engine:
         self._steps: dict[tuple[str, tuple[tuple[int, ...], ...]], list[Steps] | None] = {}
         self._checked: WeakSet[Network] = WeakSet()
         self._lock = threading.Lock()
-        self.signatures = {s.symbol: s for s in self._code(PLAIN).compiled.signatures}
-        self._has_pipelines = any(s.pipelines for s in self.signatures.values())
+
+    def require_code(self, variant: Variant) -> None:
+        """Compile a variant unless there is one already: any tells the signatures."""
+        if not self._codes:
+            self._code(variant)
+
+    @cached_property
+    def signatures(self) -> dict[str, Signature]:
+        """By the bodies' symbols."""
+        return {s.symbol: s for s in next(iter(self._codes.values())).compiled.signatures}
+
+    @cached_property
+    def _has_pipelines(self) -> bool:
+        return any(s.pipelines for s in self.signatures.values())
 
     def _code(self, variant: Variant) -> _Code:
         """Machine code of a variant, compiled when first asked for."""
@@ -343,7 +355,7 @@ def _compiled(bodies: tuple[Body, ...], *, optimize: bool) -> Engine:
     return Engine(bodies, optimize=optimize)
 
 
-def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None) -> Engine:
+def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None, first: Variant = PLAIN) -> Engine:
     """The engine for these task bodies, compiled unless this Python process has it already (20 to 50 ms per body).
 
     Bodies with equal symbol and text count once.
@@ -351,6 +363,7 @@ def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None) -> En
     Args:
         elements: that a run computes, see `CompiledProgram.elements_computed`; with few, code is not optimized, which
             would take longer than it saves. None: not known.
+        first: what the first run does; others are compiled when first asked for.
 
     Raises:
         SimulationError: with MLIR's message if a text is not valid; or if two texts have the same symbol.
@@ -360,7 +373,9 @@ def compile_bodies(bodies: Iterable[Body], *, elements: int | None = None) -> En
         if a.symbol == b.symbol:
             raise SimulationError(f"two different task bodies are called {a.symbol!r}")
     with _LOCK:
-        return _compiled(tuple(unique), optimize=elements is None or elements > FEW_ELEMENTS)
+        engine = _compiled(tuple(unique), optimize=elements is None or elements > FEW_ELEMENTS)
+    engine.require_code(first)
+    return engine
 
 
 def table_engine() -> Engine:

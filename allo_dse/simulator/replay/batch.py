@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.numba_kernels import compiled
+from allo_dse.common.numba_kernels import called, compiled
 
 from ..trace.data import IntArray
 from .kernels import Bursts, untimed
@@ -61,7 +61,7 @@ class Lanes(NamedTuple):
     stall: NDArray[np.generic]
 
 
-@compiled
+@called
 def run_lanes(order: Order, ops: Operations, lanes: Lanes) -> None:
     """Replay `LANES` depth vectors in a given order of operations; sets all times of `lanes`."""
     due, port, slot, offset = ops.due, ops.port, ops.slot, ops.offset

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.numba_kernels import compiled, inlined
+from allo_dse.common.numba_kernels import called, compiled, inlined
 
 from ..trace.data import IntArray
 from .replay_plan import Operations
@@ -78,7 +78,7 @@ class Queue(NamedTuple):
     """Where the first is, and how many there are."""
 
 
-@compiled
+@called
 def everybody(processes: int) -> Queue:
     """A queue of all processes."""
     return Queue(np.arange(processes), np.ones(processes, np.uint8), np.array([0, processes]))
@@ -104,7 +104,7 @@ def push(queue: Queue, process: int) -> None:
     queue.is_in[process] = 1
 
 
-@compiled
+@called
 def turns_at(ops: Operations, depth: IntArray) -> NDArray[np.uint8]:
     """`Operations.turns`, but 0 for processes with a stream that holds so little that they soon wait again."""
     turns = ops.turns.copy()
@@ -116,7 +116,7 @@ def turns_at(ops: Operations, depth: IntArray) -> NDArray[np.uint8]:
     return turns
 
 
-@compiled
+@called
 def begun(
     ops: Operations, depth: IntArray, latency: IntArray, unset: int, turns: NDArray[np.uint8]
 ) -> tuple[Ready, Progress]:
@@ -163,7 +163,7 @@ def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> An
     return later
 
 
-@compiled
+@called
 def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uint8] | None) -> None:
     """Replay until every process has ended or waits for ever.
 

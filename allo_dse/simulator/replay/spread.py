@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.numba_kernels import compiled, inlined
+from allo_dse.common.numba_kernels import called, compiled, inlined
 
 from ..trace.data import IntArray
 from .replay_plan import Operations
@@ -106,7 +106,7 @@ def waiter(ops: Operations, replay: Changing, stream: int, slot: int, side: int,
     return -1
 
 
-@compiled
+@called
 def find_wrong(
     changed: int, limit: int, ops: Operations, replay: Changing, dirty: NDArray[np.uint8], heap: IntArray
 ) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.numba_kernels import compiled, inlined
+from allo_dse.common.numba_kernels import called, compiled, inlined
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -23,7 +23,7 @@ def _dominates(losses: Floats, one: int, other: int) -> bool:
     return better
 
 
-@compiled
+@called
 def _by(ranks: Integers, values: Floats) -> Integers:
     """Positions by rank, then by value; in order where both are equal."""
     order = np.arange(len(ranks))
@@ -112,7 +112,7 @@ def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floa
     return distance
 
 
-@compiled
+@called
 def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end: int) -> bool:
     """Whether each child is infeasible or dominated by a parent of the worst rank."""
     for child in range(start, end):
@@ -124,7 +124,7 @@ def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end
     return True
 
 
-@compiled
+@called
 def _and_range(these: Integers, start: int, end: int) -> Integers:
     """Some positions, then all of a range."""
     joined = np.empty(len(these) + end - start, np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.layouts.affine import Arrangement, Loop, Walk
 from allo_dse.mapper.layouts.layout_plan import DescriptorWalk, descriptor_walk
+from tests.support.strategies import of
 
 NPU = NpuDevice.of(Device.load("npu1_4col"))
 Steps = list[tuple[str, tuple[Any, ...]]]
@@ -32,12 +34,20 @@ def divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
+@cache
+def orders(count: int) -> st.SearchStrategy[list[int]]:
+    return st.permutations(range(count))
+
+
+SHAPES = st.lists(st.sampled_from(EXTENTS), min_size=1, max_size=3)
+
+
 @st.composite
 def shapes(draw: st.DrawFn, size: int) -> tuple[int, ...]:
     """A shape of so many elements."""
     result: list[int] = []
     while size > 1 and len(result) < 4:
-        extent = draw(st.sampled_from(divisors(size)))
+        extent = draw(of(*divisors(size)))
         result.append(extent)
         size //= extent
     return (*result, size)
@@ -46,14 +56,13 @@ def shapes(draw: st.DrawFn, size: int) -> tuple[int, ...]:
 @st.composite
 def operations(draw: st.DrawFn, shape: tuple[int, ...], *, only_moves: bool = False) -> tuple[str, tuple[Any, ...]]:
     """A layout operation that a shape allows."""
-    kinds = ["transpose", "reshape", "pack"] + ([] if only_moves else ["slice"])
-    kind = draw(st.sampled_from(kinds if len(shape) <= 3 else [k for k in kinds if k != "pack"]))
+    kind = draw(of("transpose", "reshape", *["pack"] * (len(shape) <= 3), *["slice"] * (not only_moves)))
     if kind == "transpose":
-        return kind, (tuple(draw(st.permutations(range(len(shape))))),)
+        return kind, (tuple(draw(orders(len(shape)))),)
     if kind == "reshape":
         return kind, (draw(shapes(math.prod(shape))),)
     if kind == "pack":
-        return kind, (tuple(draw(st.sampled_from(divisors(n))) for n in shape),)
+        return kind, (tuple(draw(of(*divisors(n))) for n in shape),)
     starts, counts, steps = [], [], []
     for n in shape:
         starts.append(draw(st.integers(0, n - 1)))
@@ -86,7 +95,7 @@ def inverse_of(kind: str, arguments: tuple[Any, ...], shape: tuple[int, ...]) ->
 def compositions(
     draw: st.DrawFn, *, only_moves: bool = False
 ) -> tuple[tuple[int, ...], list[tuple[str, tuple[Any, ...]]]]:
-    shape = tuple(draw(st.lists(st.sampled_from(EXTENTS), min_size=1, max_size=3)))
+    shape = tuple(draw(SHAPES))
     steps, array = [], np.empty(shape)
     for _ in range(draw(st.integers(0, 5))):
         step = draw(operations(array.shape, only_moves=only_moves))

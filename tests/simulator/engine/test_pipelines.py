@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,23 +43,35 @@ def script(loop: Loop) -> Script:
     return [*result, ("wait", 0, end - clock)]
 
 
+@cache
+def _operations(depth: int, kinds: tuple[tuple[str, int], ...]) -> st.SearchStrategy[list[tuple[int, tuple[str, int]]]]:
+    return st.lists(st.tuples(st.integers(0, depth), st.sampled_from(kinds)), max_size=4)
+
+
 @st.composite
-def loops(draw: st.DrawFn, gets: list[int], puts: list[int]) -> Loop:
-    kinds = [("get", s) for s in gets] + [("put", s) for s in puts]
+def loops(draw: st.DrawFn, kinds: tuple[tuple[str, int], ...]) -> Loop:
     depth = draw(st.integers(0, 9))
-    ops = draw(st.lists(st.tuples(st.integers(0, depth), st.sampled_from(kinds)), max_size=4)) if kinds else []
+    ops = draw(_operations(depth, kinds)) if kinds else []
     return Loop(draw(st.integers(0, 9)), draw(st.integers(1, 4)), depth, [(s, *kind) for s, kind in ops])
+
+
+@cache
+def _sequences(kinds: tuple[tuple[str, int], ...]) -> st.SearchStrategy[list[Loop]]:
+    return st.lists(loops(kinds), max_size=3)
+
+
+ENDS = st.lists(st.tuples(st.integers(0, PROCESSES - 1), st.integers(0, PROCESSES - 1)), max_size=4)
 
 
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[list[list[Loop]], list[tuple[int, int, int]]]:
     """Per process its loops in sequence; streams as (depth, latency, initial tokens)."""
-    ends = draw(st.lists(st.tuples(st.integers(0, PROCESSES - 1), st.integers(0, PROCESSES - 1)), max_size=4))
+    ends = draw(ENDS)
     sequences = []
     for process in range(PROCESSES):
-        gets = [s for s, (_, b) in enumerate(ends) if b == process]
-        puts = [s for s, (a, _) in enumerate(ends) if a == process]
-        sequences.append(draw(st.lists(loops(gets, puts), max_size=3)))
+        kinds = [("get", s) for s, (_, b) in enumerate(ends) if b == process]
+        kinds += [("put", s) for s, (a, _) in enumerate(ends) if a == process]
+        sequences.append(draw(_sequences(tuple(kinds))))
     streams = [(d := draw(st.integers(1, 4)), draw(st.integers(0, 2)), draw(st.integers(0, d))) for _ in ends]
     return sequences, streams
 

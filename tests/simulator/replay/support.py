@@ -15,6 +15,7 @@ from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
 from tests.simulator.engine_cases import shuffled
+from tests.support.strategies import lists_of, of
 
 
 def reference(
@@ -72,6 +73,7 @@ def reference(
     return ends, not any(todo.values()), put
 
 
+TOKENS = st.lists(st.sampled_from([6, 60, 600]), min_size=1, max_size=2)
 FEW_OR_MANY = st.integers(1, 9) | st.integers(1, 2000)
 
 
@@ -80,8 +82,13 @@ def _stages(depth: int) -> st.SearchStrategy[int | None]:
     return st.none() | st.integers(0, depth)
 
 
+@cache
+def _trips(most: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(1, most), min_size=1, max_size=2)
+
+
 def _wiring(draw: Any, streams: list[str], processes: list[str]) -> dict[str, tuple[str, str]]:
-    return {s: (draw(st.sampled_from(processes)), draw(st.sampled_from(processes))) for s in streams}
+    return {s: (draw(of(*processes)), draw(of(*processes))) for s in streams}
 
 
 @st.composite
@@ -95,7 +102,7 @@ def irregular(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
         ports = [("put", s) for s in streams if wiring[s][0] == p] + [("get", s) for s in streams if wiring[s][1] == p]
         made[p] = []
         for _ in range(draw(st.integers(0, 2))):
-            ops = draw(st.lists(st.sampled_from(ports), max_size=12)) if ports else []
+            ops = draw(lists_of(*ports, most=12)) if ports else []
             trip = draw(st.integers(1, 4))
             iterations = sorted(draw(st.lists(st.integers(0, trip - 1), min_size=len(ops), max_size=len(ops))))
             events = [(*op, k) for op, k in zip(ops, iterations, strict=True)]
@@ -111,7 +118,7 @@ def regular(draw: Any, most: int = 12) -> tuple[dict[str, list[Loop]], dict[str,
     wiring = _wiring(draw, streams, processes)
     if draw(st.booleans()):
         wiring = {s: (min(ends), max(ends)) for s, ends in wiring.items()}
-    trips = draw(st.lists(st.integers(1, most), min_size=1, max_size=2))
+    trips = draw(_trips(most))
     made: dict[str, list[Loop]] = {}
     for p in processes:
         made[p] = []
@@ -134,21 +141,24 @@ def multirate(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
     streams = [f"s{i}" for i in range(draw(st.integers(1, 6)))]
     wiring = {s: tuple(sorted(shuffled(draw, processes)[:2])) for s in streams}
     made: dict[str, list[Loop]] = {p: [] for p in processes}
-    for tokens in draw(st.lists(st.sampled_from([6, 60, 600]), min_size=1, max_size=2)):
+    for tokens in draw(TOKENS):
         for p in processes:
             ops: list[Get | Put] = [Get(s) for s in streams if wiring[s][1] == p]
             ops += [Put(s) for s in streams if wiring[s][0] == p]
             cut = draw(st.integers(0, len(ops))) if draw(st.integers(0, 3)) == 0 else len(ops)
             for part in (ops[:cut], ops[cut:]):
-                rate = draw(st.sampled_from([1, 1, 2, 3]))
+                rate = draw(of(1, 1, 2, 3))
                 made[p].append(Loop(tokens // rate, draw(st.integers(1, 5)), draw(st.integers(0, 9)), ops=part * rate))
     return made, {s: draw(FEW_OR_MANY) for s in streams}
+
+
+REGULAR_OR_MULTIRATE = st.one_of(regular(), multirate())
 
 
 @st.composite
 def banked(draw: Any) -> tuple[dict[str, list[Loop]], dict[str, int]]:
     """Streams that are arrays of streams, used one after the other at once; not all are equally deep."""
-    made, depths = draw(st.one_of(regular(), multirate()))
+    made, depths = draw(REGULAR_OR_MULTIRATE)
     banks = {s: draw(st.integers(1, 5)) for s in depths}
     names = {s: [f"{s}_{b}" for b in range(banks[s])] for s in depths}
     if draw(st.booleans()):  # in the order of the program, or in any

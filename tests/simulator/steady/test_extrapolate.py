@@ -21,6 +21,7 @@ from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate
 from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
 from tests.simulator.engine_cases import shuffled
+from tests.support.strategies import of
 
 SMALL_OR_LARGE = st.integers(1, 4) | st.integers(60, 200)
 Parts = tuple[list[Any], list[Any], list[Any]]
@@ -66,7 +67,7 @@ class Regular:
 def regular(draw: st.DrawFn) -> Regular:
     """Networks that mostly run to their end: each stream carries as many tokens per round in as out."""
     count, resources = draw(st.integers(2, 4)), draw(st.integers(0, 1))
-    rates = [draw(st.sampled_from([1, 1, 1, 2])) for _ in range(count)]
+    rates = [draw(of(1, 1, 1, 2)) for _ in range(count)]
     parts: list[Parts] = [([], [], []) for _ in range(count)]
     streams = []
     for stream in range(draw(st.integers(1, 5))):
@@ -76,7 +77,7 @@ def regular(draw: st.DrawFn) -> Regular:
         parts[b][1].extend([("get", stream)] * tokens * rates[a])
         if draw(st.booleans()):
             parts[a][0].append(("put", stream))
-            parts[b][draw(st.sampled_from([0, 2]))].append(("get", stream))
+            parts[b][draw(of(0, 2))].append(("get", stream))
         depth = draw(st.integers(2, 6)) + 2
         streams.append((depth, draw(st.integers(0, depth)) if a >= b else 0))
     for process, part in enumerate(parts):
@@ -288,7 +289,7 @@ def phases(draw: st.DrawFn) -> Phases:
     for _ in counts:
         row: list[Parts] = [([], [], []) for _ in range(processes)]
         for stream, (a, b) in enumerate(ends):
-            where = draw(st.sampled_from([0, 1, 1, 1, 2]))
+            where = draw(of(0, 1, 1, 1, 2))
             row[a][where].append(("put", stream))
             row[b][where].append(("get", stream))
         for ops in row:

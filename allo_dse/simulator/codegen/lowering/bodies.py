@@ -147,10 +147,15 @@ def to_llvm(module: ir.Module) -> None:
     # Set here because the conversion from func.func drops attributes for LLVM. Without presplitcoroutine code
     # generation aborts the process; without noinline nests and moves would go back to where they are called.
     for op in module.body.operations:
-        if find(op, lambda name: name == "llvm.intr.coro.begin"):
+        if _is_coroutine(op):
             _pass_through(op, "presplitcoroutine")
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
             _pass_through(op, "noinline")
+
+
+def _is_coroutine(op: Op) -> bool:
+    entry = list(op.operation.regions[0].blocks)[:1]
+    return any(begin.operation.name == "llvm.intr.coro.begin" for block in entry for begin in block.operations)
 
 
 def _pass_through(op: Op, attribute: str) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from allo_dse.ir.bindings import ir
 from allo_dse.ir.dialect import POLLS
+from allo_dse.ir.nested_ops import nested_ops
 
 from ..run_time import deferred, events, fifo
 from ..run_time.emit import USUALLY, Emitter, Word
@@ -31,7 +32,7 @@ from ..run_time.variant import Variant
 from .coroutine_frame import Coroutine, Inputs, begin_suspended, cut, lower_return, prologue, suspend
 from .pipelines import PIPELINE, PLACE, site
 from .signature import Pipeline
-from .stream_ops import find, storage_bytes
+from .stream_ops import storage_bytes
 
 NEVER = 2**62
 """A clock that no run reaches."""
@@ -57,10 +58,11 @@ def to_coroutine(
         records = [(number, entry.add_argument(ptr, ir.Location.unknown())) for number in numbers]
         inputs = [a.type for a in entry.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
-        stream_ops = find(function, lambda name: name in ("df.take", "df.offer"))
-        polls = find(function, lambda name: name in POLLS)
-        plain_ops = find(function, lambda name: name in _PLAIN_OPS)
-        returns = find(function, lambda name: name == "func.return")
+        ops = [(op.name, op) for op in nested_ops(function)]
+        stream_ops = [op for name, op in ops if name in ("df.take", "df.offer")]
+        polls = [op for name, op in ops if name in POLLS]
+        plain_ops = [op for name, op in ops if name in _PLAIN_OPS]
+        returns = [op for name, op in ops if name == "func.return"]
         name = ir.StringAttr(function.attributes["sym_name"]).value
         moves = fifo.Moves(module, name) if len(stream_ops) + len(polls) > INLINED_OPS else None
         c = prologue(function, entry, Inputs(variant, header, node, costs, pipelines, records, moves))
@@ -72,7 +74,8 @@ def to_coroutine(
             _lower_poll(c, op, entry)
         for op in returns:
             lower_return(c, op, entry)
-        suspends = bool(find(function, lambda name: name == "async.coro.suspend"))
+        ends = (block.operations[-1].operation.name for block in function.regions[0].blocks)
+        suspends = "async.coro.suspend" in ends
         if suspends:
             begin_suspended(c, entry)
         return suspends

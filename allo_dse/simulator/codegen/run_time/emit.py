@@ -57,10 +57,8 @@ class Emitter:
     def bit_type() -> ir.IntegerType:
         return ir.IntegerType.get_signless(1)
 
-    @contextmanager
-    def here(self) -> Iterator[None]:
-        with ir.InsertionPoint(self.block):
-            yield
+    def here(self) -> ir.InsertionPoint:
+        return ir.InsertionPoint(self.block)
 
     def word(self, value: Word) -> ir.Value:
         """`value` itself, or the constant if it is a Python int."""
@@ -228,8 +226,8 @@ class Emitter:
     @property
     def is_open(self) -> bool:
         """Whether the current block still lacks its terminator."""
-        names = [op.operation.name for op in self.block.operations]
-        return not names or names[-1] not in _TERMINATORS
+        operations = self.block.operations
+        return not len(operations) or operations[-1].operation.name not in _TERMINATORS
 
     @contextmanager
     def when(self, condition: ir.Value, *, rare: bool = False) -> Iterator[None]:

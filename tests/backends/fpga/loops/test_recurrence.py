@@ -69,14 +69,18 @@ def element(array: str, write: bool, offset: int, value: int) -> Op:
     return Op("store" if write else "load", (value,) if write else (), () if write else (value,), "f32", 32, (), access)
 
 
+ARRAYS = st.sampled_from("ab")
+OPERANDS = st.lists(st.tuples(ARRAYS, st.integers(0, 1)), max_size=2)
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> list[tuple[list[Item], bool]]:
     """Steps that copy or add elements of two arrays; and whether each is under a condition."""
     steps: list[tuple[list[Item], bool]] = []
     numbers = iter(range(100, 1000))
     for _ in range(draw(st.integers(1, 5))):
-        target, offset = draw(st.sampled_from("ab")), draw(st.integers(0, 1))
-        operands = draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1)), max_size=2))
+        target, offset = draw(ARRAYS), draw(st.integers(0, 1))
+        operands = draw(OPERANDS)
         ops: list[Item] = []
         values = []
         for array, at in operands:

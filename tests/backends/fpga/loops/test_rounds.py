@@ -27,6 +27,7 @@ from allo_dse.ir.nest import Access, Branch, Loop, Node, Op
 from allo_dse.program.locations import SourceLocation, SourceLoop
 from allo_dse.program.tasks import TaskClass
 from tests.backends.fpga import programs
+from tests.support.strategies import of
 
 U280 = FpgaDevice.load("u280")
 PID = 0
@@ -34,23 +35,23 @@ PID = 0
 
 def affine(draw: st.DrawFn, variables: list[int], most: int) -> Linear:
     """A sum of variables, sometimes with a quotient, minimum or maximum of such sums."""
-    terms = {v: draw(st.sampled_from([-1, 0, 0, 1, 1, 2])) for v in variables}
+    terms = {v: draw(of(-1, 0, 0, 1, 1, 2)) for v in variables}
     form = Linear(tuple((v, f) for v, f in sorted(terms.items()) if f), draw(st.integers(-2, most)))
-    name = draw(st.sampled_from(["", "", "", *DERIVE]))
+    name = draw(of("", "", "", *DERIVE))
     if not name:
         return form
     right = Linear((), draw(st.integers(1, 4)))
-    return Linear((), draw(st.integers(-1, 1)), ((Derived(name, form, right), draw(st.sampled_from([-2, -1, 1]))),))
+    return Linear((), draw(st.integers(-1, 1)), ((Derived(name, form, right), draw(of(-2, -1, 1))),))
 
 
 def condition(draw: st.DrawFn, variables: list[int], depth: int = 2) -> Test:
     if depth and draw(st.booleans()):
         parts = [condition(draw, variables, depth - 1) for _ in range(2)]
-        kind = draw(st.sampled_from(["and", "or", "not"]))
+        kind = draw(of("and", "or", "not"))
         if kind == "not":
             return Choice(parts[0], False, True)
         return Choice(parts[0], parts[1], False) if kind == "and" else Choice(parts[0], True, parts[1])
-    return Compare(draw(st.sampled_from(["eq", "ne", "slt", "sle", "sgt", "sge"])), affine(draw, variables, 4))
+    return Compare(draw(of("eq", "ne", "slt", "sle", "sgt", "sge")), affine(draw, variables, 4))
 
 
 @st.composite
@@ -61,7 +62,7 @@ def nests(draw: st.DrawFn) -> tuple[Node, ...]:
     def block(variables: list[int], depth: int) -> tuple[Node, ...]:
         nodes: list[Node] = []
         for _ in range(draw(st.integers(1, 2))):
-            kind = draw(st.sampled_from(["loop", "loop", "put"] if depth else ["put"]))
+            kind = draw(of("loop", "loop", "put") if depth else of("put"))
             if kind == "loop":
                 variable = next(numbers)
                 body = block([*variables, variable], depth - 1)
