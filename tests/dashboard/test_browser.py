@@ -347,8 +347,8 @@ def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_column
     show(front, "#export-table", "start")
     with front.expect_download() as download:
         front.click("#export-table")
-    saved = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
-    assert {r["tile"] for r in saved} == {"64"}
+    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert {r["tile"] for r in rows} == {"64"}
 
 
 def test_a_design_is_opened_and_taken_away_and_pages_are_reached_by_keys_and_by_tab(front: Any, dashboard: Any) -> None:
