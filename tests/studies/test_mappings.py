@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from allo_dse import NpuSimulator, check
 from allo_dse.eval.verify import verify_design
 from allo_dse.lang import install
 from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.space.design import Design
 from allo_dse.tune.show.reporters import QuietReporter
 
 install()
@@ -40,10 +42,16 @@ def study_of(name: str, **arguments: object) -> Any:
     return importlib.import_module(f"studies.{name}").study(**arguments)
 
 
+@cache
+def by_hand(name: Any) -> tuple[Any, Design]:
+    """A study, and the mapping by hand of one of its programs."""
+    study = study_of(name)
+    return study, HAND_MADE[name].design(study)
+
+
 @pytest.mark.parametrize("name", HAND_MADE)
 def test_the_mapping_by_hand_is_generated_fits_and_exports(name: Any) -> None:
-    study = study_of(name)
-    design = HAND_MADE[name].design(study)
+    study, design = by_hand(name)
     assert study.folds.contains(design.program, design.fold)
     genes = study.space.encode(design)
     assert study.space.decode_genes(genes).key == design.key
@@ -56,8 +64,8 @@ def test_the_mapping_by_hand_is_generated_fits_and_exports(name: Any) -> None:
 
 @pytest.mark.parametrize("name", [name for name in HAND_MADE if name != "gemm_npu"])
 def test_the_mapping_by_hand_computes_what_the_program_does(name: Any) -> None:
-    study = study_of(name)
-    found = verify_design(HAND_MADE[name].design(study), reference=study.reference, verify_with=study.verify_with)
+    study, design = by_hand(name)
+    found = verify_design(design, reference=study.reference, verify_with=study.verify_with)
     assert found.ok, found.message
 
 

@@ -75,7 +75,8 @@ class SharedStudy:
         self.driver = f"{socket.gethostname()}:{hashlib.sha256(bytes(run_dir.resolve())).hexdigest()[:8]}"
         directions = [objective.direction for objective in judge.objectives]
         names = [name, *(f"{name} rung {rung}" for rung in range(1, len(evaluators)))]
-        self._studies = [_open(url, each, run_dir, directions) for each in names]
+        storage = reach_storage(url, run_dir)
+        self._studies = [_open(url, storage, each, directions) for each in names]
         self._same(url, identity)
         self._seen = [0] * len(names)  # trials looked at: Optuna numbers them without gaps
         self._keys: set[Wanted] = set()
@@ -85,7 +86,7 @@ class SharedStudy:
         self._inbox: queue.SimpleQueue[Foreign] = queue.SimpleQueue()
         self.problem = ""
         # No other driver uses the journal of a run directory.
-        claims = None if url == JOURNAL else _open(url, f"{name} claims", run_dir, ["minimize"])
+        claims = None if url == JOURNAL else _open(url, storage, f"{name} claims", ["minimize"])
         self._claims = claims and Claims(claims, self.driver)
         self._look()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -231,25 +232,23 @@ def without_password(url: str) -> str:
     return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
 
 
-def reach_storage(url: str, run_dir: Path) -> None:
-    """See whether a storage can be used.
+def reach_storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
+    """The storage of an address.
 
     Raises:
-        StudyError: when it cannot.
+        StudyError: when it cannot be used.
     """
-    _patiently(url, lambda: _storage(url, run_dir))
+    return _patiently(url, lambda: _storage(url, run_dir))
 
 
-def _open(url: str, name: str, run_dir: Path, directions: Sequence[str]) -> optuna.Study:
+def _open(url: str, storage: optuna.storages.BaseStorage, name: str, directions: Sequence[str]) -> optuna.Study:
     """The study, made where there is none."""
     import optuna
 
     ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
     return _patiently(
         url,
-        lambda: optuna.create_study(
-            study_name=name, storage=_storage(url, run_dir), directions=ways, load_if_exists=True
-        ),
+        lambda: optuna.create_study(study_name=name, storage=storage, directions=ways, load_if_exists=True),
     )
 
 
