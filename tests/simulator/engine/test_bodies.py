@@ -10,9 +10,10 @@ import pytest
 from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.coroutines import INLINED_OPS
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.simulator.codegen.run_time.variant import PLAIN, Variant
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.simulator.network.network import NetworkBuilder
-from tests.simulator.engine_bodies import matrices, systolic_engine, systolic_network
+from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
 from tests.simulator.engine_reference import simulate
 
 
@@ -27,6 +28,21 @@ def test_systolic_array_multiplies_and_takes_the_known_cycles(size: int, k: int,
     assert result.cycles == (k + 2 * size if depth > 1 else systolic_reference(size, k, depth))
     assert result.cycles == systolic_reference(size, k, depth)
     assert result.operations == 4 * size * (size + 1) * k
+
+
+def test_an_engine_compiles_what_its_first_run_does_and_the_rest_when_it_is_asked_for() -> None:
+    times = Variant(payload=False)
+    engine = compile_bodies(systolic_bodies(37), first=times)  # which no other test has
+    a, b, c = matrices(2, 37)
+    network = systolic_network(engine, a, b, c, depth=2)
+    without = engine.run(network, payload=False)
+    assert list(engine._codes) == [times]
+    with_values = engine.run(network)
+    assert list(engine._codes) == [times, PLAIN]
+    assert with_values.cycles == without.cycles
+    np.testing.assert_array_equal(c, a @ b)
+    first, second = (code.compiled.signatures for code in engine._codes.values())
+    assert first == second
 
 
 def systolic_reference(size: int, k: int, depth: int) -> int:
