@@ -138,7 +138,7 @@ def test_a_box_in_the_scatter_and_a_brush_on_parallel_coordinates_select_in_the_
         front.wait_for_function(f"() => !({brushed})()")
 
 
-def test_rows_that_are_ticked_are_compared_and_designs_with_the_reference_that_was_chosen(front: Any) -> None:
+def test_rows_that_are_ticked_are_selected_and_compared(front: Any) -> None:
     boxes = front.locator(".ag-pinned-left-cols-container .ag-selection-checkbox input, .ag-row .ag-checkbox-input")
     boxes.nth(0).click()
     boxes.nth(3).click()
@@ -148,28 +148,6 @@ def test_rows_that_are_ticked_are_compared_and_designs_with_the_reference_that_w
     wait_text(front, "#compare-page", "What differs")
     first, second = (front.inner_text(f"#compare-{side}") for side in "ab")
     assert first[:8] != second[:8]
-    front.keyboard.press("1")
-    before = front.inner_text("#design-words")
-    front.keyboard.press("j")
-    front.wait_for_function("t => document.querySelector('#design-words').innerText !== t", arg=before)
-    key = front.inner_text("#design-words").split(" ")[0]
-    front.keyboard.press("r")
-    wait_text(front, "#design-words", f"Reference: {key}")
-    front.keyboard.press("j")
-    front.keyboard.press("c")
-    front.wait_for_url("**/compare")
-    wait_text(front, "#compare-page", key)
-    swapped = front.inner_text("#compare-b")
-    front.click("#compare-swap")
-    front.wait_for_function("text => document.querySelector('#compare-a').innerText === text", arg=swapped)
-    for page in ("1", "4"):  # what was chosen stays, until another design is opened
-        front.keyboard.press(page)
-    front.wait_for_url("**/compare")
-    front.wait_for_function("text => document.querySelector('#compare-a')?.innerText === text", arg=swapped)
-    front.keyboard.press("1")
-    front.keyboard.press("j")
-    front.keyboard.press("4")
-    front.wait_for_function("text => document.querySelector('#compare-a').innerText !== text", arg=swapped)
 
 
 def test_filters_narrow_all_views_and_infeasible_designs_are_shown_by_reason_also_in_space(
@@ -351,7 +329,7 @@ def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_column
     assert {r["tile"] for r in rows} == {"64"}
 
 
-def test_a_design_is_opened_and_taken_away_and_pages_are_reached_by_keys_and_by_tab(front: Any, dashboard: Any) -> None:
+def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any) -> None:
     board = dashboard[1].board
     front.keyboard.press("j")
     front.keyboard.press("j")
@@ -371,19 +349,6 @@ def test_a_design_is_opened_and_taken_away_and_pages_are_reached_by_keys_and_by_
     wait_text(front, "#export-error", "made_up.py")
     wait_text(front, "#reproduce", "allo-tune studies/made_up.py")
     wait_text(front, "#reproduce", key)
-    for key, path in (("2", "progress"), ("3", "design"), ("4", "compare"), ("1", "front")):
-        front.keyboard.press(key)
-        front.wait_for_url(f"**/{path}")
-    front.keyboard.press("?")
-    front.wait_for_selector("#help[open]")
-    front.keyboard.press("Escape")
-    front.evaluate("document.activeElement.blur()")
-    reached = []
-    for _ in range(12):
-        front.keyboard.press("Tab")
-        reached.append(front.evaluate("document.activeElement.id"))
-    assert [r for r in reached if r.startswith("tab-")] == ["tab-front", "tab-progress", "tab-design", "tab-compare"]
-    assert "filter" in reached
 
 
 def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
@@ -418,6 +383,30 @@ def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
     front.keyboard.press("4")
     front.wait_for_function("() => document.querySelector('#compare-plot .js-plotly-plot')?.data?.length")
     saved("compare", 1)
+
+
+def test_the_reference_can_be_chosen(front: Any) -> None:
+    before = front.inner_text("#design-words")
+    front.keyboard.press("j")
+    front.wait_for_function("t => document.querySelector('#design-words').innerText !== t", arg=before)
+    key = front.inner_text("#design-words").split(" ")[0]
+    front.keyboard.press("r")
+    wait_text(front, "#design-words", f"Reference: {key}")
+    front.keyboard.press("j")
+    front.keyboard.press("c")
+    front.wait_for_url("**/compare")
+    wait_text(front, "#compare-page", key)
+    swapped = front.inner_text("#compare-b")
+    front.click("#compare-swap")
+    front.wait_for_function("text => document.querySelector('#compare-a').innerText === text", arg=swapped)
+    for page in ("1", "4"):  # what was chosen stays, until another design is opened
+        front.keyboard.press(page)
+    front.wait_for_url("**/compare")
+    front.wait_for_function("text => document.querySelector('#compare-a')?.innerText === text", arg=swapped)
+    front.keyboard.press("1")
+    front.keyboard.press("j")
+    front.keyboard.press("4")
+    front.wait_for_function("text => document.querySelector('#compare-a').innerText !== text", arg=swapped)
 
 
 def test_new_designs_and_verdicts_appear_without_being_asked_for(tmp_path: Path, visit: Any, serve: Any) -> None:
@@ -476,6 +465,22 @@ def test_the_theme_is_switched_by_key_and_kept(dashboard: Any, visit: Any) -> No
     page.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').layout.font.color === '#e8ebf0'")
     page.reload()
     page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+
+
+def test_pages_are_reached_by_keys_and_by_tab(front: Any) -> None:
+    for key, path in (("2", "progress"), ("3", "design"), ("4", "compare"), ("1", "front")):
+        front.keyboard.press(key)
+        front.wait_for_url(f"**/{path}")
+    front.keyboard.press("?")
+    front.wait_for_selector("#help[open]")
+    front.keyboard.press("Escape")
+    front.evaluate("document.activeElement.blur()")
+    reached = []
+    for _ in range(12):
+        front.keyboard.press("Tab")
+        reached.append(front.evaluate("document.activeElement.id"))
+    assert [r for r in reached if r.startswith("tab-")] == ["tab-front", "tab-progress", "tab-design", "tab-compare"]
+    assert "filter" in reached
 
 
 def test_two_runs_are_shown_together(tmp_path: Path, visit: Any, serve: Any) -> None:
