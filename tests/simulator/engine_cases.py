@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -14,18 +13,7 @@ from allo_dse.simulator.network.tables import Table
 
 from .engine_reference import Script
 
-T = TypeVar("T")
 Tree = list[Any]  # of operations, and of (count, Tree) for repeats
-
-
-@cache
-def _orders(count: int) -> st.SearchStrategy[list[int]]:
-    return st.permutations(range(count))
-
-
-def shuffled(draw: st.DrawFn, items: Sequence[T]) -> list[T]:
-    """The items in any order, by a strategy made once for each number of them, which takes longer than drawing."""
-    return [items[i] for i in draw(_orders(len(items)))]
 
 
 @dataclass

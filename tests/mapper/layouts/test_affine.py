@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +17,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.layouts.affine import Arrangement, Loop, Walk
 from allo_dse.mapper.layouts.layout_plan import DescriptorWalk, descriptor_walk
-from tests.support.strategies import of
+from tests.support.strategies import of, orders
 
 NPU = NpuDevice.of(Device.load("npu1_4col"))
 Steps = list[tuple[str, tuple[Any, ...]]]
@@ -32,11 +31,6 @@ def same(one: Arrangement, other: Arrangement) -> bool:
 
 def divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
-
-
-@cache
-def orders(count: int) -> st.SearchStrategy[list[int]]:
-    return st.permutations(range(count))
 
 
 SHAPES = st.lists(st.sampled_from(EXTENTS), min_size=1, max_size=3)

@@ -15,8 +15,8 @@ from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.labels import Labels
 from allo_dse.simulator.network.network import BY_DEPTH, Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from tests.simulator.engine_cases import shuffled
 from tests.simulator.engine_reference import Script, simulate
+from tests.support.strategies import shuffled
 
 MOST = 9
 

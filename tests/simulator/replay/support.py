@@ -14,8 +14,7 @@ from allo_dse.simulator.replay.replay import Depths
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.build import Get, Loop, Put
-from tests.simulator.engine_cases import shuffled
-from tests.support.strategies import lists_of, of
+from tests.support.strategies import lists_of, of, shuffled
 
 
 def reference(

@@ -20,8 +20,7 @@ from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate
 from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
-from tests.simulator.engine_cases import shuffled
-from tests.support.strategies import of
+from tests.support.strategies import of, shuffled
 
 SMALL_OR_LARGE = st.integers(1, 4) | st.integers(60, 200)
 Parts = tuple[list[Any], list[Any], list[Any]]
