@@ -46,12 +46,23 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
         raise SimulationError(f"MLIR cannot compile this program: {error}") from error
 
 
+def pass_through(function: ir.OpView, *attributes: str) -> None:
+    """Give an llvm.func attributes that only LLVM knows, beside those it has."""
+    known = function.operation.attributes
+    before = [ir.StringAttr(a).value for a in known["passthrough"]] if "passthrough" in known else []
+    known["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get(a) for a in dict.fromkeys([*before, *attributes])])
+
+
 def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
     Args:
         optimize: what it computes is the same without; to compile takes half of the time then.
     """
+    if not optimize:  # of its level the engine tells LLVM's passes only: machine code is made with all care unless told
+        for op in module.body.operations:
+            if op.operation.name == "llvm.func" and op.regions[0].blocks:
+                pass_through(op, "optnone", "noinline")
     # Else sizes are computed for no machine in particular, before the engine says which one it is: an array of 72-bit
     # integers would have 12 bytes an element and not 16.
     module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(data_layout(), module.context)

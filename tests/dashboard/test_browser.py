@@ -279,6 +279,7 @@ def test_the_table_has_its_rows_sorted_when_an_answer_is_late_and_when_dash_is_m
     front.evaluate(GESTURES_HELD)
     front.fill("#filter", "bram18 < 200")
     front.wait_for_function("() => Boolean(window.held)")
+    show(front, "#export-table", "start")
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     front.wait_for_function(FIRST_SORTED, arg=DESIGNS)
     front.evaluate("() => window.release()")
@@ -315,7 +316,6 @@ def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_column
     assert saved == sorted(saved, key=float)
     front.click("#hide-equal label")
     front.wait_for_function("() => dash_ag_grid.getApi('table').getColumns().some(c => c.getColId() === 'size')")
-    show(front, "#export-front", "end")
     with front.expect_download() as download:
         front.click("#export-front")
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))

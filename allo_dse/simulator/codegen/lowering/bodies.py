@@ -8,7 +8,7 @@ from typing import NamedTuple
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import Op, ir
 from allo_dse.ir.dialect import POLLS, text_context
-from allo_dse.ir.jit import TO_LLVM, compile_object, run_passes
+from allo_dse.ir.jit import TO_LLVM, compile_object, pass_through, run_passes
 
 from ..run_time import fifo
 from ..run_time.emit import Emitter, function, make_internal
@@ -148,18 +148,14 @@ def to_llvm(module: ir.Module) -> None:
     # generation aborts the process; without noinline nests and moves would go back to where they are called.
     for op in module.body.operations:
         if _is_coroutine(op):
-            _pass_through(op, "presplitcoroutine")
+            pass_through(op, "presplitcoroutine")
         elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
-            _pass_through(op, "noinline")
+            pass_through(op, "noinline")
 
 
 def _is_coroutine(op: Op) -> bool:
     entry = list(op.operation.regions[0].blocks)[:1]
     return any(begin.operation.name == "llvm.intr.coro.begin" for block in entry for begin in block.operations)
-
-
-def _pass_through(op: Op, attribute: str) -> None:
-    op.operation.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get(attribute)])
 
 
 def _symbol(op: Op) -> str:
