@@ -49,7 +49,7 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
 def pass_through(function: ir.OpView, *attributes: str) -> None:
     """Give an llvm.func attributes that only LLVM knows, beside those it has."""
     known = function.operation.attributes
-    before = [ir.StringAttr(a).value for a in known["passthrough"]] if "passthrough" in known else []
+    before = [ir.StringAttr(a).value for a in ir.ArrayAttr(known["passthrough"])] if "passthrough" in known else []
     known["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get(a) for a in dict.fromkeys([*before, *attributes])])
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from dash import html
 from dash.dash import Dash
 from werkzeug.test import create_environ
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
+from allo_dse.dashboard.app.parts import card, facts, image_buttons, table
 from allo_dse.dashboard.app.server import Site, host_of
 from allo_dse.dashboard.app.sockets import LOCAL
 from allo_dse.dashboard.data.board import Board
@@ -54,6 +56,18 @@ def test_the_page_comes_with_its_scatter_in_the_theme_of_the_cookie(app: Dash, l
     assert "knee of the Pareto front" in json.dumps(found["design-words"])
     assert "100 designs" in json.dumps(found["status"])
     assert found["theme"]["data"] == look.name
+
+
+def test_texts_in_rows_are_one_component_however_many_they_are() -> None:
+    """Each of Dash's components asks for its part of the page at every change: of a text each, pages would take
+    seconds."""
+    rows = [(f"name {number}", str(number)) for number in range(100)]
+    shown: Any
+    for shown in (facts(rows), table(("name", "value"), rows)):
+        assert list(shown._traverse()) == []
+        assert "name 99" in json.dumps(shown.to_plotly_json())
+    box: Any = card("Title", html.P("shown"), tools=image_buttons("plot"), note="what it is")
+    assert [type(part).__name__ for part in box._traverse()] == ["Save", "P"]
 
 
 def test_a_script_does_not_wait_for_what_was_asked_first(board: Board) -> None:

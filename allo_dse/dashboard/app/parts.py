@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from types import new_class
 from typing import Any, TypeAlias
 
 from dash import dcc, html
@@ -10,7 +11,8 @@ from dash.development.base_component import Component
 
 from ..figures.style import Spec
 
-Child: TypeAlias = str | int | float | Component | None
+Text: TypeAlias = str | int | float
+Child: TypeAlias = Text | Component | None
 Children: TypeAlias = Child | Sequence[Child]
 """What may stand in a component."""
 GRAPH_CONFIG: dcc.Graph.Config = {
@@ -23,16 +25,27 @@ GRAPH_CONFIG: dcc.Graph.Config = {
 }
 
 
+def _component(kind: str, *properties: str) -> Callable[..., Component]:
+    """A component that assets/app.js defines."""
+    without = ("_valid_wildcard_attributes", "available_wildcard_properties")
+    own = {"__module__": __name__, "_namespace": "allo_dse", "_type": kind, "_prop_names": list(properties)}
+    return new_class(kind, (Component,), exec_body=lambda body: body.update(own, **{name: [] for name in without}))
+
+
+# Each of Dash's own components looks at the whole page at every change: of those that are often there, one does for
+# what several would make.
+_Card = _component("Card", "children", "id", "title", "note", "tools", "wide")
+_Facts = _component("Facts", "pairs")
+_Save = _component("Save", "graph")
+_Table = _component("Table", "head", "rows", "classes")
+
+
 def card(
     title: str, *children: Child, id: str | None = None, tools: Sequence[Child] = (), note: str = "", wide: bool = False
 ) -> Component:
     """A titled box."""
-    head = html.Div(
-        [html.H2(title), *([html.P(note, className="hint")] if note else []), html.Div(tools, className="tools")],
-        className="card-head",
-    )
     extra: dict[str, Any] = {"id": id} if id else {}
-    return html.Section([head, *children], className="card wide" if wide else "card", **extra)
+    return _Card(children=[*tools, *children], title=title, note=note, tools=len(tools), wide=wide, **extra)
 
 
 _NOTHING = {
@@ -76,15 +89,7 @@ def graph(
 
 def image_buttons(name: str) -> list[Component]:
     """Save a plot as PNG or SVG."""
-    return [
-        html.Button(
-            kind.upper(),
-            id={"type": "image", "graph": name, "format": kind},
-            className="small",
-            title=f"Save this plot as {kind.upper()}",
-        )
-        for kind in ("png", "svg")
-    ]
+    return [_Save(graph=name)]
 
 
 def plot_card(
@@ -129,27 +134,14 @@ def checks(name: str, options: dict[str, str], value: list[str]) -> Component:
     )
 
 
-def facts(pairs: Sequence[tuple[str, Children]]) -> Component:
+def facts(pairs: Iterable[tuple[str, Text]]) -> Component:
     """Names and values."""
-    return html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in pairs], className="facts")
+    return _Facts(pairs=list(pairs))
 
 
-def table(
-    head: Sequence[Children], rows: Sequence[Sequence[Children]], *, classes: list[str] | None = None
-) -> Component:
+def table(head: Sequence[str], rows: Iterable[Sequence[Text]], *, classes: Sequence[str] = ()) -> Component:
     """A plain table; `classes` of its rows."""
-    names = classes or [""] * len(rows)
-    return html.Div(
-        html.Table(
-            [
-                html.Thead(html.Tr([html.Th(cell, scope="col") for cell in head])),
-                html.Tbody(
-                    [html.Tr([html.Td(c) for c in row], className=n) for row, n in zip(rows, names, strict=True)]
-                ),
-            ]
-        ),
-        className="table-box",
-    )
+    return _Table(head=list(head), rows=[list(row) for row in rows], classes=list(classes))
 
 
 def empty(text: str) -> Component:

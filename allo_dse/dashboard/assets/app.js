@@ -35,7 +35,7 @@
   window.scatterDrawn = window.scatterMade.then(() => new Promise((done) => window.requestAnimationFrame(() => window.setTimeout(done))));
 
   // Large scripts are fetched and compiled when the scatter has been drawn and their component is needed.
-  const { createElement, lazy, Suspense } = window.React;
+  const { Children, createElement, lazy, Suspense } = window.React;
   function later(library, component) {
     const Late = lazy(() => window.scatterDrawn.then(() => new Promise(function (done) {
       const script = document.createElement("script");
@@ -47,6 +47,34 @@
   }
   later("dash_ag_grid", "AgGrid");
   later("dash_cytoscape", "Cytoscape");
+
+  // Components of app/parts.py.
+  const cells = (tag, texts, properties) => texts.map((text, at) => createElement(tag, { key: at, ...properties }, text));
+  window.allo_dse = {
+    Card: function ({ id, title, note, tools, wide, children }) {
+      const parts = Children.toArray(children), words = note ? createElement("p", { className: "hint" }, note) : null;
+      const head = [createElement("h2", null, title), words, createElement("div", { className: "tools" }, ...parts.slice(0, tools))];
+      return createElement("section", { id: id, className: wide ? "card wide" : "card" },
+        createElement("div", { className: "card-head" }, ...head), ...parts.slice(tools));
+    },
+    Facts: ({ pairs }) => createElement("dl", { className: "facts" }, pairs.map(([name, value], at) =>
+      createElement("div", { key: at }, createElement("dt", null, name), createElement("dd", null, value)))),
+    Save: ({ graph }) => ["PNG", "SVG"].map((format) => createElement("button", {
+      key: format, className: "small", title: "Save this plot as " + format, onClick: () => save(graph, format.toLowerCase()),
+    }, format)),
+    Table: ({ head, rows, classes }) => createElement("div", { className: "table-box" }, createElement("table", null,
+      createElement("thead", null, createElement("tr", null, cells("th", head, { scope: "col" }))),
+      createElement("tbody", null, rows.map((row, at) => createElement("tr", { key: at, className: classes[at] }, cells("td", row)))))),
+  };
+
+  function save(name, format) {
+    const plot = document.querySelector("#" + CSS.escape(name) + " .js-plotly-plot");
+    if (!plot || !window.Plotly) return;
+    const dark = document.documentElement.dataset.theme === "dark";
+    const shown = { data: plot.data, layout: { ...plot.layout, paper_bgcolor: dark ? "#1d2129" : "#ffffff" } };
+    const size = { width: plot.clientWidth, height: plot.clientHeight };
+    window.Plotly.downloadImage(shown, { format: format, filename: name, scale: format === "png" ? 2 : 1, ...size });
+  }
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     allo: {
@@ -68,21 +96,6 @@
           }
         }
         return [...PAGES.map((name) => ({ display: name === now ? "block" : "none" })), ...window.dash_clientside.gestures.opened(now)];
-      },
-
-      image: function () {
-        const context = window.dash_clientside.callback_context;
-        const hit = context.triggered.find((t) => t.value);
-        if (!hit) return skip();
-        const id = JSON.parse(hit.prop_id.slice(0, hit.prop_id.lastIndexOf(".")));
-        const plot = document.querySelector("#" + CSS.escape(id.graph) + " .js-plotly-plot");
-        if (plot && window.Plotly) {
-          const dark = document.documentElement.dataset.theme === "dark";
-          const shown = { data: plot.data, layout: Object.assign({}, plot.layout, { paper_bgcolor: dark ? "#1d2129" : "#ffffff" }) };
-          const size = { width: plot.clientWidth, height: plot.clientHeight };
-          window.Plotly.downloadImage(shown, Object.assign({ format: id.format, filename: id.graph, scale: id.format === "png" ? 2 : 1 }, size));
-        }
-        return Date.now();
       },
 
       help: function (open, close) {

@@ -176,11 +176,7 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
 def model_against_tool(metrics: Mapping[str, Any]) -> list[Component]:
     """What was predicted of loops and resources beside what the HLS tool reported, where it did."""
     rows = predicted_reported_rows(metrics)
-    if not rows:
-        return []
-    head = html.Thead(html.Tr([html.Th(heading) for heading in HEADINGS]))
-    body = html.Tbody([html.Tr([html.Td(cell) for cell in row]) for row in rows])
-    return [card("Model against the HLS tool", html.Table([head, body], id="predicted-reported"))]
+    return [card("Model against the HLS tool", table(HEADINGS, rows))] if rows else []
 
 
 def _plot(title: str, name: str, figure: Figure) -> Component:

@@ -16,7 +16,7 @@ from ...data.board import Board
 from ...figures.style import Figure, Theme
 from ..context import Context
 from ..networks import kept_networks
-from ..parts import card, checks, field, graph, image_buttons, labelled, plot_card, select
+from ..parts import card, checks, facts, field, graph, image_buttons, labelled, plot_card, select
 from ..wiring.design_table import column_definitions
 from ..wiring.gestures import first_answer
 from ..wiring.plots import FIRST_LOG, axis_choices, parallel_style
@@ -55,7 +55,6 @@ def page(context: Context, look: Theme) -> Component:
             dcc.Store(id="design", data=shown["state"]["design"]),
             dcc.Store(id="reference"),
             dcc.Store(id="parallel-wanted"),
-            dcc.Store(id="saved"),
             dcc.Store(id="program-version", data=0),
             dcc.Store(id="design-known"),
             dcc.Store(id="compare-of"),
@@ -327,9 +326,8 @@ def _compare() -> list[Component]:
 
 
 def _help() -> Component:
-    rows = [html.Tr([html.Td(html.Kbd(keys)), html.Td(text)]) for keys, text in _SHORTCUTS]
     return html.Dialog(
-        [html.H2("Keyboard"), html.Table(rows), html.Button("Close", id="help-close")],
+        [html.H2("Keyboard"), facts(_SHORTCUTS), html.Button("Close", id="help-close")],
         id="help",
         **labelled("Keyboard shortcuts"),
     )

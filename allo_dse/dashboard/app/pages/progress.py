@@ -24,7 +24,7 @@ from ...figures.measured import measured_figure
 from ...figures.pairs import pairs_figure
 from ...figures.style import theme
 from ..context import Context, hidden_runs, page_of
-from ..parts import Children, card, table
+from ..parts import card
 from .page import progress_page
 
 MAX_FAILED, MAX_MESSAGES, MAX_MESSAGE = 100, 8, 160
@@ -144,11 +144,14 @@ def failed_card(board: Board, number: int) -> list[object]:
         message = str(run.record(row).get("error") or "failed").strip().splitlines()[0][:MAX_MESSAGE]
         said.setdefault(message, []).append(row)
     ranked = sorted(said.items(), key=lambda item: -len(item[1]))[:MAX_MESSAGES]
-    cells: list[list[Children]] = [
-        [message, text(len(own)), _link(board, Ref(number, own[-1]))] for message, own in ranked
+    head = html.Tr([html.Th(name, scope="col") for name in ("message", "designs", "for instance")])
+    body = [
+        html.Tr([html.Td(message), html.Td(text(len(own))), html.Td(_link(board, Ref(number, own[-1])))])
+        for message, own in ranked
     ]
     latest = f"of the latest {MAX_FAILED} failures" if len(rows) > MAX_FAILED else ""
-    return [card("What failed evaluations said", table(["message", "designs", "for instance"], cells), note=latest)]
+    shown = html.Div(html.Table([html.Thead(head), html.Tbody(body)]), className="table-box")
+    return [card("What failed evaluations said", shown, note=latest)]
 
 
 def _link(board: Board, ref: Ref) -> Component:

@@ -1,11 +1,11 @@
-"""Callbacks of everything around the pages: growth of the runs, pages, theme, status, filter, saving plots."""
+"""Callbacks of everything around the pages: growth of the runs, pages, theme, status, filter."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 import flask
-from dash import ALL, ClientsideFunction, Dash, Input, Output, State, html
+from dash import ClientsideFunction, Dash, Input, Output, State, html
 
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.rundir import running
@@ -76,12 +76,6 @@ def _clientside(app: Dash) -> None:
         Output("design", "data"),
         Output("reference", "data"),
         Input("url", "pathname"),
-    )
-    run(
-        "image",
-        Output("saved", "data"),
-        Input({"type": "image", "graph": ALL, "format": ALL}, "n_clicks"),
-        prevent_initial_call=True,
     )
     run(
         "help",
