@@ -16,7 +16,7 @@ from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.engine.payload import tasks_with_payload
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
-from tests.simulator.engine_bodies import matrices, systolic_engine, systolic_network
+from tests.simulator.engine_bodies import compiled, matrices, systolic_engine, systolic_network
 from tests.simulator.engine_programs import Writer
 
 TASKS = 3
@@ -59,7 +59,7 @@ def outcome(result: RunResult) -> list[list[int]]:
 @given(programs())
 def test_cycles_do_not_depend_on_computing(program: tuple[list[Body], list[tuple[int, int]], list[list[int]]]) -> None:
     bodies, streams, costs = program
-    engine = compile_bodies(bodies)
+    engine = compiled(bodies)
     with_values = engine.run(network(engine, streams, costs))
     without = engine.run(network(engine, streams, costs), payload=False)
     assert outcome(without) == outcome(with_values)

@@ -20,6 +20,7 @@ from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
 from allo_dse.simulator.trace.data import TraceError
+from tests.simulator.engine_bodies import compiled
 from tests.simulator.replay.support import makespans
 
 install()
@@ -90,7 +91,7 @@ def test_tables_replay_as_they_run(case: engine_cases.Case, data: st.DataObject,
 @given(test_engine_timing.programs(), st.data())
 def test_bodies_replay_as_they_run(program: tuple[Any, ...], data: st.DataObject) -> None:
     bodies, streams, costs = program
-    engine = compile_bodies(bodies)
+    engine = compiled(bodies)
     check_law(engine, test_engine_timing.network(engine, [(depth, 0) for depth, _ in streams], costs), data)
 
 
@@ -99,7 +100,7 @@ def test_bodies_replay_as_they_run(program: tuple[Any, ...], data: st.DataObject
 def test_pipelined_bodies_replay_as_they_run(case: tuple[Any, ...], data: st.DataObject) -> None:
     sequences = [[test_engine_pipelines.gets_first(loop) for loop in s] for s in case[0]]
     texts = [test_engine_pipelines.body_text(f"task{i}", s, len(case[1])) for i, s in enumerate(sequences)]
-    engine = compile_bodies(Body(f"task{i}", text) for i, (text, _) in enumerate(texts))
+    engine = compiled(Body(f"task{i}", text) for i, (text, _) in enumerate(texts))
     b = NetworkBuilder()
     numbers = b.streams([depth for depth, *_ in case[1]], token_bytes=4)
     for i, (_, costs) in enumerate(texts):

@@ -19,7 +19,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.steady import extrapolate
-from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
+from tests.simulator.engine_bodies import compiled, matrices, systolic_bodies, systolic_engine, systolic_network
 from tests.support.strategies import of, shuffled
 
 SMALL_OR_LARGE = st.integers(1, 4) | st.integers(60, 200)
@@ -432,7 +432,7 @@ def test_compiled_nests_in_sequence_and_folded_tasks(case: Phases) -> None:
         nodes.append(names)
         for name, group in zip(names, groups, strict=True):
             bodies.append(Body(name, phase_text(name, [c for c, _ in group], [p for _, p in group])))
-    engine = compile_bodies(bodies)
+    engine = compiled(bodies)
     b = NetworkBuilder()
     depth, initial = zip(*case.streams, strict=True)
     streams = b.streams([*depth, *[1] * (8 - len(depth))], initial=[*initial, *[0] * (8 - len(depth))], token_bytes=4)
