@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,6 @@ def write_report(board: Board, programs: Programs, path: Path, *, reference: Ref
 
 def render(board: Board, programs: Programs, reference: Ref | None) -> str:
     """The report as HTML."""
-    from plotly.offline import get_plotlyjs
-
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -71,7 +70,7 @@ def render(board: Board, programs: Programs, reference: Ref | None) -> str:
         loaded=any(programs.is_loaded(number) for number in range(len(board.runs))),
         figures=squeezed(script_json({p.id: {"figure": p.figure, "dark": p.dark} for p in plots})),
         ink=script_json({"light": LIGHT.text, "dark": DARK.text}),
-        plotly=squeezed(get_plotlyjs()),
+        plotly=_library(),
     )
 
 
@@ -81,6 +80,13 @@ def squeezed(content: str) -> str:
     The letters are RFC 1924's, with a comma for "<"; the page's script reads them.
     """
     return base64.b85encode(zlib.compress(content.encode(), 9)).decode().replace("<", ",").replace("&", "'")
+
+
+@cache
+def _library() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return squeezed(get_plotlyjs())
 
 
 def script_json(values: Any) -> str:
