@@ -114,4 +114,6 @@ def json_text(value: Any) -> str:
         return "{" + ", ".join(f"{_string(key)}: {json_text(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(json_text, value)) + "]"
-    return _string(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return _string(value)
+    return repr(value) if type(value) is int else json.dumps(value)
