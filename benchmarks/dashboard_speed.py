@@ -85,6 +85,11 @@ ON_PARALLEL = (
     ("brush on an axis: table", f"{PARALLEL}.emit('plotly_restyle', {BRUSH})", TABLE),
     ("selection cleared: words", CLEAR, SELECTED),
 )
+_TAB = "document.querySelector('#tab-{}').click()"
+PAGES = (
+    ("next design: its page", f"{NEXT}; {_TAB.format('design')}", f"{_PLOT.format('bound')}?.data"),
+    ("front page again", _TAB.format("front"), "document.querySelector('#page-front').style.display"),
+)
 DRIVER = """<head><script>
 const query = (selector) => document.querySelector(selector);
 const stages = {
@@ -125,6 +130,7 @@ async function gestures(list, took) {
   took["(parallel coordinates scrolled to)"] = [(await until(drawn)) - start];
   await sleep(3000);
   for (let round = 0; round < ROUNDS; round++) await gestures(ON_PARALLEL, took);
+  for (let round = 0; round < ROUNDS; round++) await gestures(PAGES, took);
   await report(took);
   const designs = query("#status").innerText;
   await report({ grown: (await until(() => query("#status").innerText !== designs)) && Date.now() / 1000 });
@@ -187,7 +193,7 @@ class Driven:
             "PARALLEL?": f"{PARALLEL}?",
             "TABLE": json.dumps(TABLE),
         }
-        lists = {"GESTURES": json.dumps(GESTURES), "ON_PARALLEL": json.dumps(ON_PARALLEL)}
+        lists = {"GESTURES": json.dumps(GESTURES), "ON_PARALLEL": json.dumps(ON_PARALLEL), "PAGES": json.dumps(PAGES)}
         self._driver = DRIVER
         for name, value in {**values, **lists}.items():
             self._driver = self._driver.replace(name, str(value))
