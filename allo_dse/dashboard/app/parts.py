@@ -109,7 +109,7 @@ def plot_card(
 
 def field(label: str, control: Component, *, narrow: bool = False) -> Component:
     """A control with its label."""
-    return html.Label([html.Span(label), control], className="field narrow" if narrow else "field")
+    return html.Label([label, control], className="field narrow" if narrow else "field")
 
 
 def select(
