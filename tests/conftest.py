@@ -25,7 +25,7 @@ settings.load_profile("project")
 # Nothing draws from NumPy's global generator (ruff NPY002): to save and seed it is most of the time between examples.
 hypothesis.internal.entropy.NP_RANDOM = False  # type: ignore[assignment]
 with hypothesis.internal.entropy.deterministic_PRNG():
-    """The first time it collects garbage, of which there is little now."""
+    pass  # the first time it collects garbage, of which there is little now
 
 
 gc.disable()  # while tests are collected, of which most objects live to the end: a fifth of the time would go there

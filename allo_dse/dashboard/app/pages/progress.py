@@ -144,6 +144,7 @@ def failed_card(board: Board, number: int) -> list[object]:
         message = str(run.record(row).get("error") or "failed").strip().splitlines()[0][:MAX_MESSAGE]
         said.setdefault(message, []).append(row)
     ranked = sorted(said.items(), key=lambda item: -len(item[1]))[:MAX_MESSAGES]
+    # Dash's own table: links are components of Dash.
     head = html.Tr([html.Th(name, scope="col") for name in ("message", "designs", "for instance")])
     body = [
         html.Tr([html.Td(message), html.Td(text(len(own))), html.Td(_link(board, Ref(number, own[-1])))])
