@@ -59,7 +59,8 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
     Args:
         optimize: what it computes is the same without; to compile takes half of the time then.
     """
-    if not optimize:  # of its level the engine tells LLVM's passes only: machine code is made with all care unless told
+    if not optimize:
+        # The engine's level is that of LLVM's passes only: code generation optimizes what does not say otherwise.
         for op in module.body.operations:
             if op.operation.name == "llvm.func" and op.regions[0].blocks:
                 pass_through(op, "optnone", "noinline")

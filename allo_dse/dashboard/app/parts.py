@@ -13,7 +13,6 @@ from ..figures.style import Spec
 
 Text: TypeAlias = str | int | float
 Child: TypeAlias = Text | Component | None
-Children: TypeAlias = Child | Sequence[Child]
 """What may stand in a component."""
 GRAPH_CONFIG: dcc.Graph.Config = {
     "displaylogo": False,
