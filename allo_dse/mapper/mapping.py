@@ -141,21 +141,24 @@ class DeviceMapping:
             return tuple(fpga_violations(self.fpga))
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):
-            deeper = self.view.needed_depths.depth
-            found += self._core_violations(self.view.links, self.memory) if deeper else self.core_violations
+            found += self._core_violations(self.view.links, self.memory)
             found += movement_violations(self.view, self.transport, self.npu)
         return tuple(found)
 
     @cached_property
     def core_violations(self) -> tuple[Violation, ...]:
-        """Limits of an NPU's cores that the mapping exceeds even with streams as shallow as they are declared.
+        """Limits of an NPU's cores that the mapping exceeds: even with streams as shallow as they are declared, or else
+        with those as deep as they need to be.
 
-        They are known without the transport plan and the depths that streams need, which take most of the time of
+        They are known without the transport plan, and the former without these depths, which take most of the time of
         `violations`; those have all of them.
         """
         if isinstance(self.device, FpgaDevice) or is_hopeless(self.vmg, self.npu):
             return ()
-        return self._core_violations(self.view.declared_links, self._declared_memory)
+        found = self._core_violations(self.view.declared_links, self._declared_memory)
+        if not found and self.view.needed_depths.depth:
+            found = self._core_violations(self.view.links, self.memory)
+        return found
 
     def _core_violations(self, links: StreamLinks, memory: Sequence[NodeMemory]) -> tuple[Violation, ...]:
         return tuple(core_violations(self.view, links.between, memory, self.npu, self.buffering))

@@ -113,8 +113,11 @@ class Screen:
         if candidate is None:
             self.illegal += 1
             return None, "illegal"
-        if outdone is not None and not self.knows(candidate.key) and outdone(candidate.design):
-            return candidate, "outdone"
+        if outdone is not None and not self.knows(candidate.key):
+            if self.mostly_refuses and self.refuses(candidate):
+                return candidate, "invalid"
+            if outdone(candidate.design):
+                return candidate, "outdone"
         return candidate, self.judge(candidate)
 
     def judge(self, candidate: Candidate) -> Verdict:
@@ -123,14 +126,26 @@ class Screen:
         if key in self._known:
             self.repeats += 1
             return "repeat"
+        if self.refuses(candidate):
+            return "invalid"
         self._known.add(key)
+        self._any_legal = True
+        return "new"
+
+    def refuses(self, candidate: Candidate) -> bool:
+        """Whether a design that is not known breaks a limit; one that does counts as known from now on."""
         violations = self._violations(candidate)
-        if not violations:
-            self._any_legal = True
-            return "new"
-        self._count(violations)
-        self._broken.append((candidate, violations))
-        return "invalid"
+        if violations:
+            self._known.add(candidate.key)
+            self._count(violations)
+            self._broken.append((candidate, violations))
+        return bool(violations)
+
+    @property
+    def mostly_refuses(self) -> bool:
+        """Whether limits decide about more designs than they let through: then they are worth asking before bounds that
+        are not much cheaper."""
+        return 2 * self.invalid > len(self._known)
 
     def any_new(self, rng: np.random.Generator) -> Candidate | None:
         """A new and legal design for a sampler that finds none: the next of all, or any; None when all are known.

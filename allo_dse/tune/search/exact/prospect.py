@@ -144,7 +144,12 @@ class Prospect:
             if self._screen.was_told and self._screen.knows(item.key):
                 undecided.decide(position)
                 continue
-            if undecided.level[position] + 1 < self._least.levels and not self.meanwhile():
+            level = undecided.level[position]
+            if level == 0 and self._screen.mostly_refuses and self._screen.refuses(item):
+                undecided.decide(position)
+                self.effort -= 1
+                continue
+            if level + 1 < self._least.levels and not self.meanwhile():
                 self._refine(position, item)
                 continue
             return position

@@ -27,7 +27,7 @@ from allo_dse.tune.show.reporters import PlainReporter
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.run_info import read_info
 from tests.support.values import present
-from tests.tune.fakes import FakeEvaluator, Looseness, check, fake_study
+from tests.tune.fakes import FakeEvaluator, FakeViolation, Looseness, check, fake_study
 
 OPTIONS: dict[str, Any] = {"sampler": "exact", "progress": "quiet"}
 
@@ -248,3 +248,27 @@ def test_when_time_is_up_the_first_design_is_proposed_without_better_bounds(tmp_
     assert (result.stopped, len(result.records)) == ("time", 1)
     assert bounding.asked[0] > bounding.asked[1] == 0
     assert not present(result.certificate).complete
+
+
+def test_limits_that_refuse_most_designs_are_asked_before_better_bounds(tmp_path: Path) -> None:
+    """Better bounds of a design cost about as much as its limits; what is found is the same."""
+
+    def narrow(design: Any) -> list[Any]:
+        return check(design) or [FakeViolation("luck", 1, 0)] * (int(design.key, 16) % 5 > 0)
+
+    bounding = Looseness(2.0)
+
+    class Shared(Bounded):
+        def bounding(self) -> Looseness:
+            return bounding
+
+    every = run(small(check=narrow), tmp_path / "every", sampler="exhaustive")
+    found = run(small(check=narrow, evaluator=Shared), tmp_path / "exact")
+    assert front_of(found) == front_of(every)
+    certificate = present(found.certificate)
+    assert certificate.refused > 3 * certificate.evaluated
+    # Those that keep the limits have both bounds, and those that were looked at before any had been judged.
+    assert bounding.asked[1] < certificate.designs / 3
+    study = small(check=narrow, evaluator=Shared)
+    again = propose_again(study, read_log(tmp_path / "exact" / "log.jsonl").lines, lambda: "")
+    assert (again.difference, again.proposed) == ("", len(found.records))
