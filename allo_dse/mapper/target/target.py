@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -59,13 +59,19 @@ class Target(Struct, frozen=True):
         """
         if refused := self.check_program(mapping):
             return refused
-        exceeded = mapping.core_violations or mapping.violations
-        found = [violation for violation in exceeded if violation.constraint not in self.replaced]
+        found = self.check_cores(mapping) or self._kept(mapping.violations)
         subject = Subject(mapping)
         for rule in self.rules:
             if rule.folded and not found:
                 found += rule.check(subject)
         return found
+
+    def check_cores(self, mapping: DeviceMapping) -> list[Violation]:
+        """Limits of cores that a mapping exceeds, which are known soonest."""
+        return self._kept(mapping.core_violations)
+
+    def _kept(self, violations: Iterable[Violation]) -> list[Violation]:
+        return [violation for violation in violations if violation.constraint not in self.replaced]
 
     def check_program(self, mapping: DeviceMapping) -> list[Violation]:
         """The rules that the program breaks however it is folded."""

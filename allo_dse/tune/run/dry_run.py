@@ -84,7 +84,7 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
         StudyError: for an unknown sampler.
     """
     began = time.monotonic()
-    evaluator, screen = study.make_evaluator(), Screen(study.space, study.check)
+    evaluator, screen = study.make_evaluator(), Screen(study.space, study.check, study.check_soon)
     budget = options.budget(study.trials, ladder=bool(study.rungs))
     least = study.least_losses(evaluator)
     proposer = make_proposer(

@@ -50,7 +50,7 @@ class Ledger:
         self.names = [full_name(evaluator) for evaluator in evaluators]
         self.judge = Judge(study.objectives, study.constraints)
         self.tally = Tally(study.objectives)
-        self.screen = Screen(study.space, study.check)
+        self.screen = Screen(study.space, study.check, study.check_soon)
         self.shared: SharedStudy | None = None
         self._pending: list[Record] = []  # violations, for the next write
         self._looked = time.monotonic()  # whether the log is still there

@@ -105,7 +105,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     """Propose again what one run proposed."""
     judge = Judge(study.objectives, study.constraints)
     violations: list[str] = []
-    screen = Screen(study.space, study.check)
+    screen = Screen(study.space, study.check, study.check_soon)
     evaluators = study.make_evaluators()
     names = [full_name(evaluator) for evaluator in evaluators]
     history = read_history(run.before, judge, screen, names)

@@ -29,6 +29,7 @@ class Screen:
 
     Args:
         check: the device's limits; returns violations with a `constraint` name.
+        soon: those of them that are known soonest.
 
     Attributes:
         killed: how many distinct designs each constraint has ruled out (a design may break several).
@@ -37,9 +38,10 @@ class Screen:
         repeats, illegal: proposals of known designs; proposals that no design corresponds to.
     """
 
-    def __init__(self, space: Space, check: Check) -> None:
+    def __init__(self, space: Space, check: Check, soon: Check = lambda design: ()) -> None:
         self.space = space
-        self._check = check
+        self._check, self._soon = check, soon
+        self._refused_soon = 0  # less those that the limits which are known soonest let through
         self._broken: list[tuple[Candidate | Bred, list[dict[str, str]]]] = []
         self._known: set[str] = set()
         self.was_told = False
@@ -114,7 +116,7 @@ class Screen:
             self.illegal += 1
             return None, "illegal"
         if outdone is not None and not self.knows(candidate.key):
-            if self.mostly_refuses and self.refuses(candidate):
+            if self.refuses_soon(candidate):
                 return candidate, "invalid"
             if outdone(candidate.design):
                 return candidate, "outdone"
@@ -126,26 +128,31 @@ class Screen:
         if key in self._known:
             self.repeats += 1
             return "repeat"
-        if self.refuses(candidate):
+        if self._refuses(candidate, (self._check_soon, self._check)):
             return "invalid"
         self._known.add(key)
         self._any_legal = True
         return "new"
 
-    def refuses(self, candidate: Candidate) -> bool:
-        """Whether a design that is not known breaks a limit; one that does counts as known from now on."""
-        violations = self._violations(candidate)
+    def refuses_soon(self, candidate: Candidate) -> bool:
+        """Whether a design that is not known breaks a limit that is known soon; then it counts as known from now on.
+
+        Not asked where most designs keep these limits: what else decides about designs is not much dearer.
+        """
+        return self._refused_soon > 0 and self._refuses(candidate, (self._check_soon,))
+
+    def _refuses(self, candidate: Candidate, checks: Iterable[Check]) -> bool:
+        violations = self._violations(candidate, checks)
         if violations:
             self._known.add(candidate.key)
             self._count(violations)
             self._broken.append((candidate, violations))
         return bool(violations)
 
-    @property
-    def mostly_refuses(self) -> bool:
-        """Whether limits decide about more designs than they let through: then they are worth asking before bounds that
-        are not much cheaper."""
-        return 2 * self.invalid > len(self._known)
+    def _check_soon(self, design: Design) -> Sequence[Any]:
+        found = self._soon(design)
+        self._refused_soon += 1 if found else -1
+        return found
 
     def any_new(self, rng: np.random.Generator) -> Candidate | None:
         """A new and legal design for a sampler that finds none: the next of all, or any; None when all are known.
@@ -186,9 +193,10 @@ class Screen:
         broken, self._broken = self._broken, []
         return broken
 
-    def _violations(self, candidate: Candidate) -> list[dict[str, str]]:
+    def _violations(self, candidate: Candidate, checks: Iterable[Check]) -> list[dict[str, str]]:
+        """What a design breaks, by the first check that finds anything."""
         try:
-            found = self._check(candidate.design)
+            found = next(filter(None, (check(candidate.design) for check in checks)), ())
         except AlloDseError as error:
             return [{"constraint": FOLDING_RULES, "text": error.message}]
         return [{"constraint": str(v.constraint), "text": str(v)} for v in found]

@@ -87,7 +87,7 @@ class Nursery:
 
     def __init__(self, study: StudySpec, evaluator: Evaluator, pause: Callable[[], None] = lambda: None) -> None:
         self._study, self._least, self._pause = study, study.least_losses(evaluator), pause
-        self._screen = Screen(study.space, self._check)
+        self._screen = Screen(study.space, self._check, study.check_soon)
         self._proposer: EvolutionProposer | None = None
         self._digests = Digests(study)
 

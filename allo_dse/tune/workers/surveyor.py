@@ -83,7 +83,7 @@ class Surveyor:
         # Where this is left by an exception, the part is in nobody's hands.
         turn, prospect, screen = self._parts.pop(lease.part, (-1, None, None))
         if not lease.turn:
-            screen = Screen(self._study.space, self._study.check)
+            screen = Screen(self._study.space, self._study.check, self._study.check_soon)
             prospect = Prospect(self._study.space, screen, self._least, (lease.part, lease.parts))
             prospect.meanwhile = self._meanwhile
         elif turn != lease.turn:

@@ -145,7 +145,7 @@ class Prospect:
                 undecided.decide(position)
                 continue
             level = undecided.level[position]
-            if level == 0 and self._screen.mostly_refuses and self._screen.refuses(item):
+            if level == 0 and self._screen.refuses_soon(item):
                 undecided.decide(position)
                 self.effort -= 1
                 continue
