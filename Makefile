@@ -12,6 +12,9 @@ ARGS ?=
 # Tests start hundreds of processes: each would compile the package again where the environment says not to keep it.
 unexport PYTHONDONTWRITEBYTECODE
 
+# In each of them threads of OpenBLAS wait for work by looking for it, with nothing to do in what tests compute.
+test soak: export OMP_NUM_THREADS := 1
+
 # What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database,
 # PyTorch for CPUs (150 MB; the registry of Python packages has gigabytes of CUDA libraries with it).
 DEBIAN_PACKAGES := chromium-headless-shell g++ clang iverilog verilator yosys postgresql libxrt-dev python3-torch
