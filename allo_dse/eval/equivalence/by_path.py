@@ -65,12 +65,20 @@ class PathDomain(Struct, frozen=True):
     def constant(self, value: Fraction | float) -> int:
         return self.formulas.constant(value)
 
+    @property
+    def mode(self) -> int:
+        return self.formulas.mode
+
+    @property
+    def compiled(self) -> PathDomain:
+        return PathDomain(self.formulas.compiled)
+
     def code(self, name: str) -> int:
-        return self.formulas.code(name)
+        return self.formulas.compiled.code(name)
 
     @property
     def functions(self) -> str:
-        return self.formulas.functions + FUNCTIONS + _FUNCTIONS
+        return self.formulas.compiled.functions + FUNCTIONS + _FUNCTIONS
 
 
 class PathLog(Entries):

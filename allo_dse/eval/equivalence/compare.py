@@ -179,13 +179,13 @@ class _Limits(Struct, frozen=True):
 
 def _compared(sides: list[Side], given: Sequence[Numbers | None], limits: _Limits) -> Equivalence:
     started = time.perf_counter()
-    by_path = given[0] is not None
+    by_path, field = given[0] is not None, FieldDomain(random_prime(limits.seed))
     counted: list[tuple[int, int, int]] = []
     try:
-        counted.extend(_degree(side, limits, given) for side in sides)
+        counted.extend(_degree(side, DegreeDomain(field), limits, given) for side in sides)
         degree, (operations, hashes) = max(c[0] for c in counted), (sum(c[k] for c in counted) for k in (1, 2))
         points, error = points_for(degree, hashes)
-        difference, tried = _difference(sides, points, limits, given)
+        difference, tried = _difference(sides, field, points, limits, given)
         if difference is not None and not by_path:
             difference = replace(difference, formulas=_formulas(sides, difference, operations, limits.seconds))
     except TimeLimitError as failure:
@@ -292,12 +292,11 @@ def _run(
     return [log.formulas(word) for word in found], counts
 
 
-def _degree(side: Side, limits: _Limits, given: Sequence[Numbers | None]) -> tuple[int, int, int]:
+def _degree(side: Side, domain: DegreeDomain, limits: _Limits, given: Sequence[Numbers | None]) -> tuple[int, int, int]:
     """The highest degree, and the numbers of operations and of hashes."""
     ones = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
     found = [
-        _run(side, DegreeDomain(), ones, one, seconds=limits.seconds, most_operations=limits.most_operations)
-        for one in given
+        _run(side, domain, ones, one, seconds=limits.seconds, most_operations=limits.most_operations) for one in given
     ]
     degree = max(int(words.max(initial=0)) for tensors, _ in found for words in tensors)
     operations, hashes = (sum(counts[k] for _, counts in found) for k in (0, 1))
@@ -305,10 +304,9 @@ def _degree(side: Side, limits: _Limits, given: Sequence[Numbers | None]) -> tup
 
 
 def _difference(
-    sides: list[Side], points: int, limits: _Limits, given: Sequence[Numbers | None]
+    sides: list[Side], field: FieldDomain, points: int, limits: _Limits, given: Sequence[Numbers | None]
 ) -> tuple[Difference | None, int]:
     """The first difference, and how many points were tried."""
-    field = FieldDomain(random_prime(limits.seed))
     for point in range(points):
         rng = np.random.default_rng([limits.seed, point])
         key = int(rng.integers(1 << 62))  # of the hashes: what collides at one point does not at the next

@@ -4,8 +4,9 @@
 binary fractions map to it as a ring does; any other operation is a hash of its name and operands.
 `DegreeDomain`: how high the polynomials of such a run are in its variables at most, and how many operations it has.
 
-Both offer the same functions, so that one rewritten body serves both. Each takes the task's own words first: the key of
-the hashes, or the counts of operations and of hashes, and behind them the address of a log, where there is one.
+Both are computed by the same functions, so that a body is rewritten and compiled once. Each takes the task's own words
+first: the key of the hashes, or the counts of operations and of hashes; then the address of a log, where there is one,
+and which of the two it is to compute.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import re
 from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
 from msgspec import Struct
 
-WORDS_TYPE = "memref<3xi64, strided<[?], offset: ?>>"
+WORDS_TYPE = "memref<4xi64, strided<[?], offset: ?>>"
 """The type of a task's own words."""
-OWN_WORDS = 3
+OWN_WORDS = 4
 PRIME_BITS = 61
 _WORD = 1 << 64
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -32,9 +34,10 @@ _EXPONENTS = 1075
 SIGNATURES = {
     **dict.fromkeys(("add", "sub", "mul"), 2),
     **dict.fromkeys(("sum", "product", "commutative"), 3),
-    **{"apply1": 2, "apply2": 3, "apply3": 4, "choose": 3, "integer": 1},
+    **{"apply1": 2, "apply2": 3, "apply3": 4, "choose": 3, "integer": 1, "constant": 1},
 }
-"""How many words each function takes after the task's own; `real` takes a float of 64 bits."""
+"""How many words each function takes after the task's own; `constant` takes the word of a number, `integer` the number,
+and `real` a float of 64 bits."""
 
 
 class Constants(Protocol):
@@ -51,7 +54,19 @@ class Log(Constants, Protocol):
 
 
 class Domain(Constants, Protocol):
-    """What the functions of a rewritten body work on."""
+    """What a run computes with."""
+
+    @property
+    def mode(self) -> int:
+        """What the functions are to compute: the last of a task's own words."""
+
+    @property
+    def compiled(self) -> Code:
+        """The domain whose functions compute with it."""
+
+
+class Code(Domain, Protocol):
+    """A domain that bodies are rewritten to."""
 
     def __hash__(self) -> int: ...
 
@@ -99,6 +114,11 @@ class FieldDomain(Struct, frozen=True, dict=True):
     """The integers modulo a prime between 2**60 and 2**61, in Montgomery form."""
 
     prime: int
+    mode = 0
+
+    @property
+    def compiled(self) -> FieldDomain:
+        return self
 
     def constant(self, value: Fraction | float) -> int:
         """Numbers that are not finite become hashes of their names."""
@@ -124,48 +144,59 @@ class FieldDomain(Struct, frozen=True, dict=True):
             "square": _WORD * _WORD % self.prime,
             "one": self.constant(1),
         }
-        return _FIELD % values + _real(self)
+        return _FUNCTION.sub(_by_mode, _FIELD % values + _real(self))
 
 
 class DegreeDomain(Struct, frozen=True):
-    """Bounds of total degrees: 1 for what is unknown, 0 for constants; a hash stands for a new variable."""
+    """Bounds of total degrees: 1 for what is unknown, 0 for constants; a hash stands for a new variable.
+
+    Attributes:
+        compiled: any field.
+    """
+
+    compiled: FieldDomain
+    mode = 1
 
     def constant(self, value: Fraction | float) -> int:
         return 0
 
-    def code(self, name: str) -> int:
-        return code_of(name)
 
-    @property
-    def functions(self) -> str:
-        text = [_COUNT % {"words": WORDS_TYPE}]
-        text += [_degree_function(name) for name in SIGNATURES if name != "integer"]
-        for name, argument in (("integer", "i64"), ("real", "f64")):
-            text.append(
-                f"func.func private @{name}(%w: {WORDS_TYPE}, %x: {argument}) -> i64 {{\n"
-                "  %zero = arith.constant 0 : i64\n  return %zero : i64\n}\n"
-            )
-        return "".join(text)
+_FUNCTION = re.compile(r"func\.func private @(\w+)\(([^)]*)\) -> i64 \{\n(.*?)  return (%\w+) : i64\n\}\n", re.DOTALL)
 
 
-def _degree_function(name: str) -> str:
+def _by_mode(function: re.Match[str]) -> str:
+    """A function of the field that computes degrees instead where it is told to; those that others call stay."""
+    name, arguments, body, result = function.groups()
+    if name not in (*SIGNATURES, "real"):
+        return function[0]
+    lines = _degree_lines(name, re.findall(r"(%\w+):", arguments)[1:])
+    return (
+        f"func.func private @{name}({arguments}) -> i64 {{\n"
+        f"  %mode_place = arith.constant 3 : index\n  %mode = memref.load %w[%mode_place] : {WORDS_TYPE}\n"
+        "  %of_field = arith.constant 0 : i64\n  %by_degree = arith.cmpi ne, %mode, %of_field : i64\n"
+        f"  %result = scf.if %by_degree -> i64 {{\n{lines}  }} else {{\n{body}  scf.yield {result} : i64\n  }}\n"
+        "  return %result : i64\n}\n"
+    )
+
+
+def _degree_lines(name: str, arguments: list[str]) -> str:
     """The degree of a result: of products the sum, else the maximum of the operands'; hashes have at least degree 1."""
+    if name in ("constant", "integer", "real"):
+        return "  %degree = arith.constant 0 : i64\n  scf.yield %degree : i64\n"
     is_ring, operation = name in ("add", "sub", "mul"), "addi" if name == "mul" else "maxui"
-    arguments = [f"%a{k}" for k in range(SIGNATURES[name])]
     degrees = arguments if is_ring or name == "choose" else arguments[1:]
     lines = [
-        f"  %r0 = arith.constant {int(not is_ring)} : i64",
-        f"  func.call @count(%w, %r0) : ({WORDS_TYPE}, i64) -> ()",
-        *(f"  %r{k + 1} = arith.{operation} %r{k}, {degree} : i64" for k, degree in enumerate(degrees)),
-        f"  %most = arith.constant {MAX_DEGREE} : i64",
-        f"  %r = arith.minui %r{len(degrees)}, %most : i64",
-        "  return %r : i64",
+        f"  %degree0 = arith.constant {int(not is_ring)} : i64",
+        f"  func.call @count(%w, %degree0) : ({WORDS_TYPE}, i64) -> ()",
+        *(f"  %degree{k + 1} = arith.{operation} %degree{k}, {degree} : i64" for k, degree in enumerate(degrees)),
+        f"  %most_degree = arith.constant {MAX_DEGREE} : i64",
+        f"  %degree = arith.minui %degree{len(degrees)}, %most_degree : i64",
+        "  scf.yield %degree : i64\n",
     ]
-    typed = "".join(f", {argument}: i64" for argument in arguments)
-    return f"func.func private @{name}(%w: {WORDS_TYPE}{typed}) -> i64 {{\n" + "\n".join(lines) + "\n}\n"
+    return "\n".join(lines)
 
 
-_COUNT = """
+_FIELD = """
 func.func private @count(%%w: %(words)s, %%hashes: i64) {
   %%operation = arith.constant 0 : index
   %%hash = arith.constant 1 : index
@@ -178,9 +209,9 @@ func.func private @count(%%w: %(words)s, %%hashes: i64) {
   memref.store %%d, %%w[%%hash] : %(words)s
   return
 }
-"""
-
-_FIELD = """
+func.func private @constant(%%w: %(words)s, %%a: i64) -> i64 {
+  return %%a : i64
+}
 func.func private @add(%%w: %(words)s, %%a: i64, %%b: i64) -> i64 {
   %%p = arith.constant %(p)d : i64
   %%s = arith.addi %%a, %%b : i64

@@ -39,6 +39,11 @@ class FormulaDomain(Struct, frozen=True, eq=False):
 
     names: dict[int, str] = field(default_factory=dict)
     constants: list[Fraction | float] = field(default_factory=list)
+    mode = 0
+
+    @property
+    def compiled(self) -> FormulaDomain:
+        return self
 
     def constant(self, value: Fraction | float) -> int:
         self.constants.append(value)
@@ -61,7 +66,8 @@ class FormulaDomain(Struct, frozen=True, eq=False):
             lines.append(f"  %p{k} = func.call @place(%w, %n, %k{k}) : ({WORDS_TYPE}, i64, i64) -> !llvm.ptr\n")
             lines.append(f"  llvm.store %a{k}, %p{k} : i64, !llvm.ptr\n")
         lines.append("  return %n : i64\n}\n")
-        lines += [_logged(name, words) for name, words in SIGNATURES.items() if name != "integer"]
+        lines += [_logged(name, words) for name, words in SIGNATURES.items() if name not in ("integer", "constant")]
+        lines.append(f"func.func private @constant(%w: {WORDS_TYPE}, %a: i64) -> i64 {{\n  return %a : i64\n}}\n")
         lines.append(_logged("integer", 1, _INTEGER))
         bits = "  %a0 = arith.bitcast %x : f64 to i64\n"
         lines.append(_logged("real", 1, _REAL).replace("%a0: i64", "%x: f64").replace("{\n", "{\n" + bits, 1))

@@ -26,7 +26,7 @@ from allo_dse.simulator.codegen.lowering.stream_ops import find
 from ..program.own_words import with_own_words
 from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
 from .data_values import HINT, DataValues, Undecidable
-from .domains import WORDS_TYPE, Domain
+from .domains import WORDS_TYPE, Code
 from .widths import EXTENSIONS, Widths, constant_of, width_of
 
 _WORD_BITS = 64
@@ -61,7 +61,7 @@ _PREDICATES = {
 }
 
 
-def rewritten(classes: Iterable[TaskClass], domain: Domain, *, allow_reassociation: bool) -> list[Body]:
+def rewritten(classes: Iterable[TaskClass], domain: Code, *, allow_reassociation: bool) -> list[Body]:
     """The bodies of task classes over a domain; one more argument, the task's own words, follows their arrays.
 
     Raises:
@@ -71,7 +71,7 @@ def rewritten(classes: Iterable[TaskClass], domain: Domain, *, allow_reassociati
         return [_rewritten(task_class, domain, allow_reassociation) for task_class in classes]
 
 
-def _rewritten(task_class: TaskClass, domain: Domain, allow_reassociation: bool) -> Body:
+def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -> Body:
     module = ir.Module.parse(with_own_words(task_class.body, WORDS_TYPE))
     main = find(module, lambda name: name == "func.func")[0]
     rewriter = _PathRewriter if isinstance(domain, PathDomain) else _Rewriter
@@ -110,12 +110,12 @@ class _Rewriter:
 
     by_path = False
 
-    def __init__(self, main: ir.Operation, task_class: TaskClass, domain: Domain, allow_reassociation: bool) -> None:
+    def __init__(self, main: ir.Operation, task_class: TaskClass, domain: Code, allow_reassociation: bool) -> None:
         self._main, self._domain, self._real_ring = main, domain, allow_reassociation
         self._words = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == WORDS_TYPE)
         self._word = ir.IntegerType.get_signless(64)
         self._known = DataValues(main, task_class, self._words, by_path=self.by_path)
-        self._constants: dict[int, ir.Value] = {}
+        self._fixed: dict[tuple[int, bool], ir.Value] = {}
 
     def rewrite(self) -> None:
         data, widths = self._known.data, Widths(self._known.data)
@@ -163,12 +163,17 @@ class _Rewriter:
         callee = ir.FlatSymbolRefAttr.get(name)
         return func.CallOp([self._word], callee, [self._words, *arguments]).results[0]
 
-    def _number(self, word: int) -> ir.Value:
-        """A constant word, at the top of the function."""
-        if word not in self._constants:
+    def _number(self, word: int, *, stands_for_one: bool = False) -> ir.Value:
+        """A fixed word, at the top of the function; one that stands for a number as what is computed has it."""
+        key = word, stands_for_one
+        if key not in self._fixed:
             with ir.InsertionPoint.at_block_begin(self._main.regions[0].blocks[0]):
-                self._constants[word] = arith.ConstantOp(self._word, ir.IntegerAttr.get(self._word, word)).result
-        return self._constants[word]
+                fixed = arith.ConstantOp(self._word, ir.IntegerAttr.get(self._word, word)).result
+                self._fixed[key] = self._call("constant", fixed) if stands_for_one else fixed
+        return self._fixed[key]
+
+    def _constant(self, value: Fraction | float) -> ir.Value:
+        return self._number(self._domain.constant(value), stands_for_one=True)
 
     def _code(self, name: str) -> ir.Value:
         return self._number(self._domain.code(name))
@@ -179,11 +184,11 @@ class _Rewriter:
             return value
         type_, known = operand.type, constant_of(value)
         if known is not None:
-            return self._number(self._domain.constant(Fraction(known)))
+            return self._constant(Fraction(known))
         if isinstance(type_, ir.IntegerType):
             return self._lifted_integer(value)
         if not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant":
-            return self._number(self._domain.constant(ir.FloatAttr(value.owner.attributes["value"]).value))
+            return self._constant(ir.FloatAttr(value.owner.attributes["value"]).value)
         double = ir.F64Type.get()
         return self._call("real", value if type_ == double else arith.ExtFOp(double, value).result)
 
@@ -230,7 +235,7 @@ class _Rewriter:
         if name == "arith.select":
             return self._call("choose", *words)
         if name == "arith.shli" and (places := constant_of(op.operands[1])) is not None:
-            return self._call("mul", words[0], self._number(self._domain.constant(Fraction(1 << places))))
+            return self._call("mul", words[0], self._constant(Fraction(1 << places)))
         if name in EXTENSIONS:
             return self._call("apply1", self._code(f"{name} {source}"), words[0])
         if name in ("arith.subf", "arith.negf"):

@@ -24,11 +24,11 @@ from ..program.persistent_state import State
 from ..program.stream_wiring import Wiring, wiring_of
 from ..program.vendor_kernels import Externals
 from .data_values import TooMuchWork
-from .domains import OWN_WORDS, Constants, Domain, Log
+from .domains import OWN_WORDS, Code, Constants, Domain, Log
 from .rewrite import rewritten
 
 KEPT_ENGINES = 8
-"""A program is compared with one fold after the other, over two domains."""
+"""A program is compared with one fold after the other."""
 
 
 class EndedEarly(SimulationError):
@@ -70,9 +70,9 @@ class Side(Struct, frozen=True, dict=True):
             EndedEarly: if it does not come to its end.
         """
         program = self.vmg.program
-        state = _initial_state(self.vmg, log or domain, (key, 0, 0 if log is None else log.address))
+        state = _initial_state(self.vmg, log or domain, (key, 0, 0 if log is None else log.address, domain.mode))
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
-        engine = _engine(program, domain, self.allow_reassociation)
+        engine = _engine(program, domain.compiled, self.allow_reassociation)
         run = Run(engine, named | state.shared, self.wiring, state, Externals(program))
         network, task_id = network_of(self.vmg, run)
         own = [arrays[-1].reshape(-1, OWN_WORDS) for arrays in state.variables.values() if arrays[-1].size]
@@ -92,15 +92,15 @@ class Side(Struct, frozen=True, dict=True):
 
 
 @lru_cache(KEPT_ENGINES)
-def _engine(program: CompiledProgram, domain: Domain, allow_reassociation: bool) -> Engine:
+def _engine(program: CompiledProgram, domain: Code, allow_reassociation: bool) -> Engine:
     classes = list(program.task_classes)
     bodies = rewritten(classes, domain, allow_reassociation=allow_reassociation)
     return compile_bodies(bodies, elements=program.elements_computed)
 
 
 def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
-    """The sums of the two words of all tasks."""
-    first, second, _ = np.concatenate(own).sum(axis=0, dtype=object).tolist()
+    """The sums of the first two words of all tasks."""
+    first, second, *_ = np.concatenate(own).sum(axis=0, dtype=object).tolist()
     return first, second
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.eval.equivalence.by_path import PathDomain, PathLog
-from allo_dse.eval.equivalence.domains import DegreeDomain
+from allo_dse.eval.equivalence.domains import DegreeDomain, FieldDomain, random_prime
 from allo_dse.eval.equivalence.run import Side
 from allo_dse.mapper.search.fold_space import fold_choices
 
@@ -19,6 +19,7 @@ from . import programs
 
 PROGRAMS = {step: dse.load_program(programs.searched(step)) for step in (2, 3)}
 CLASSIFIED = dse.load_program(programs.classified())
+DEGREES = DegreeDomain(FieldDomain(random_prime(0)))
 
 
 def drawn(seed: int) -> dict[str, Any]:
@@ -47,9 +48,9 @@ def test_programs_that_differ_on_a_path_differ_there_only(values: list[int]) -> 
 @given(st.integers(0, 2**32 - 1))
 def test_the_numbers_of_a_path_are_those_of_a_run(seed: int) -> None:
     arrays = drawn(seed)
-    log = PathLog(DegreeDomain())
+    log = PathLog(DEGREES)
     words = [log.enter(np.ones(a.shape, np.int64), a) for a in arrays.values()]
-    Side(CLASSIFIED.vmg, {}).run(PathDomain(DegreeDomain()), words, 0, None, log=log)
+    Side(CLASSIFIED.vmg, {}).run(PathDomain(DEGREES), words, 0, None, log=log)
     dse.simulate(CLASSIFIED, *arrays.values())
     assert log.numbers(words[-1]).tolist() == arrays["C"].tolist()
 

@@ -56,7 +56,7 @@ def test_binary_fractions_are_exact() -> None:
 def test_degrees_are_those_of_the_polynomial() -> None:
     side = Side(load_program(programs.formula()).vmg, {})
     tensors = [np.ones(6, np.int64) for _ in range(3)]
-    operations, hashes = side.run(DegreeDomain(), tensors, 0, None)
+    operations, hashes = side.run(DegreeDomain(FIELD), tensors, 0, None)
     assert tensors[2].tolist() == [3] * 6
     assert (operations, hashes) == (6 * 5, 0)
 
