@@ -13,7 +13,7 @@ from werkzeug.test import create_environ
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.parts import card, facts, image_buttons, table
+from allo_dse.dashboard.app.parts import card, facts, save_button, table
 from allo_dse.dashboard.app.server import Site, host_of
 from allo_dse.dashboard.app.sockets import LOCAL
 from allo_dse.dashboard.data.board import Board
@@ -66,7 +66,7 @@ def test_texts_in_rows_are_one_component_however_many_they_are() -> None:
     for shown in (facts(rows), table(("name", "value"), rows)):
         assert list(shown._traverse()) == []
         assert "name 99" in json.dumps(shown.to_plotly_json())
-    box: Any = card("Title", html.P("shown"), tools=image_buttons("plot"), note="what it is")
+    box: Any = card("Title", html.P("shown"), tools=[save_button("plot")], note="what it is")
     assert [type(part).__name__ for part in box._traverse()] == ["Save", "P"]
 
 

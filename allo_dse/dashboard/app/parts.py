@@ -86,9 +86,9 @@ def graph(
     )
 
 
-def image_buttons(name: str) -> list[Component]:
+def save_button(name: str) -> Component:
     """Save a plot as PNG or SVG."""
-    return [_Save(graph=name)]
+    return _Save(graph=name)
 
 
 def plot_card(
@@ -103,7 +103,7 @@ def plot_card(
 ) -> Component:
     """A card with a plot."""
     plot = graph(name, height=height, label=title, style=style)
-    return card(title, plot, tools=[*tools, *image_buttons(name)], note=note, wide=wide)
+    return card(title, plot, tools=[*tools, save_button(name)], note=note, wide=wide)
 
 
 def field(label: str, control: Component, *, narrow: bool = False) -> Component:

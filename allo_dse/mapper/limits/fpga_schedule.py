@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar, cast
 
-import numpy as np
 from msgspec import Struct, field
 
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
@@ -28,6 +27,7 @@ from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import Tensor, TensorPort
 
+from ..graph.class_tasks import tasks_by_class
 from ..graph.program_graph import ProgramGraph
 
 Pid = tuple[int, ...]
@@ -143,21 +143,16 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
         return self._alike[run]
 
     def _alike_tasks(self, run: int) -> Iterator[AlikeTasks]:
-        program = self.graph.program
-        for position, kernel in enumerate(program.kernels):
-            tasks = np.arange(program.first_task[position], program.first_task[position + 1])
-            pids = program.pids(position, tasks)
-            classes = kernel.class_of(pids)
-            for number, cls in enumerate(kernel.classes):
-                own = np.flatnonzero(classes == number)
-                groups = defaultdict[Pid, list[int]](list)
-                if self.differs(cls, run):
-                    for at in own.tolist():
-                        groups[self.deciding(cls, tuple(pids[at].tolist()), run)].append(at)
-                elif len(own):
-                    groups[()] = own.tolist()
-                for pid, group in groups.items():
-                    yield cls, pid, tasks[group], pids[group]
+        for cls, tasks, pids in tasks_by_class(self.graph.program):
+            if not self.differs(cls, run):
+                if len(tasks):
+                    yield cls, (), tasks, pids
+                continue
+            groups = defaultdict[Pid, list[int]](list)
+            for at, pid in enumerate(pids.tolist()):
+                groups[self.deciding(cls, tuple(pid), run)].append(at)
+            for decides, group in groups.items():
+                yield cls, decides, tasks[group], pids[group]
 
     @cached_property
     def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:

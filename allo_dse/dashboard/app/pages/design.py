@@ -27,7 +27,7 @@ from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme
 from ..context import Context, page_of
 from ..design_texts import plain, unknown_text
-from ..parts import GRAPH_CONFIG, card, empty, facts, image_buttons, labelled, table
+from ..parts import GRAPH_CONFIG, card, empty, facts, labelled, save_button, table
 from .program import program_cards
 
 MAX_PRINTED = 64 << 10
@@ -181,7 +181,7 @@ def model_against_tool(metrics: Mapping[str, Any]) -> list[Component]:
 
 def _plot(title: str, name: str, figure: Figure) -> Component:
     plot = dcc.Graph(id=name, figure=figure, config=GRAPH_CONFIG, style={"height": "260px"}, className="graph")
-    return card(title, html.Div(plot, role="img", **labelled(title)), tools=image_buttons(name))
+    return card(title, html.Div(plot, role="img", **labelled(title)), tools=[save_button(name)])
 
 
 def failure_cards(board: Board, ref: Ref) -> list[Component]:

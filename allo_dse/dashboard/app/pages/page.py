@@ -16,7 +16,7 @@ from ...data.board import Board
 from ...figures.style import Figure, Theme
 from ..context import Context
 from ..networks import kept_networks
-from ..parts import card, checks, facts, field, graph, image_buttons, labelled, plot_card, select
+from ..parts import card, checks, facts, field, graph, labelled, plot_card, save_button, select
 from ..wiring.design_table import column_definitions
 from ..wiring.gestures import first_answer
 from ..wiring.plots import FIRST_LOG, axis_choices, parallel_style
@@ -169,7 +169,7 @@ def _front(context: Context, figure: Figure, words: dict[str, Any]) -> list[Comp
         _filter_bar(),
         html.Div(
             [
-                card("Designs", *scatter, tools=image_buttons("scatter"), id="scatter-card", note=_FRONT_NOTE),
+                card("Designs", *scatter, tools=[save_button("scatter")], id="scatter-card", note=_FRONT_NOTE),
                 _design_card(words),
             ],
             className="split",

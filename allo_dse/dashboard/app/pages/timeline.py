@@ -13,7 +13,7 @@ from allo_dse.common.errors import AlloDseError
 
 from ...figures.style import Figure, Theme, theme
 from ..context import Context
-from ..parts import GRAPH_CONFIG, card, empty, image_buttons, labelled, table
+from ..parts import GRAPH_CONFIG, card, empty, labelled, save_button, table
 
 if TYPE_CHECKING:  # the simulator is loaded with the first program
     from ...recordings import Part, Recorded, Span
@@ -164,7 +164,7 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Com
                     **labelled("What the elements of each kind do over the whole run"),
                 ),
                 _chooser(found, low, high),
-                tools=image_buttons("overview-plot"),
+                tools=[save_button("overview-plot")],
                 wide=True,
             ),
             dcc.Loading(
@@ -176,7 +176,7 @@ def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Com
                         "Where the time goes",
                         html.P(totals_words(found), className="hint"),
                         _plot("totals-plot", totals_figure(found.totals, look), "Shares of the time by kind"),
-                        tools=image_buttons("totals-plot"),
+                        tools=[save_button("totals-plot")],
                     ),
                     card(
                         "What would help",
@@ -251,7 +251,7 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
                 timeline_figure(line, why, look, ticks_per_cycle=per),
                 "What each processing element does over time",
             ),
-            tools=image_buttons("timeline-plot"),
+            tools=[save_button("timeline-plot")],
             wide=True,
         ),
         html.Div(
@@ -269,7 +269,7 @@ def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
                         occupancy_figure(line, why, look, ticks_per_cycle=per),
                         "Tokens in the buffers that are waited for most, over time",
                     ),
-                    tools=image_buttons("occupancy-plot"),
+                    tools=[save_button("occupancy-plot")],
                 ),
             ],
             className="tiles",
