@@ -87,13 +87,13 @@ class Nursery:
 
     def __init__(self, study: StudySpec, evaluator: Evaluator, pause: Callable[[], None] = lambda: None) -> None:
         self._study, self._least, self._pause = study, study.least_losses(evaluator), pause
-        self._screen = Screen(study.space, self._check, study.check_soon)
+        self._screen = Screen(study.space, study.check, self._check_soon)
         self._proposer: EvolutionProposer | None = None
         self._digests = Digests(study)
 
-    def _check(self, design: Design) -> Sequence[Any]:
+    def _check_soon(self, design: Design) -> Sequence[Any]:
         self._pause()
-        return self._study.check(design)
+        return self._study.check_soon(design)
 
     def breed(self, order: Order) -> Litter:
         """Breed designs; fewer than were ordered when nothing new is found any more.

@@ -145,14 +145,13 @@ class Prospect:
                 undecided.decide(position)
                 continue
             level = undecided.level[position]
+            if level + 1 >= self._least.levels or self.meanwhile():
+                return position
             if level == 0 and self._screen.refuses_soon(item):
                 undecided.decide(position)
                 self.effort -= 1
-                continue
-            if level + 1 < self._least.levels and not self.meanwhile():
+            else:
                 self._refine(position, item)
-                continue
-            return position
         return None
 
     def _list(self) -> None:

@@ -20,6 +20,7 @@ from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.exact.by_bounds import ExactProposer
+from allo_dse.tune.search.exact.prospect import Prospect
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen
@@ -279,3 +280,13 @@ def test_limits_that_refuse_most_designs_are_asked_before_better_bounds(
     study = small(check=narrow, evaluator=Shared)
     again = propose_again(study, read_log(tmp_path / "exact" / "log.jsonl").lines, lambda: "")
     assert (again.difference, again.proposed) == ("", len(found.records))
+
+
+def test_what_is_to_be_done_meanwhile_is_done_however_few_designs_keep_the_limits() -> None:
+    study, calls = small(), iter(range(10**6))
+    screen = Screen(study.space, check, soon=lambda design: [FakeViolation("luck", 1, 0)])
+    prospect = Prospect(study.space, screen, study.least_losses(Bounded()))
+    prospect.meanwhile = lambda: next(calls) < 0  # time is not up
+    assert prospect.next() is None
+    assert screen.invalid == prospect.designs
+    assert next(calls) >= 2 * screen.invalid - 1  # when it is listed, and before it is decided
