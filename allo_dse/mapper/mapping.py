@@ -141,11 +141,11 @@ class DeviceMapping:
             return tuple(fpga_violations(self.fpga))
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):
-            found += self._core_violations(self.view.links, self.memory)
+            found += self._of_cores
             found += movement_violations(self.view, self.transport, self.npu)
         return tuple(found)
 
-    @cached_property
+    @property
     def core_violations(self) -> tuple[Violation, ...]:
         """Limits of an NPU's cores that the mapping exceeds: even with streams as shallow as they are declared, or else
         with those as deep as they need to be.
@@ -155,10 +155,16 @@ class DeviceMapping:
         """
         if isinstance(self.device, FpgaDevice) or is_hopeless(self.vmg, self.npu):
             return ()
-        found = self._core_violations(self.view.declared_links, self._declared_memory)
-        if not found and self.view.needed_depths.depth:
-            found = self._core_violations(self.view.links, self.memory)
-        return found
+        return self._of_cores_as_declared or self._of_cores
+
+    @cached_property
+    def _of_cores_as_declared(self) -> tuple[Violation, ...]:
+        return self._core_violations(self.view.declared_links, self._declared_memory)
+
+    @cached_property
+    def _of_cores(self) -> tuple[Violation, ...]:
+        deeper = self.view.needed_depths.depth
+        return self._core_violations(self.view.links, self.memory) if deeper else self._of_cores_as_declared
 
     def _core_violations(self, links: StreamLinks, memory: Sequence[NodeMemory]) -> tuple[Violation, ...]:
         return tuple(core_violations(self.view, links.between, memory, self.npu, self.buffering))

@@ -57,18 +57,16 @@ class Target(Struct, frozen=True):
         mapping that is too much for the cores (`DeviceMapping.violations` has all limits that it exceeds); rules about
         nodes are only asked about mappings that break nothing else, one rule after the other.
         """
-        if refused := self.check_program(mapping):
-            return refused
-        found = self.check_cores(mapping) or self._kept(mapping.violations)
+        found = self.check_soon(mapping) or self._kept(mapping.violations)
         subject = Subject(mapping)
         for rule in self.rules:
             if rule.folded and not found:
                 found += rule.check(subject)
         return found
 
-    def check_cores(self, mapping: DeviceMapping) -> list[Violation]:
-        """Limits of cores that a mapping exceeds, which are known soonest."""
-        return self._kept(mapping.core_violations)
+    def check_soon(self, mapping: DeviceMapping) -> list[Violation]:
+        """What is known soonest: the rules that the program breaks, or else the limits of cores that are exceeded."""
+        return self.check_program(mapping) or self._kept(mapping.core_violations)
 
     def _kept(self, violations: Iterable[Violation]) -> list[Violation]:
         return [violation for violation in violations if violation.constraint not in self.replaced]

@@ -294,7 +294,7 @@ class StudySpec:
 
     def check_soon(self, design: Design) -> Sequence[Any]:
         """Those of them that are known soonest."""
-        return () if self._check is not None else self.target.check_cores(design.mapping)
+        return () if self._check is not None else self.target.check_soon(design.mapping)
 
     def verify(self, design: Design, seed: int = 0) -> Verification:
         """Run a design and compare its numbers with the reference, and its function with that of its program."""
