@@ -163,17 +163,17 @@ class _Rewriter:
         callee = ir.FlatSymbolRefAttr.get(name)
         return func.CallOp([self._word], callee, [self._words, *arguments]).results[0]
 
-    def _number(self, word: int, *, stands_for_one: bool = False) -> ir.Value:
-        """A fixed word, at the top of the function; one that stands for a number as what is computed has it."""
-        key = word, stands_for_one
+    def _number(self, word: int, *, of_number: bool = False) -> ir.Value:
+        """A fixed word, at the top of the function; that of a number as what is computed has it."""
+        key = word, of_number
         if key not in self._fixed:
             with ir.InsertionPoint.at_block_begin(self._main.regions[0].blocks[0]):
                 fixed = arith.ConstantOp(self._word, ir.IntegerAttr.get(self._word, word)).result
-                self._fixed[key] = self._call("constant", fixed) if stands_for_one else fixed
+                self._fixed[key] = self._call("constant", fixed) if of_number else fixed
         return self._fixed[key]
 
     def _constant(self, value: Fraction | float) -> ir.Value:
-        return self._number(self._domain.constant(value), stands_for_one=True)
+        return self._number(self._domain.constant(value), of_number=True)
 
     def _code(self, name: str) -> ir.Value:
         return self._number(self._domain.code(name))

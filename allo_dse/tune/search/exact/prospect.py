@@ -138,12 +138,12 @@ class Prospect:
                 self._expand(position, item)
                 continue
             assert isinstance(item, Candidate)
-            # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
-            # it out.
             # Its own are not met again, and a key takes long to compute.
             if self._screen.was_told and self._screen.knows(item.key):
                 undecided.decide(position)
                 continue
+            # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
+            # it out, or there is no time left for that.
             level = undecided.level[position]
             if level + 1 >= self._least.levels or self.meanwhile():
                 return position
