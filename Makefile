@@ -72,7 +72,7 @@ docs: setup
 
 bench: setup
 	failed=0; for script in $$(grep -l __main__ benchmarks/*.py | grep -v -e /quiet.py -e /mutants.py); do \
-	  echo "== $$script"; PYTHONPATH=. $(BIN)/python -m benchmarks.quiet $$script || failed=1; done; exit $$failed
+	  echo "== $$script"; $(BIN)/python -m benchmarks.quiet $$script || failed=1; done; exit $$failed
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache

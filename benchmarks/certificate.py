@@ -1,6 +1,6 @@
 """How long it takes to close the spaces of the studies: to prove that none of their designs is better than the front.
 
-    python benchmarks/certificate.py [--studies gemm_npu attention_npu ...] [--set NAME=VALUE]
+    python -m benchmarks.certificate [--studies gemm_npu attention_npu ...] [--set NAME=VALUE]
 
 Per study: designs of the space, designs that were built (evaluated or refused by a limit), designs that were evaluated,
 seconds from loading the study to the end of the search in one process (wall and CPU), and the verdict.

@@ -1,6 +1,6 @@
 """How long device checks take: well under a millisecond per design, whatever the number of tasks.
 
-    python benchmarks/check_speed.py
+    python -m benchmarks.check_speed
 
 Times `DeviceMapping.violations` including the transport plan, on fresh graphs, for GEMMs of 2048^3
 folded onto 4 x 4 cores. "first" is the first check of a program, "next" that of another fold of it.
@@ -13,9 +13,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG

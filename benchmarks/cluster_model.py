@@ -1,7 +1,7 @@
 """Up to a thousand workers, simulated: how busy the driver is, where it saturates, and which batch sizes avoid that.
 
-    python benchmarks/cluster_model.py [--workers 1000] [--design-ms MS] [--bred-ms MS] [--batch-ms MS] [--send-ms MS]
-    python benchmarks/cluster_model.py --real 0.05
+    python -m benchmarks.cluster_model [--workers 1000] [--design-ms MS] [--bred-ms MS] [--batch-ms MS] [--send-ms MS]
+    python -m benchmarks.cluster_model --real 0.05
 
 What the driver pays is measured first, in CPU time, on this machine and on the GEMM study's space: for a design that it
 proposes itself (propose, check, log, tell; an evaluator that answers at once), for one that a worker has bred (take in,

@@ -1,6 +1,6 @@
 """How fast the dashboard is on a long run.
 
-    python benchmarks/dashboard_speed.py [--designs 50000] [--no-browser]
+    python -m benchmarks.dashboard_speed [--designs 50000] [--no-browser]
 
 A made-up run is written through the real log. Shown are the time to read it; how long after the command its page is
 there, and the run has been read; the time to build each view on the server and its size on the wire; and, in a headless

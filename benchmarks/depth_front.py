@@ -7,12 +7,10 @@ as they would be if FIFOs above 1,024 bits were always block RAM, as in publishe
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from statistics import mean, median
 
-sys.path[:0] = [str(Path(__file__).parents[1])]
 import allo_dse as dse
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.fpga.depth_front import depth_front, fifo_total, fpga_of

@@ -10,10 +10,8 @@ onto 100 nodes, it prints the memory that a task takes.
 from __future__ import annotations
 
 import resource
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +26,6 @@ from allo_dse.simulator.network.tables import Table
 
 install()
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the bodies are the tests'
 from benchmarks.engine_reference import operations, poll, systolic
 from studies.gemm_npu import gemm
 from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_network

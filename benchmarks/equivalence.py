@@ -1,9 +1,9 @@
 """What `dse.equivalent` finds, and how fast it is.
 
-    python benchmarks/equivalence.py                       # all of what follows
-    python benchmarks/equivalence.py --only speed          # a 64 x 64 systolic array against a product of matrices
-    python benchmarks/equivalence.py --only mistakes --count 200
-    python benchmarks/equivalence.py --only folds --count 1000
+    python -m benchmarks.equivalence                       # all of what follows
+    python -m benchmarks.equivalence --only speed          # a 64 x 64 systolic array against a product of matrices
+    python -m benchmarks.equivalence --only mistakes --count 200
+    python -m benchmarks.equivalence --only folds --count 1000
 
 Mistakes of six kinds in turn are put into the programs of `equivalence_programs.BROKEN`, one each: another stream,
 another process id, an index or a range off by one, a token that is not sent, a sum that begins with something else,
@@ -19,7 +19,6 @@ import copy
 import importlib.util
 import inspect
 import random
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,8 +26,6 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import allo_dse as dse
 from allo_dse.eval.verify import directions, random_arrays

@@ -1,6 +1,6 @@
 """The FPGA cost model against public HLS reports.
 
-    PYTHONPATH=. python benchmarks/fpga_accuracy.py
+    python -m benchmarks.fpga_accuracy
 
 Five Allo designs, written in this project's language: every loop that the reports list, and the top function's cycles
 and resources. Then single loops of other reports, a summary against targets, and the constants of flip-flops, LUTs and

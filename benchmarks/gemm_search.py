@@ -1,6 +1,6 @@
 """Does the search beat the mapping that people write by hand? Split-K GEMM 2048^3 on npu1_4col, per element type.
 
-    python benchmarks/gemm_search.py [--trials 1500] [--seed 0]
+    python -m benchmarks.gemm_search [--trials 1500] [--seed 0]
 
 The hand-written mapping (Allo's library): 64x64x64 tiles, chain all k of an output, bundle outputs (i + 4p, j + 4q)
 onto 4x4 cores. Prints that it is in the study's space and passes every check, the latency of the best design found, and
@@ -10,16 +10,13 @@ their ratio.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
-from pathlib import Path
 
 from allo_dse import AxisFold, Buffering, Design, Device, KernelFold, MeshFold, NpuSimulator, check, load_program
 from allo_dse.lang import install
 from allo_dse.tune.show.reporters import QuietReporter
 
 install()
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from studies.gemm_npu import ELEMENT_TYPES, gemm, study
 

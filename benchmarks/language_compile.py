@@ -1,6 +1,6 @@
 """How fast programs compile and run, in one run on one machine, with NumPy's numbers as the reference.
 
-    python benchmarks/language_compile.py [--sizes 4,8,16,32,64] [--svg compile_time.svg]
+    python -m benchmarks.language_compile [--sizes 4,8,16,32,64] [--svg compile_time.svg]
 
 1. A 16x16 systolic array of scalar streams, K = 256 (324 tasks with loaders and drains): the first time, with an empty
    cache, from the region to checked results; then again, with everything compiled.
@@ -9,7 +9,6 @@
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +24,6 @@ import allo.dataflow as df
 
 from allo_dse.frontend import compile_region
 from allo_dse.simulator.engine import engine
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the program is the tests'
 from tests.frontend.samples import systolic
 
 REPEATS = 5

@@ -1,6 +1,6 @@
 """A layer of Llama-3.2-1B as mlir-air maps it by hand: what the model predicts against what was measured.
 
-    python benchmarks/llama_layer.py [--steps]
+    python -m benchmarks.llama_layer [--steps]
 
 Prefill of 2,048 tokens on XDNA2, bfloat16. The mapping is that of mlir-air e972f29 (`programming_examples/llms`): three
 calls of 7, 1 and 12 programs after each other, each on all columns, of which products in two of them have a second
@@ -11,12 +11,8 @@ of which none was fitted to a whole layer. Predicted times of programs after the
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.npu_cases import Case, npu2_case
 

@@ -2,7 +2,7 @@
 
 Also attention of as many tasks, whose five kernels fold together.
 
-    python benchmarks/mapper_scale.py
+    python -m benchmarks.mapper_scale
 
 Prints milliseconds (best of a few runs) and, for the larger graphs, ratios to the smallest: linear work has ratios of
 2 and 4, work that does not depend on the number of tasks has ratios of 1.
@@ -10,13 +10,9 @@ Prints milliseconds (best of a few runs) and, for the larger graphs, ratios to t
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG

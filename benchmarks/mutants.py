@@ -1,8 +1,8 @@
 """How many small mistakes the tests notice: mutants of the package, each run against the tests that reach it.
 
-    python benchmarks/mutants.py                        # 200 mutants of mapper, space, simulator and the cost models
-    python benchmarks/mutants.py --count 20 --seed 7 --only allo_dse/mapper
-    python benchmarks/mutants.py --resume mutants.jsonl # goes on where it was stopped
+    python -m benchmarks.mutants                        # 200 mutants of mapper, space, simulator and the cost models
+    python -m benchmarks.mutants --count 20 --seed 7 --only allo_dse/mapper
+    python -m benchmarks.mutants --resume mutants.jsonl # goes on where it was stopped
 
 A mutant changes one operator, comparison, constant or condition. It is killed when a test fails. Messages, type
 annotations, `__repr__` and named constants of modules (bounds of effort, sizes of pictures) are left alone.
@@ -20,13 +20,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.mutation.mutants import Mutant, sample
 from benchmarks.mutation.tests import Killers, with_tests

@@ -1,6 +1,6 @@
 """How close the NPU timing model is to measurements on real boards.
 
-    python benchmarks/npu_accuracy.py [--cases | --tables]
+    python -m benchmarks.npu_accuracy [--cases | --tables]
 
 Prints for each group of published measurements the absolute error, median and 90th percentile: of the device files as
 they are, and by cross-validation (the constants that matter to the group fitted to five sixths of it, judged on the
@@ -13,15 +13,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from allo_dse import Device, NpuSimulator
 from allo_dse.device.device import NpuDevice

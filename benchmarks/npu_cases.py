@@ -6,7 +6,6 @@ They lie in ../shared/facts beside the project and are no part of it; docs/npu_m
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +19,6 @@ from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 
 install()
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from allo.ir.types import bfloat16, float32, int8, int16, int32
 

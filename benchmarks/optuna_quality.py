@@ -1,6 +1,6 @@
 """How good is the sampler in plain Optuna? Against Optuna's NSGA-II and random search, on problems with known optima.
 
-    python benchmarks/optuna_quality.py [--trials 300] [--seeds 3]
+    python -m benchmarks.optuna_quality [--trials 300] [--seeds 3]
 
 Of problems with one objective the best value is shown (less is better), of others the hypervolume of the front as a
 share of the box up to a reference point (more is better): mean and worst of the seeds. Five problems are from the

@@ -1,6 +1,6 @@
 """How much of the package a trial, a resumed run and a gesture go through: files and functions entered, hops.
 
-    python benchmarks/path_length.py          # a trial, a resumed run and a gesture on the page, each in a new process
+    python -m benchmarks.path_length          # a trial, a resumed run and a gesture on the page, each in a new process
 
 Functions count that are called, module bodies not. Hops are functions of the package on the stack from the command
 line to the evaluator.
@@ -103,7 +103,7 @@ def main() -> None:
         run_dir = str(Path(folder) / "run")
         for name, what in (("one trial", "1"), ("resumed for another", "2"), ("a gesture on the page", "gesture")):
             print(f"{name}: ", end="", flush=True)
-            subprocess.run([sys.executable, __file__, what, run_dir], check=True, cwd=ROOT)
+            subprocess.run([sys.executable, "-m", "benchmarks.path_length", what, run_dir], check=True, cwd=ROOT)
 
 
 if __name__ == "__main__":

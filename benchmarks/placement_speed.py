@@ -1,6 +1,6 @@
 """How long placement and routing take: under a second for designs of 16 to 32 cores.
 
-    python benchmarks/placement_speed.py
+    python -m benchmarks.placement_speed
 
 Processor time of `place` on fresh graphs, with the check and the transport plan that it begins with; the solver has one
 thread. "wires" are links between stream switches; "shared" are streams between neighbours, in shared memory.
@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG

@@ -1,6 +1,6 @@
 """PolyBench as Allo's examples have it, each program tuned as a study of its schedule, and run by its own test.
 
-    PYTHONPATH=. python benchmarks/polybench_schedules.py ALLO/examples/polybench [designs, default 6] [program ...]
+    python -m benchmarks.polybench_schedules ALLO/examples/polybench [designs, default 6] [program ...]
 
 The programs are Allo's, in a checkout of it, and are not changed. Of each, its test says the sizes and what is right;
 the function that it schedules becomes a study, whose parameters say which loop of every nest is pipelined, how often

@@ -1,6 +1,6 @@
 """PolyBench on a U280 within 2,560 DSPs: the fastest design a search finds, against published RTL cycles.
 
-    PYTHONPATH=. python benchmarks/polybench_search.py [designs per kernel, default 1000] [kernel ...]
+    python -m benchmarks.polybench_search [designs per kernel, default 1000] [kernel ...]
 
 Ours are predicted (cost model and simulator); the others' are cycles of the RTL simulation of the designs of another
 optimizer, and of Allo's own. Tensors are in the chip's memory before and after, in both.

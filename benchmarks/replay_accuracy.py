@@ -6,15 +6,12 @@ Every figure is also given as a ratio to the reference semantics (`replay_refere
 from __future__ import annotations
 
 import csv
-import sys
 from pathlib import Path
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
-from replay_reference import Reference
-
 from allo_dse.simulator.replay.trace import Trace
+from benchmarks.replay_reference import Reference
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 

@@ -8,18 +8,15 @@ K = 128: seconds for 1,000 depth vectors at once, on all cores, and microseconds
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # the reference; the tests' systolic array
-from replay_reference import Reference
-
 from allo_dse.common.cores import usable_cores
 from allo_dse.simulator.replay.trace import Trace
+from benchmarks.replay_reference import Reference
 from tests.simulator.replay.support import systolic
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"

@@ -7,10 +7,8 @@ of what the trace says, which is made useless before. `replay_accuracy.py` compa
 from __future__ import annotations
 
 import csv
-import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1])]
 import allo_dse as dse
 from allo_dse.eval.hls.report_trace import timed_by_report, with_times
 from allo_dse.simulator.replay.trace import Trace

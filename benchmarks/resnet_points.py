@@ -1,6 +1,6 @@
 """Does the model order the design points of a ResNet layer on a Ryzen 7940 as they were measured?
 
-    python benchmarks/resnet_points.py
+    python -m benchmarks.resnet_points
 
 The talk on Allo lists nine versions of a bottleneck layer (tile, SIMD lanes, instruction pipelining, cores, time). It
 does not say how large the layer is, what the tile's two numbers count, or what pipelining gains. Assumed here: the
@@ -12,12 +12,9 @@ times are not comparable, but every step changes one thing, and the model has to
 from __future__ import annotations
 
 import itertools
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from allo_dse import AxisFold, Buffering, Design, Device, KernelFold, MeshFold, NpuSimulator, load_program
 from allo_dse.lang import install

@@ -6,15 +6,12 @@ as found so far, the smallest depth is looked for by halving; once in the simula
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parents[1])]
 import allo_dse as dse
 from allo_dse.lang import install
 from allo_dse.simulator.deadlock.explain import DeadlockError

@@ -1,7 +1,7 @@
 """How good is the search? Hypervolume after N evaluations on the GEMM study, for several samplers and seeds.
 
-    python benchmarks/sampler_quality.py [--trials 300] [--seeds 4] [--samplers evolution,random,nsga2] [--study FILE]
-    python benchmarks/sampler_quality.py --all --trials 600 --seeds 20 --samplers auto,evolution,random,nsga2,tpe
+    python -m benchmarks.sampler_quality [--trials 300] [--seeds 4] [--samplers evolution,random,nsga2] [--study FILE]
+    python -m benchmarks.sampler_quality --all --trials 600 --seeds 20 --samplers auto,evolution,random,nsga2,tpe
 
 The hypervolume is that of the logarithms of the objectives, from the best value that any run found to a tenth beyond
 the worst (a front may consist of the two ends), as a share of what all runs together reach. Designs are simulated once,

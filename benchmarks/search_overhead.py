@@ -1,6 +1,6 @@
 """What the search itself costs per design: everything but the evaluator, on the GEMM study's space.
 
-    python benchmarks/search_overhead.py [--trials 1000,5000] [--samplers evolution,random,nsga2]
+    python -m benchmarks.search_overhead [--trials 1000,5000] [--samplers evolution,random,nsga2]
 
 A stand-in evaluator answers at once, so what is left is proposing, decoding, the device check, the log, Optuna's
 bookkeeping and the tally. Costs are processor time, and must not grow with the number of trials: each row is the mean

@@ -1,6 +1,6 @@
 """Designs per second of a search on one core, everything included, and where the time goes.
 
-    python benchmarks/search_speed.py [--trials 2000] [--studies gemm_npu,attention_npu,systolic_fpga,polybench_fpga]
+    python -m benchmarks.search_speed [--trials 2000] [--studies gemm_npu,attention_npu,systolic_fpga,polybench_fpga]
 
 Runs each study in this process (one worker), without verification, as `allo-tune` would: with its default sampler, to
 the end of its space or for so many trials. A design is *decided* when it was evaluated, breaks a limit, or is never

@@ -1,6 +1,6 @@
 """Two drivers that share a study through a storage: designs that both evaluate, with claims and without, and the cost.
 
-    python benchmarks/shared_drivers.py [sqlite:///FILE | postgresql://...] [--milliseconds 20]
+    python -m benchmarks.shared_drivers [sqlite:///FILE | postgresql://...] [--milliseconds 20]
 
 The same small space is enumerated by both at once, which is the worst case: both propose the same designs in the same
 order. Evaluations are noted by whoever begins them.

@@ -1,6 +1,6 @@
 """CPU seconds that each command takes on a small run, the least of several times, and which large packages it imports.
 
-    python benchmarks/startup.py [--times 5]
+    python -m benchmarks.startup [--times 5]
 
 CPU time of the process (user and system) hardly depends on what else the machine does; the time until the prompt is
 back is that and what reading files takes.

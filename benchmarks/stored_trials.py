@@ -1,6 +1,6 @@
 """What stored trials cost: reading them for the page, resuming, and the driver's memory and time per trial.
 
-    python benchmarks/stored_trials.py [--trials 10000,100000]
+    python -m benchmarks.stored_trials [--trials 10000,100000]
 
 Records of a run of the GEMM study are multiplied into a log of the wanted length. The page reads it, as `allo-tune
 dashboard` does before it shows designs; and a driver opens it (that is resuming: reading, checking, judging, front,
@@ -92,7 +92,8 @@ def main() -> None:
             log.append({**done[n % len(done)], "number": n, "key": f"{n:016x}"} for n in more)
             log.close()
             for what in ("page", "resume"):
-                subprocess.run([sys.executable, __file__, "--child", what, str(run_dir), str(trials)], check=True)
+                child = [sys.executable, "-m", "benchmarks.stored_trials", "--child", what, str(run_dir), str(trials)]
+                subprocess.run(child, check=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """2mm of PolyBench with its two products running at once: blocks of rows stream from one to the other.
 
-PYTHONPATH=. python benchmarks/polybench_search.py 300 "2mm streamed"
+python -m benchmarks.polybench_search 300 "2mm streamed"
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How good is what the search finds, study by study? Against the mapping that an expert writes by hand.
 
-    python benchmarks/study_quality.py [--trials 1500] [--seed 0] [study ...]
+    python -m benchmarks.study_quality [--trials 1500] [--seed 0] [study ...]
 
 Prints for each study the size of its space, the share of legal folds that is never built because it cannot fit, designs
 per second, and the latency of the best design over that of the mapping by hand (studies/hand_made.py).
@@ -10,12 +10,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 import tempfile
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from allo_dse import NpuSimulator
 from allo_dse.lang import install

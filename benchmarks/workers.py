@@ -1,6 +1,6 @@
 """What worker processes gain, and what they cost per design.
 
-    python benchmarks/workers.py [--seconds 0.02] [--designs 400] [--wait] [--workers 1,2] [--study gemm]
+    python -m benchmarks.workers [--seconds 0.02] [--designs 400] [--wait] [--workers 1,2] [--study gemm]
 
 A stand-in evaluator that computes for `--seconds` per design, on the GEMM study's space, with one and with two worker
 processes: designs per second, their ratio, the share of the time that the workers evaluate, the overhead per design

@@ -39,3 +39,14 @@ def test_what_is_pinned_installs_on_the_oldest_python() -> None:
     wanted = {one["Name"]: one["Requires-Python"] for one in installed if "Requires-Python" in one}
     assert len(wanted) > 100
     assert [name for name, versions in wanted.items() if "3.11.0" not in SpecifierSet(versions)] == []
+
+
+def test_every_benchmark_is_started_as_it_can_be() -> None:
+    """As a module, from the project's folder: a benchmark imports others, and what tests run."""
+    texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.py")]
+    found = [words for text in texts for words in re.findall(r"python\S* (?:-m )?benchmarks\S*", text.read_text())]
+    assert len(found) > 40
+    named = [re.fullmatch(r"python -m benchmarks\.(\w+)`?", words) for words in found]
+    assert [words for words, match in zip(found, named, strict=True) if match is None] == []
+    for name in {match[1] for match in named if match is not None}:
+        assert 'if __name__ == "__main__":' in (ROOT / "benchmarks" / f"{name}.py").read_text(), name
