@@ -2,8 +2,9 @@
 
     python -m benchmarks.study_quality [--trials 1500] [--seed 0] [study ...]
 
-Prints for each study the size of its space, the share of legal folds that is never built because it cannot fit, designs
-per second, and the latency of the best design over that of the mapping by hand (studies/hand_made.py).
+Prints for each study the size of its space, how many designs were evaluated, the share of legal folds that is never
+built because it cannot fit, and the latency of the best design beside that of the mapping by hand
+(studies/hand_made.py): the table of docs/studies.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import tempfile
-import time
+from collections.abc import Iterable
 
 from allo_dse import NpuSimulator
 from allo_dse.lang import install
@@ -22,25 +23,26 @@ install()
 from studies.hand_made import HAND_MADE
 
 COUNT_LIMIT = 10**7
+TITLES = ("study", "designs", "evaluated", "pruned", "by hand, us", "found, us", "by hand / found")
 
 
-def measure(name: str, trials: int, seed: int) -> str:
-    """One line of the table."""
+def measure(name: str, trials: int = 1500, seed: int = 0) -> str:
+    """One row of the table."""
     study = importlib.import_module(f"studies.{name}").study()
     by_hand = HAND_MADE[name].design(study)
     hand_us = NpuSimulator().evaluate(by_hand).latency_us
     pruned = study.folds.pruned_share(by_hand.program)
     size = study.space.count(COUNT_LIMIT)
     with tempfile.TemporaryDirectory() as directory:
-        started = time.perf_counter()
         result = study.run(trials=trials, seed=seed, run_dir=directory, verify=False, progress=QuietReporter())
-        seconds = time.perf_counter() - started
         found_us = result.best("latency_us").metrics.latency_us
-        rate = len(result.trials) / seconds
     space = f"{size:,}" if size is not None else f"> {COUNT_LIMIT:,}"
-    return (
-        f"{name:<16}{space:>12}{pruned:>9.1%}{rate:>10.0f}{hand_us:>12.0f}{found_us:>12.0f}{hand_us / found_us:>8.2f}"
-    )
+    cells = (f"`{name}`", space, f"{len(result.records):,}", f"{pruned:.1%}", f"{hand_us:,.0f}", f"{found_us:,.0f}")
+    return _row((*cells, f"{hand_us / found_us:.2f}"))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -49,7 +51,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    print(f"{'study':<16}{'designs':>12}{'pruned':>9}{'evals/s':>10}{'by hand us':>12}{'found us':>12}{'ratio':>8}")
+    print(_row(TITLES), _row("---" for _ in TITLES), sep="\n")
     for name in arguments.studies:
         print(measure(name, arguments.trials, arguments.seed), flush=True)
 

@@ -6,7 +6,7 @@ Units are part of the names. Where a number comes from is written beside it in t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -22,6 +22,14 @@ class Model(BaseModel):
     """Base of all parts of a device: immutable, no conversions between types, no unknown keys."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, not checked; Pydantic's would keep what was computed of the old ones, as a device's
+        key."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
 
 class Descriptor(Model):

@@ -139,6 +139,20 @@ def test_devices_travel_to_workers() -> None:
     assert copy.key == device.key
 
 
+@pytest.mark.parametrize(("name", "part", "number"), [("npu2", "core", "memory_bytes"), ("u280", "resources", "dsp")])
+def test_a_copy_with_other_numbers_is_another_device(name: str, part: str, number: str) -> None:
+    """Costs are kept by a device's key, which was asked for before."""
+    device = Device.load(name)
+    before, inner = device.key, getattr(device, part)
+    copy = device.model_copy(update={part: inner.model_copy(update={number: getattr(inner, number) - 1})})
+    assert copy.key != before
+    assert copy != device
+    assert copy == Device.of(
+        type(device).model_validate({field: getattr(copy, field) for field in type(device).model_fields})
+    )
+    assert device.model_copy().key == device.key == before
+
+
 def test_devices_are_immutable() -> None:
     with pytest.raises(Exception, match="frozen"):
         NpuDevice.load("npu2").name = "another"

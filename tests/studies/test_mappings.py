@@ -98,3 +98,10 @@ def test_the_model_orders_the_resnet_design_points_as_measured(tmp_path: Path) -
     modelled = [modelled_ms(point, tmp_path) for point in POINTS]
     assert modelled == sorted(modelled, reverse=True)
     assert [point.measured_ms for point in POINTS] == sorted((p.measured_ms for p in POINTS), reverse=True)
+
+
+@pytest.mark.parametrize("name", ["gemv_npu", "norm_npu", "rope_npu"])
+def test_what_searches_find_is_what_the_docs_say(name: str) -> None:
+    from benchmarks.study_quality import measure
+
+    assert measure(name) in (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")

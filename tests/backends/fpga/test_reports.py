@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from benchmarks.fpga_accuracy import errors, measure, report_loops
+from benchmarks.fpga_accuracy import errors, held_out, measure, report_loops
 from benchmarks.fpga_programs import DESIGNS, Reported
 
 LIMITS = {"cycles": 0.05, "dsp": 0.0, "bram18": 0.15, "ff": 0.15, "lut": 0.15}
@@ -30,3 +33,12 @@ def test_loops_of_other_reports_have_their_trips_and_intervals() -> None:
         assert found_trips == trips
         assert found_ii == ii
         assert found_depth <= depth
+
+
+def test_the_docs_quote_predictions_of_designs_that_constants_were_not_fitted_to() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "fpga.md").read_text(encoding="utf-8")
+    lines = list(held_out())
+    assert "\n".join(lines) in page
+    assert [
+        line for line in lines if re.search(r"in the file, (\S+) to \1 without", line)
+    ] == []  # fits that fit nothing
