@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Test, decided
 from allo_dse.ir.nest import Branch, Op
@@ -232,7 +231,6 @@ class Walk:
             return
         outer_copies = self.copies
         history: list[dict[tuple[str, object], Time]] = []
-        first_event = len(self.events)
         per_copy = 0
         for copy in range(min(loop.trips, 3)):
             self._forget(loop.variable)
@@ -244,7 +242,7 @@ class Walk:
         self.copies = outer_copies
         if loop.trips > 3:
             self._extrapolate(loop, history)
-            self._repeat_events(loop, first_event, per_copy)
+            self._repeat_events(loop, per_copy)
 
     def _forget(self, variable: int) -> None:
         """Elements that depend on the variable are others in the next copy."""
@@ -267,18 +265,27 @@ class Walk:
             self.stored[key] = late
             self.finish = max(self.finish, late[0])
 
-    def _repeat_events(self, loop: Planned, first: int, per_copy: int) -> None:
+    def _repeat_events(self, loop: Planned, per_copy: int) -> None:
         if not per_copy:
             return
         last = self.events[len(self.events) - per_copy :]
         previous = self.events[len(self.events) - 2 * per_copy : len(self.events) - per_copy]
+        steps = [event.stage - earlier.stage for event, earlier in zip(last, previous, strict=True)]
+        asked = [any(isinstance(test, Asked) for test, _ in event.tests) for event in last]
+        place = len(self.copies)  # of this loop's variable among those of the loops around an event
         for copy in range(3, loop.trips):
-            for event, earlier in zip(last, previous, strict=True):
-                stage = event.stage + (event.stage - earlier.stage) * (copy - 2)
-                value = (loop.variable, loop.first + copy * loop.step)
-                copies = tuple(value if v == loop.variable else (v, n) for v, n in event.copies)
-                tests = tuple((t.at(*value) if isinstance(t, Asked) else t, side) for t, side in event.tests)
-                self.events.append(replace(event, stage=stage, copies=copies, tests=tests))
+            value = (loop.variable, loop.first + copy * loop.step)
+            for event, step, asks in zip(last, steps, asked, strict=True):
+                stage = event.stage + step * (copy - 2)
+                copies = (*event.copies[:place], value, *event.copies[place + 1 :])
+                tests = event.tests
+                if asks:
+                    tests = tuple((t.at(*value) if isinstance(t, Asked) else t, side) for t, side in tests)
+                self.events.append(
+                    StreamEvent(
+                        stage, event.kind, event.stream, event.op, tests, copies, event.level, event.after, event.path
+                    )
+                )
                 self.finish = max(self.finish, stage)
                 self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,15 +60,17 @@ class Rounds(Struct, frozen=True):
         position = np.indices(spans).reshape(len(spans), rounds)
         grid: dict[int, Any] = dict(self.variables)
         grid.update((lv.variable, lv.first + at * lv.step) for lv, at in zip(levels, position, strict=True))
-        reached = [self._reached(e, position, spans, first) for e in loop.events]
-        happens = np.stack(self._happens(loop.events, grid, reached), axis=1)
-        late = [
-            (inner - 1) * loop.ii if e.after or (e.level == len(flat.loops) - 1 and inner > 1) else 0
-            for e in loop.events
-        ]
+        places = {(event.level, event.after) for event in loop.events}
+        reached = {place: self._reached(*place, position, spans, first) for place in places}
+        happens = np.array(self._happens(loop.events, grid, [reached[e.level, e.after] for e in loop.events]))
+        last = (inner - 1) * loop.ii
+        late = {(level, after): last if after or level == len(flat.loops) - 1 else 0 for level, after in places}
+        done = [(late[event.level, event.after] + event.stage, event.kind, event.stream) for event in loop.events]
+        starts = range(0, rounds * inner * loop.ii, inner * loop.ii)
         ops = tuple(
-            (int(number) * inner * loop.ii + late[e] + loop.events[e].stage, loop.events[e].kind, loop.events[e].stream)
-            for number, e in zip(*np.nonzero(happens), strict=True)
+            (start + stage, kind, stream)
+            for start, round_ in zip(starts, happens.T.tolist(), strict=True)
+            for stage, kind, stream in itertools.compress(done, round_)
         )
         outer = math.prod(level.trips for level in flat.loops[:first])
         length = rounds * inner
@@ -78,7 +81,9 @@ class Rounds(Struct, frozen=True):
     def _repeats_from(self, loop: Pipelined, deepest: int) -> int:
         """The outermost level whose rounds differ in their stream operations."""
         first = deepest + 1
-        for event in loop.events:
+        # Thousands of copies of an operation have one place and one tuple of conditions.
+        alike = {(event.level, id(event.tests)): event for event in reversed(loop.events)}
+        for event in reversed(alike.values()):
             first = min(first, event.level + 1)
             for test, _ in event.tests:
                 if isinstance(test, Asked):
@@ -102,12 +107,12 @@ class Rounds(Struct, frozen=True):
             )
 
     def _reached(
-        self, event: StreamEvent, position: NDArray[np.int64], spans: list[int], first: int
+        self, level: int, after: bool, position: NDArray[np.int64], spans: list[int], first: int
     ) -> NDArray[np.bool_]:
-        """The rounds that come to the place of a stream operation."""
+        """The rounds that come to a place: in the body of a level, before or after the levels within."""
         found = np.ones(position.shape[1], bool)
-        for level in range(max(0, event.level + 1 - first), len(spans)):
-            found &= position[level] == (spans[level] - 1 if event.after else 0)
+        for inner in range(max(0, level + 1 - first), len(spans)):
+            found &= position[inner] == (spans[inner] - 1 if after else 0)
         return found
 
     def _happens(
