@@ -277,7 +277,7 @@ def solve_depths(
 ) -> tuple[dict[str, int], tuple[Timed, ...]]:
     """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the runs with them.
 
-    Depths grow together until time no longer falls; then each is bisected down, array by array. Where the program has
+    Depths grow together until time no longer falls; then each is searched below, array by array. Where the program has
     several runs on given inputs, each stream is as deep as the one that needs most.
 
     Raises:
@@ -338,16 +338,23 @@ class DepthSolver:
         return depths
 
     def shrink(self, depths: Mapping[str, int], name: str) -> int:
-        """The smallest depth of one array that costs no more than that thousandth."""
+        """The smallest depth of one array that costs no more than that thousandth: about what it held at most."""
         low, high = SMALLEST_DEPTH, depths[name]
+        depth, step = min(high - 1, max(low, self._held(depths, name))), 1
         while low < high:
-            middle = (low + high) // 2
-            _, result = self.run({**depths, name: middle})
+            _, result = self.run({**depths, name: depth})
             if result.finished and result.cycles <= self._limit:
-                high = middle
+                high, depth, step = depth, depth - step, 2 * step
             else:
-                low = middle + 1
+                low, depth = depth + 1, high - step
+            depth = max((low + high) // 2, depth)
         return high
+
+    def _held(self, depths: Mapping[str, int], name: str) -> int:
+        """The most tokens that any FIFO of an array held between nodes."""
+        network, result = self.run(depths)
+        fifos = (network.wiring.array == self.arrays.index(name)) & (network.inside == 0)
+        return int(result.occupancy[: network.fifos][fifos].max(initial=0))
 
 
 def most_tokens(mapping: FpgaCosts) -> dict[str, int]:

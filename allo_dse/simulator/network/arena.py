@@ -100,6 +100,11 @@ class Arena:
         s[:, Stream.RING] = self._at["rings"] + WORD * starts
         s[:, Stream.OCCUPANCY] = network.initial
         s[:, Stream.FORMAT] = network.latency | words << 32
+        if len(words) and (words == words[0]).all():
+            entries = self.rings.reshape(-1, words[0])
+            entries[:, Entry.PUT] = LONG_AGO
+            entries[:, Entry.TAKEN] = -1
+            return
         entry = np.repeat(starts - words * _starts(rings), rings) + np.repeat(words, rings) * np.arange(rings.sum())
         self.rings[entry + Entry.PUT] = LONG_AGO
         self.rings[entry + Entry.TAKEN] = -1
