@@ -12,7 +12,9 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.cli.main import main
-from allo_dse.eval.fpga.depth_front import DesignRuns
+from allo_dse.eval.fpga.bounds import SMALLEST_DEPTH
+from allo_dse.eval.fpga.depth_front import DepthSolver, DesignRuns, most_tokens, solve_depths
+from allo_dse.eval.fpga.network import fpga_network
 from allo_dse.mapper.fold.fold import unfolded
 from tests.backends.fpga import programs
 from tests.frontend.samples import systolic, tiled
@@ -124,3 +126,26 @@ def test_designs_of_runs(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["lossless"]["cycles"] <= found["best_cycles"]  # shallow FIFOs are read a cycle earlier
     assert found["built"]["depths"].keys() == found["lossless"]["depths"].keys()
+
+
+@pytest.mark.parametrize(
+    "region",
+    [programs.burst(64), programs.burst(5), systolic(M=2, N=3, K=8), tiled()],
+    ids=["burst", "short", "systolic", "tiled"],
+)
+def test_solved_depths_are_what_trying_all_finds(region: Any) -> None:
+    mapping = design_of(region).mapping.fpga
+    solved, _ = solve_depths(mapping)
+    most = most_tokens(mapping)
+    solver = DepthSolver(fpga_network(mapping, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+    depths = solver.grow(most)
+    enough = solver.run(depths)[1].cycles / 0.999
+
+    def keeps(tried: dict[str, int]) -> bool:
+        _, result = solver.run(tried)
+        return result.finished and result.cycles <= enough
+
+    for name in most:
+        tried = range(SMALLEST_DEPTH, depths[name] + 1)
+        depths[name] = next(depth for depth in tried if keeps({**depths, name: depth}))
+    assert solved == depths
