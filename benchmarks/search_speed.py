@@ -32,6 +32,7 @@ from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run import session
 from allo_dse.tune.run.ledger import Ledger
+from allo_dse.tune.search.bred import EvolutionProposer
 from allo_dse.tune.search.least import LeastLosses
 from allo_dse.tune.search.screening import Screen, Verdict
 from allo_dse.tune.study_file import load_studies
@@ -130,7 +131,8 @@ def report(name: str, trials: int) -> None:
     before = reference_seconds()
     with passed_over() as passed:
         result, seconds = run(name, trials)
-    bred, each = run(name, BRED, "evolution", target="model")
+    with patch.object(EvolutionProposer, "_is_outdone", lambda *_: False):
+        bred, each = run(name, BRED, "evolution", target="model")
     reference = (before + reference_seconds()) / 2
     count = decided(result, passed)
     print(

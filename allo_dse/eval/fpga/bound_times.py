@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from allo_dse.backends.fpga.loops.parts import Again, Part, Pipe, cycles_of
 from allo_dse.backends.fpga.task import TaskCost
+from allo_dse.common.latest import MOST_KEPT, keep
 from allo_dse.device.fpga_model import External
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.class_tasks import tasks_by_class
 from allo_dse.mapper.graph.stream_arrays import StreamEdges
-from allo_dse.mapper.limits.fpga_schedule import MOST_KEPT, AlikeTasks, Scheduled, SharedCosts, TensorUse, keep
+from allo_dse.mapper.limits.fpga_schedule import AlikeTasks, Scheduled, SharedCosts, TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray

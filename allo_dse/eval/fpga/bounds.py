@@ -11,10 +11,11 @@ import math
 from collections.abc import Mapping
 
 from allo_dse.backends.fpga.fifo import fifo_resources
+from allo_dse.common.latest import keep
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
-from allo_dse.mapper.limits.fpga_schedule import SharedCosts, keep
+from allo_dse.mapper.limits.fpga_schedule import SharedCosts
 from allo_dse.space.design import Design
 
 from ..bounding import Bounds, Interval

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from allo_dse.backends.fpga.fifo import fifo_resources, fifo_steps
 from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.common.latest import keep
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import Resources
@@ -136,11 +137,10 @@ def known_depths(
     if design.slowdown is None or not mapping.fifos:
         return None
     key = replace(design, slowdown=None).key
-    fronts[key] = fronts.pop(key) if key in fronts else design_depth_front(mapping)
-    if len(fronts) > _FRONTS_KEPT:
-        del fronts[next(iter(fronts))]
+    found = fronts.pop(key) if key in fronts else design_depth_front(mapping)
+    front = keep(fronts, key, found, _FRONTS_KEPT)
     least = dict.fromkeys((stream.name for stream in mapping.vmg.program.streams), SMALLEST_DEPTH)
-    return least | dict(fronts[key].within(design.slowdown).depths)
+    return least | dict(front.within(design.slowdown).depths)
 
 
 def decided_depths(design: Design, how: Literal["solve", "declared"]) -> dict[str, int]:

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.latest import keep
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
-from allo_dse.mapper.limits.fpga_schedule import keep
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.replay.depth_front import DepthFront
 from allo_dse.space.design import Design

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.latest import keep
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.graph.node_schedules import GroupSchedule
 from allo_dse.mapper.model.movement import Transport
@@ -87,11 +88,7 @@ class NpuSimulator:
         blocks = []
         for periods, times in blocks_of(schedules[0].periods, transport, board):
             key = simulation.key, periods
-            if key not in known:
-                if len(known) >= MOST_KNOWN:
-                    del known[next(iter(known))]
-                known[key] = simulation.run(periods)
-            timed = known[key]
+            timed = known[key] if key in known else keep(known, key, simulation.run(periods), MOST_KNOWN)
             assert isinstance(timed, _Timed)
             blocks.append(_Block(periods, times, timed))
         return _metrics(design, schedules, transport, blocks)

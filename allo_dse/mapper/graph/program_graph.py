@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from allo_dse.common.latest import keep
 from allo_dse.program.index_maps import IntArray
 
 from ..axes.axes import kernel_feeds
@@ -68,14 +69,8 @@ class ProgramGraph(TaskGraph):
     def groups(self, folds: Hashable, make: Callable[[], Sequence[NodeGroup]]) -> tuple[NodeGroup, ...]:
         """The groups of nodes that certain folds of certain kernels make, shared by all folds of the program that have
         them. The latest are kept."""
-        kept = self._groups
-        found = kept.pop(folds, None)
-        if found is None:
-            found = tuple(make())
-            if len(kept) >= self._most_groups:
-                del kept[next(iter(kept))]
-        kept[folds] = found
-        return found
+        found = self._groups.pop(folds, None)
+        return keep(self._groups, folds, tuple(make()) if found is None else found, self._most_groups)
 
     @cached_property
     def _groups(self) -> dict[Hashable, tuple[NodeGroup, ...]]:

@@ -10,13 +10,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import cast
 
 from msgspec import Struct, field
 
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
 from allo_dse.backends.fpga.memory import Storage
 from allo_dse.backends.fpga.task import TaskCost, deciding_pids
+from allo_dse.common.latest import keep
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.program.common_arrays import is_region, of_region
@@ -41,18 +42,6 @@ Held = int | tuple[TensorPort, bool]
 """How often a node has an array: so often, or once for each of its tiles of a port's tensor, and twice where tasks
 overlap and the second is true."""
 BITS_PER_BYTE = 8
-MOST_KEPT = 1024  # of each kind: schedules, sets of FIFOs, ...
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
-    """The value, kept under its key with fewer than so many others."""
-    if len(known) >= most:
-        known.clear()
-    known[key] = value
-    return value
 
 
 class TensorUse(Struct, frozen=True):

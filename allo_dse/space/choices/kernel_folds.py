@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import IllegalFold
+from allo_dse.common.latest import keep
 from allo_dse.common.records import replace
 from allo_dse.mapper.axes.axes import AxisRule
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
@@ -85,11 +86,9 @@ class KernelFolds(FoldChoice):
         Loops that several kernels share get one order: that of the first kernel, those that most kernels share first.
         """
         key = (program, tuple(plans))
-        if key not in self._decided:
-            if len(self._decided) >= MOST_KEPT:  # the oldest goes: proposals repeat those of the last generations
-                del self._decided[next(iter(self._decided))]
-            self._decided[key] = self._fold(program, plans)
-        return self._decided[key]
+        if key in self._decided:  # proposals repeat those of the last generations
+            return self._decided[key]
+        return keep(self._decided, key, self._fold(program, plans), MOST_KEPT)
 
     def _fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
         space = self._space(program)

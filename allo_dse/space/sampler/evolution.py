@@ -27,6 +27,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.latest import keep
 
 from ..gene import Gene, Genes, Suggest, random_suggest, suggest_from
 from .one_thread import one_thread
@@ -35,7 +36,7 @@ from .selection import Floats, Individual, Parents, Results, front_with
 
 MAX_ATTEMPTS = 1000  # per proposal, before nothing is bred any more
 MAX_FRUITLESS = 300  # the same where there is another way to find something new
-PICKY = 4  # children of a proposal that may be passed over because they cannot be better than the front
+PICKY = 32  # children of a proposal that may be passed over because they cannot be better than the front
 MOST_SEEN = 20_000  # children that are kept to tell that they are bred again, which is late in a search most of them
 NEAR = 3  # parents whose neighbours are candidates
 VALUES = 12  # of a gene that neighbours have
@@ -241,7 +242,7 @@ class Evolution:
             drawn: list[str] = []
             found = screen(suggest_from(genes, _noting(random_suggest(rng), drawn)), picky)
             if not drawn:
-                _remember(self._outdone if found is False else self._seen, key)
+                keep(self._outdone if found is False else self._seen, key, None, MOST_SEEN)
             if found is not None and found is not False:
                 self._state.next_number += 1
                 return found
@@ -360,13 +361,6 @@ def _noting(suggest: Suggest, names: list[str]) -> Suggest:
         return suggest(name, gene)
 
     return noting
-
-
-def _remember(known: dict[Decided, None], key: Decided) -> None:
-    """The latest keys, so many of them."""
-    known[key] = None
-    if len(known) > MOST_SEEN:
-        del known[next(iter(known))]
 
 
 @cache

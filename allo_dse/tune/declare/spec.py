@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.latest import keep
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
 from allo_dse.space.space import Candidate, Space
@@ -226,14 +227,12 @@ class StudySpec:
         Raises:
             StudyError: when it is not in the study's space any more.
         """
-        if key not in self._rebuilt:
-            found = self.space.decode_genes(dict(genes))
-            if found is None or found.key != key:
-                raise StudyError(f"design {key} is not in the study's space any more")
-            if len(self._rebuilt) >= MOST_REBUILT:
-                del self._rebuilt[next(iter(self._rebuilt))]
-            self._rebuilt[key] = found
-        return self._rebuilt[key]
+        if (known := self._rebuilt.get(key)) is not None:
+            return known
+        found = self.space.decode_genes(dict(genes))
+        if found is None or found.key != key:
+            raise StudyError(f"design {key} is not in the study's space any more")
+        return keep(self._rebuilt, key, found, MOST_REBUILT)
 
     @cached_property
     def _rebuilt(self) -> dict[str, Candidate]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from allo_dse.common.latest import keep
 from allo_dse.space.design import Design
 from allo_dse.space.gene import Genes, Suggest
 from allo_dse.space.space import Candidate
@@ -20,6 +21,8 @@ from .screening import Screen
 if TYPE_CHECKING:
     from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
     from allo_dse.space.sampler.selection import Floats, Individual
+
+MOST_OUTDONE = 100_000  # keys that are kept
 
 
 class EvolutionProposer:
@@ -51,6 +54,7 @@ class EvolutionProposer:
         self._signs = [o.sign for o in least.objectives]
         self._strict = strict
         self._genes: dict[int, dict[str, int]] = {}
+        self._outdone: dict[str, None] = {}  # keys of designs that were found to be
         self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -103,8 +107,13 @@ class EvolutionProposer:
     def _is_outdone(self, design: Design) -> bool:
         """Whether some design is as good as all that this one can be: a change that leaves as it was what holds designs
         up is seen from bounds."""
+        if design.key in self._outdone:
+            return True
         bounds = (self._least(design, level) for level in range(self._least.levels))
-        return any(found is None or self._search.outdoes(found) for found in bounds)
+        if not any(found is None or self._search.outdoes(found) for found in bounds):
+            return False
+        keep(self._outdone, design.key, None, MOST_OUTDONE)
+        return True
 
     def tell(self, number: int, told: Told) -> None:
         self._search.learn(self._individual(number, self._genes.pop(number), told))
@@ -134,6 +143,7 @@ class EvolutionProposer:
         return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
 
     def revise(self, told: Mapping[int, Told]) -> None:
+        self._outdone.clear()
         self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:

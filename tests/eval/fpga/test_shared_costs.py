@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.latest import keep
 from allo_dse.common.records import replace
 from allo_dse.eval.fpga.depth_front import solve_depths
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.lang import install
-from allo_dse.mapper.limits.fpga_schedule import keep
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.program import Program
 from allo_dse.program.directive import Directive
