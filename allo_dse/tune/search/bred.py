@@ -143,7 +143,6 @@ class EvolutionProposer:
         return tuple(s * v for s, v in zip(self._signs, told.values, strict=True))
 
     def revise(self, told: Mapping[int, Told]) -> None:
-        self._outdone.clear()
         self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
