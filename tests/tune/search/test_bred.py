@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.store.log import read_log
 from tests.tune.fakes import FakeEvaluator
-from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run, small
+from tests.tune.search.exact.test_by_bounds import Bounded, Looseness, front_of, order, run, small
 
 BRED: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
 
@@ -46,3 +47,20 @@ def test_interrupted_it_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert order(tmp_path / "parts") == order(tmp_path / "once")
     again = propose_again(small(evaluator=Tight), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
     assert (again.difference, again.proposed) == ("", 150)
+
+
+def test_a_design_is_told_to_be_outdone_once(tmp_path: Path) -> None:
+    asked = Counter[str]()
+
+    class Counting(Looseness):
+        def __call__(self, design: Any, level: int) -> Any:
+            asked[design.key] += level == 0
+            return super().__call__(design, level)
+
+    class Counted(Tight):
+        def bounding(self) -> Looseness:
+            return Counting(self.loose)
+
+    run(small(evaluator=Counted), tmp_path / "run", 60, **BRED)
+    assert len(asked) > 60  # more than were evaluated
+    assert set(asked.values()) == {1}
