@@ -10,8 +10,8 @@ from typing import Any
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.store.log import read_log
-from tests.tune.fakes import FakeEvaluator
-from tests.tune.search.exact.test_by_bounds import Bounded, Looseness, front_of, order, run, small
+from tests.tune.fakes import FakeEvaluator, Looseness
+from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run, small
 
 BRED: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
 
@@ -61,6 +61,6 @@ def test_a_design_is_told_to_be_outdone_once(tmp_path: Path) -> None:
         def bounding(self) -> Looseness:
             return Counting(self.loose)
 
-    run(small(evaluator=Counted), tmp_path / "run", 60, **BRED)
-    assert len(asked) > 60  # more than were evaluated
+    run(small(evaluator=Counted, max_nodes=2), tmp_path / "run", 200, **BRED)
+    assert len(asked) > 200  # more than were evaluated
     assert set(asked.values()) == {1}
