@@ -23,10 +23,11 @@ install()
 from studies.hand_made import HAND_MADE
 
 COUNT_LIMIT = 10**7
+TRIALS = 1500
 TITLES = ("study", "designs", "evaluated", "pruned", "by hand, us", "found, us", "by hand / found")
 
 
-def measure(name: str, trials: int = 1500, seed: int = 0) -> str:
+def measure(name: str, trials: int = TRIALS, seed: int = 0) -> str:
     """One row of the table."""
     study = importlib.import_module(f"studies.{name}").study()
     by_hand = HAND_MADE[name].design(study)
@@ -48,7 +49,7 @@ def _row(cells: Iterable[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("studies", nargs="*", default=list(HAND_MADE))
-    parser.add_argument("--trials", type=int, default=1500)
+    parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     print(_row(TITLES), _row("---" for _ in TITLES), sep="\n")

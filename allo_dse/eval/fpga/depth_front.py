@@ -222,8 +222,8 @@ class DesignRuns:
     def _number(self, network: FpgaNetwork) -> IntArray:
         """Per FIFO the position of its array in `streams`; -1 inside nodes."""
         position = {name: k for k, name in enumerate(self.streams)}
-        of_array = np.array([position.get(name, -1) for name in self._most], np.int64)
-        return np.where(network.inside > 0, -1, of_array[network.wiring.array])
+        of_array = np.array([*(position.get(name, -1) for name in self._most), -1], np.int64)
+        return of_array[network.between]
 
 
 def _quickest(solver: DepthSolver) -> DepthSolver:
@@ -353,8 +353,8 @@ class DepthSolver:
     def _held(self, depths: Mapping[str, int], name: str) -> int:
         """The most tokens that any FIFO of an array held between nodes."""
         network, result = self.run(depths)
-        fifos = (network.wiring.array == self.arrays.index(name)) & (network.inside == 0)
-        return int(result.occupancy[: network.fifos][fifos].max(initial=0))
+        own = network.between == self.arrays.index(name)
+        return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
 def most_tokens(mapping: FpgaCosts) -> dict[str, int]:

@@ -56,6 +56,11 @@ class FpgaNetwork(Struct, frozen=True):
     def fifos(self) -> int:
         return len(self.wiring.depth)
 
+    @property
+    def between(self) -> IntArray:
+        """Per FIFO the number of its array of streams; -1 inside nodes."""
+        return np.where(self.inside > 0, -1, self.wiring.array)
+
 
 def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int], *, logged: bool = False) -> FpgaNetwork:
     """The network of a design; `depths` by stream array, where they differ from the declared ones.

@@ -39,6 +39,5 @@ def test_the_docs_quote_predictions_of_designs_that_constants_were_not_fitted_to
     page = (Path(__file__).parents[3] / "docs" / "fpga.md").read_text(encoding="utf-8")
     lines = list(held_out())
     assert "\n".join(lines) in page
-    assert [
-        line for line in lines if re.search(r"in the file, (\S+) to \1 without", line)
-    ] == []  # fits that fit nothing
+    # A fit that moves no constant fits nothing.
+    assert [line for line in lines if re.search(r"in the file, (\S+) to \1 without", line)] == []

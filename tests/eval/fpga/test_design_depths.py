@@ -130,13 +130,14 @@ def test_designs_of_runs(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
 
 @pytest.mark.parametrize(
     "region",
-    [programs.burst(64), programs.burst(5), systolic(M=2, N=3, K=8), tiled()],
-    ids=["burst", "short", "systolic", "tiled"],
+    [programs.burst(64), programs.burst(5), systolic(M=2, N=3, K=8), programs.skewed(), programs.dealt(16)],
+    ids=["burst", "short", "systolic", "skewed", "dealt"],
 )
 def test_solved_depths_are_what_trying_all_finds(region: Any) -> None:
     mapping = design_of(region).mapping.fpga
     solved, _ = solve_depths(mapping)
     most = most_tokens(mapping)
+    assert most
     solver = DepthSolver(fpga_network(mapping, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
     depths = solver.grow(most)
     enough = solver.run(depths)[1].cycles / 0.999
