@@ -15,6 +15,11 @@ unexport PYTHONDONTWRITEBYTECODE
 # In each of them threads of OpenBLAS wait for work by looking for it, with nothing to do in what tests compute.
 test soak: export OMP_NUM_THREADS := 1
 
+# They write thousands of small files, and wait for a disk until each is safe: memory will do, where there is enough.
+MEMORY := /dev/shm
+test soak: export TMPDIR := $(shell free=$$(df -m --output=avail $(MEMORY) 2> /dev/null | tail -n 1); \
+  [ "$${free:-0}" -ge 2000 ] && echo $(MEMORY) || echo "$${TMPDIR:-/tmp}")
+
 # What some tests use beside Python's packages, and skip without: a browser, compilers, circuit simulators, a database,
 # PyTorch for CPUs (150 MB; the registry of Python packages has gigabytes of CUDA libraries with it).
 DEBIAN_PACKAGES := chromium-headless-shell g++ clang iverilog verilator yosys postgresql libxrt-dev python3-torch

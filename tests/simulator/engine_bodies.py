@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.simulator.codegen.run_time.variant import PLAIN, Variant
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.network.network import IntArray, Network, NetworkBuilder
 
@@ -66,11 +67,12 @@ def drain(k: int) -> Body:
     )
 
 
-def compiled(bodies: Iterable[Body]) -> Engine:
-    """The engine of a random program; every other one has code that is not optimized, made in half of the time."""
+def compiled(bodies: Iterable[Body], first: Variant = PLAIN) -> Engine:
+    """The engine of a random program, whose first run is such; every other one has code that is not optimized, made in
+    half of the time."""
     made = list(bodies)
     few = zlib.crc32("".join(body.mlir for body in made).encode()) % 2
-    return compile_bodies(made, elements=0 if few else None)
+    return compile_bodies(made, elements=0 if few else None, first=first)
 
 
 def systolic_bodies(k: int) -> list[Body]:

@@ -1,7 +1,8 @@
 """The child process in which an isolated evaluator runs: `main()`, with a descriptor as the first argument.
 
 It reads a pickled study (or what makes it) and a rung from its parent, then genes, one JSON line each, and answers each
-with a JSON line on a descriptor of its own; what the evaluator prints goes to a file. It ends with its parent.
+with a JSON line on a descriptor of its own; what the evaluator prints goes to a file. It ends with its parent, and
+leaves no temporary files.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import pickle
 import resource
+import shutil
 import sys
 import threading
 from typing import IO, BinaryIO
@@ -24,17 +26,18 @@ from .evaluate_one import OpenBench
 
 
 def main() -> None:
-    """Serve the parent until it closes the pipe."""
+    """Serve the parent until it closes the pipe; temporary files are in a directory of its own."""
+    files = os.environ["TMPDIR"]
     replies = os.fdopen(int(sys.argv[1]), "w", buffering=1)
     os.set_inheritable(replies.fileno(), False)
     requests = os.fdopen(os.dup(0), "rb")  # the evaluator, and what it starts, read nothing
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     adopt_orphans()
     _die_first()
-    _serve(requests, replies)
+    _serve(requests, replies, files)
 
 
-def _serve(requests: BinaryIO, replies: IO[str]) -> None:
+def _serve(requests: BinaryIO, replies: IO[str], files: str) -> None:
     head = json.loads(requests.readline())
     try:
         made = pickle.loads(requests.read(head["bytes"]))
@@ -46,7 +49,7 @@ def _serve(requests: BinaryIO, replies: IO[str]) -> None:
     if head["memory_bytes"] is not None:
         _limit_memory(head["memory_bytes"])
     _send(replies, {"ready": True})
-    lines = _Requests(requests)
+    lines = _Requests(requests, files)
     while (line := lines.next()) is not None:
         candidate = space.decode_genes(json.loads(line))
         if candidate is None:
@@ -64,10 +67,11 @@ def _send(replies: IO[str], values: JsonObject) -> None:
 
 
 class _Requests:
-    """Lines from the parent, read by a thread, which ends this process and its children when the parent is gone."""
+    """Lines from the parent, read by a thread, which ends this process and its children when the parent is gone, and
+    removes their files."""
 
-    def __init__(self, source: BinaryIO) -> None:
-        self._source = source
+    def __init__(self, source: BinaryIO, files: str) -> None:
+        self._source, self._files = source, files
         self._line: bytes | None = None
         self._ready = threading.Semaphore(0)
         threading.Thread(target=self._read, daemon=True).start()
@@ -77,6 +81,7 @@ class _Requests:
             self._line = line
             self._ready.release()
         end_descendants()
+        shutil.rmtree(self._files, ignore_errors=True)
         os._exit(0)
 
     def next(self) -> bytes | None:

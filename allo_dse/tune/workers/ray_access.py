@@ -40,7 +40,9 @@ def reach(address: str) -> None:
 
 def unreachable(address: str | None, error: Exception) -> StudyError:
     """What to say of a cluster that cannot be used."""
-    hint = "start a cluster with `ray start --head`, or leave --ray out to use this machine"
+    hint = "one worker needs no Ray"
+    if address:
+        hint = "start a cluster with `ray start --head`, or leave --ray out to use this machine"
     if REFUSED in str(error) or "token" in str(error):
         hint = f"set {AUTH_MODE}=token, and see `ray get-auth-token` on the cluster's head for the token"
     return StudyError(f"cannot reach Ray at {address or 'this machine'}: {error}", hint=hint)

@@ -10,6 +10,8 @@ What was lost with a whole node, or with its connection, is no design's fault.
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +40,7 @@ PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray: of a cluster, or RAY_... of one process
 FINDING = "finding"  # of designs, beside an evaluator that waits
 MAX_STARTS = 3  # of a worker that fails to start
+LONGEST_TMPDIR = 35  # bytes: Ray's sockets are in it, whose names take 70 beside it of the 107 that they can have
 
 
 class RayExecutor:
@@ -90,7 +93,7 @@ class RayExecutor:
                 ray.init(
                     address="local", num_cpus=workers or 1, resources=self._local_resources(study),
                     include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-                    _system_config={KILL_CHILDREN: False} if self._isolates else None,
+                    _system_config={KILL_CHILDREN: False} if self._isolates else None, _temp_dir=_session_folder(),
                 )  # fmt: skip
         except (OSError, RuntimeError, ValueError, RayError) as error:
             raise unreachable(address, error) from error
@@ -391,3 +394,10 @@ def _missing(resource: str | None) -> str:
         f"no node has the resource {resource!r}: start one that has the tool with "
         f"`ray start --address=HEAD:PORT --resources='{{\"{resource}\": 1}}'`"
     )
+
+
+def _session_folder() -> str | None:
+    """Where a Ray of our own keeps its logs and sockets; None for where it does by itself."""
+    if "RAY_TMPDIR" in os.environ or len(os.fsencode(tempfile.gettempdir())) <= LONGEST_TMPDIR:
+        return None
+    return "/tmp/ray"

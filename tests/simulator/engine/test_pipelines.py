@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.simulator.codegen.run_time.variant import Variant
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
@@ -172,7 +173,8 @@ def test_pipelined_bodies_equal_scripts_in_due_order(options: dict[str, Any]) ->
         scripts = [[op for loop in sequence for op in script(loop)] for sequence in sequences]
         expected = simulate(scripts, depth, latency, initial, 0)
         texts = [body_text(f"task{i}", sequence, len(streams)) for i, sequence in enumerate(sequences)]
-        engine = compiled(Body(f"task{i}", text) for i, (text, _) in enumerate(texts))
+        first = Variant(record=options.get("record", False), payload=options.get("payload", True))
+        engine = compiled((Body(f"task{i}", text) for i, (text, _) in enumerate(texts)), first)
         b = NetworkBuilder()
         numbers = b.streams(depth, latency=latency, initial=initial, token_bytes=4)
         for i, (_, costs) in enumerate(texts):

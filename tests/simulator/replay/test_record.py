@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.lang import install
 from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.codegen.run_time.variant import Variant
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
@@ -48,6 +49,7 @@ def same(replayed: ReplayResult, ran: RunResult) -> None:
 
 
 DEEP = 64
+RECORDED = Variant(record=True)
 
 
 def check_law(engine: Engine, network: Network, data: st.DataObject, **options: Any) -> None:
@@ -91,7 +93,7 @@ def test_tables_replay_as_they_run(case: engine_cases.Case, data: st.DataObject,
 @given(test_engine_timing.programs(), st.data())
 def test_bodies_replay_as_they_run(program: tuple[Any, ...], data: st.DataObject) -> None:
     bodies, streams, costs = program
-    engine = compiled(bodies)
+    engine = compiled(bodies, RECORDED)
     check_law(engine, test_engine_timing.network(engine, [(depth, 0) for depth, _ in streams], costs), data)
 
 
@@ -100,7 +102,7 @@ def test_bodies_replay_as_they_run(program: tuple[Any, ...], data: st.DataObject
 def test_pipelined_bodies_replay_as_they_run(case: tuple[Any, ...], data: st.DataObject) -> None:
     sequences = [[test_engine_pipelines.gets_first(loop) for loop in s] for s in case[0]]
     texts = [test_engine_pipelines.body_text(f"task{i}", s, len(case[1])) for i, s in enumerate(sequences)]
-    engine = compiled(Body(f"task{i}", text) for i, (text, _) in enumerate(texts))
+    engine = compiled((Body(f"task{i}", text) for i, (text, _) in enumerate(texts)), RECORDED)
     b = NetworkBuilder()
     numbers = b.streams([depth for depth, *_ in case[1]], token_bytes=4)
     for i, (_, costs) in enumerate(texts):

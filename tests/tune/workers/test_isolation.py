@@ -155,13 +155,16 @@ def test_the_child_ends_with_its_parent(tmp_path: Path, workers: int) -> None:
     driver = os.fork()
     if driver == 0:
         os.chdir(tmp_path)
-        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        (tmp_path / "temporary").mkdir()
+        here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(tmp_path / "temporary")}
         command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "3", "-q", "--workers", str(workers)]
         os.execve(sys.executable, command, here)
     wait_until(lambda: len(hazards.sleepers()) == 2 * workers, seconds=120)
+    assert len(list(tmp_path.glob("temporary/allo-dse-*/*/half a project"))) == workers
     os.kill(driver, signal.SIGKILL)
     os.waitpid(driver, 0)
     wait_until(lambda: not hazards.sleepers())
+    wait_until(lambda: not list(tmp_path.glob("temporary/allo-dse-*")))
 
 
 @pytest.mark.parametrize("deadline", ["2000ms", {"hanging": 2, "": "1h"}])
