@@ -53,6 +53,14 @@ def pass_through(function: ir.OpView, *attributes: str) -> None:
     known["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get(a) for a in dict.fromkeys([*before, *attributes])])
 
 
+def leave_as_it_is(module: ir.Module) -> None:
+    """Have no code of a module of the llvm dialect optimized: an engine's level is that of LLVM's passes only, and code
+    generation optimizes what does not say otherwise."""
+    for op in module.body.operations:
+        if op.operation.name == "llvm.func" and op.regions[0].blocks:
+            pass_through(op, "optnone", "noinline")
+
+
 def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
@@ -60,10 +68,7 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
         optimize: what it computes is the same without; to compile takes half of the time then.
     """
     if not optimize:
-        # The engine's level is that of LLVM's passes only: code generation optimizes what does not say otherwise.
-        for op in module.body.operations:
-            if op.operation.name == "llvm.func" and op.regions[0].blocks:
-                pass_through(op, "optnone", "noinline")
+        leave_as_it_is(module)
     # Else sizes are computed for no machine in particular, before the engine says which one it is: an array of 72-bit
     # integers would have 12 bytes an element and not 16.
     module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(data_layout(), module.context)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from allo_dse.eval.program.functional import run_graph
-from allo_dse.ir.bindings import execution_engine, ir, passmanager, runtime
+from allo_dse.ir.bindings import execution_engine, ir, runtime
 from allo_dse.ir.dialect import text_context
-from allo_dse.ir.jit import BFLOAT16
+from allo_dse.ir.jit import BFLOAT16, leave_as_it_is, run_passes
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -67,8 +67,9 @@ def _compiled(body: str) -> execution_engine.ExecutionEngine:
     text = text.replace(") {\n", ") attributes {llvm.emit_c_interface} {\n", 1)
     with text_context():
         module = ir.Module.parse(text)
-        passmanager.PassManager.parse(PASSES).run(module.operation)
-        return execution_engine.ExecutionEngine(module, opt_level=2)
+        run_passes(module, PASSES)
+        leave_as_it_is(module)  # it runs once, on little
+        return execution_engine.ExecutionEngine(module, opt_level=0)
 
 
 def simulate(program: CompiledProgram, *arrays: np.ndarray) -> None:
