@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
+import allo_dse.simulator
 from allo_dse.lang import install
 
 install()
@@ -36,12 +37,13 @@ def operands() -> Any:
     return a, b, np.zeros((32, 32), np.int16)
 
 
-def test_every_public_name_exists() -> None:
-    for name in dse.__all__:
-        assert getattr(dse, name) is not None
-    assert set(dse.__all__) <= set(dir(dse))
+@pytest.mark.parametrize("package", [dse, allo_dse.simulator])
+def test_every_public_name_exists(package: Any) -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert set(package.__all__) <= set(dir(package))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = dse.nonsense
+        _ = package.nonsense
 
 
 def study(**given: Any) -> Any:

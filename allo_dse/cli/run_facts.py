@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.tune.store.rundir import LOG
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable
@@ -110,5 +111,5 @@ def _pace(at: Any) -> float | None:
 
 
 def _log_age(table: RunTable) -> float | None:
-    path = table.path / "log.jsonl"
+    path = table.path / LOG
     return max(0.0, time.time() - path.stat().st_mtime) if path.exists() else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8050
 
-Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN…", help="Run directories. [default: the newest]")]
+Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN…", help="Run directories. \\[default: the newest]")]
 StudyFile = Annotated[
     Path | None,
     typer.Option("--study", help="Study file, to compile the program at once; executes it.", show_default=False),

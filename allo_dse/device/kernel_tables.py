@@ -48,14 +48,14 @@ class KernelTables(Model):
     def kernel_cost(self, *types: DType | str, library: str | None = None) -> KernelCost:
         """Cost of a matrix multiplication by its element types: operands, then the result.
 
-        The most specific entry of the library wins: "i8->i16" before "i8", "i16xi8->i32" before "i16xi8"; element
-        types without an entry are scalar code ("other").
+        The most specific entry of the library wins: "i8->i16" before "i8", "i16xi8->i32" before "i16xi8", which are of
+        operands in either order; element types without an entry are scalar code ("other").
         """
         *operands, result = (t if isinstance(t, str) else type_key(t) for t in types)
         distinct = list(dict.fromkeys(operands)) or [result]
         costs = self.kernels[library or self.kernel_library]
-        name = "x".join(distinct)
-        candidates = [f"{name}->{result}", name, *(["x".join(reversed(distinct))] if len(distinct) > 1 else [])]
+        names = list(dict.fromkeys(("x".join(distinct), "x".join(reversed(distinct)))))
+        candidates = [*(f"{name}->{result}" for name in names), *names]
         return next((costs[c] for c in candidates if c in costs), costs[_OTHER])
 
     def has_kernel(self, library: str, types: Sequence[DType | str], shape: Sequence[int]) -> bool:

@@ -9,11 +9,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.eval.program.functional import run_graph
-from allo_dse.eval.verify import as_computable, directions, tolerance_of
+from allo_dse.eval.verify import as_computable, directions
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.program.tensors import Tensor
+from allo_dse.program.tolerance import tolerance_of
 
 from .operators.work import Work
 

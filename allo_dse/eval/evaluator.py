@@ -126,3 +126,8 @@ def why_unavailable(evaluator: Evaluator) -> str | None:
 def full_name(evaluator: Evaluator) -> str:
     """Name and version: what a result is known by."""
     return f"{evaluator.name} {evaluator.version}"
+
+
+def versioned(version: str, **options: bool) -> str:
+    """A version that says which options count: results with others are other results."""
+    return " ".join([version, *(name for name, counts in options.items() if counts)])

@@ -29,7 +29,7 @@ from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.design import Design
 
-from .evaluator import Metrics
+from .evaluator import Metrics, versioned
 from .fpga.depth_front import decided_depths
 from .hls.design_project import folding_of
 
@@ -159,6 +159,7 @@ class RtlEvaluator:
         depths: Literal["solve", "declared"] = "solve",
     ) -> None:
         self.synthesize, self.overlap, self.deadline_s, self.depths = synthesize, overlap, deadline_s, depths
+        self.version = versioned(self.version, synthesize=synthesize, overlap=overlap, declared=depths == "declared")
 
     def unavailable(self) -> str | None:
         """What is missing here and how to install it; None if the flow can run."""

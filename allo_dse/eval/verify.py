@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.frontend.model.arguments import numpy_dtype
-from allo_dse.ir.nest import loops_of, read_nest
-from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.kernel import Kernel
 from allo_dse.program.tensors import Tensor
+from allo_dse.program.tolerance import tolerance_of
 from allo_dse.space.design import Design
 
 from .equivalence.compare import Equivalence, equivalent
@@ -43,8 +41,6 @@ _Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
 _REDUCED: WeakKeyDictionary[Program, tuple[_Smaller, Program]] = WeakKeyDictionary()
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
 and each is run and proved."""
-
-_MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
 
 Arrays = list[NDArray[np.generic]]
 
@@ -288,30 +284,8 @@ def _differs_from_reference(
 
 
 def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Narrow floats as float32, which NumPy computes with."""
-    return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array
-
-
-def tolerance_of(dtype: DType, program: CompiledProgram) -> float:
-    """Relative to the largest value: one rounding per task along the longest mesh axis, or per round of the longest
-    loop of the source that a task runs, as a random walk."""
-    longest = max(max(*kernel.mesh, *_rounds(kernel)) for kernel in program.kernels)
-    return float(4.0 * np.sqrt(longest) * rounding_of(dtype))
-
-
-def rounding_of(dtype: DType) -> float:
-    """How far a number may be from the nearest of a floating-point type, relative to it."""
-    bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
-    return float(2.0 ** -(bits + 1))
-
-
-def _rounds(kernel: Kernel) -> Iterator[int]:
-    """How often each loop of a kernel's source runs, where that is a number; 1 if there is none."""
-    yield 1
-    for task_class in kernel.classes:
-        for loop in loops_of(read_nest(task_class.body.mlir).body):
-            if loop.source is not None and loop.trips is not None and loop.trips.is_constant:
-                yield loop.trips.constant
+    """A copy, which a function of the user's may write to; narrow floats as float32, which NumPy computes with."""
+    return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array.copy()
 
 
 def _share(wrong: NDArray[np.bool_]) -> str:

@@ -45,7 +45,7 @@ __all__, __getattr__ = lazy_exports(
         "codegen.run_time.record_fields": ["Arbitration"],
         "deadlock.explain": ["DeadlockError"],
         "engine.engine": ["compile_bodies", "table_engine"],
-        "engine.result": ["RunResult"],
+        "engine.run_result": ["RunResult"],
         "engine.sim_result": ["SimResult"],
         "network.memories": ["Axi", "read_port", "write_port"],
         "network.network": ["Network", "NetworkBuilder"],

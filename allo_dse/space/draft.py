@@ -28,6 +28,7 @@ class Draft:
         schedule: directives beside those of the program itself.
         depths: stream depths by array name, in order of names, where they differ from the declared ones.
         slowdown: share of its cycles that a design's FIFOs may cost, where their depths are solved.
+        literal: whether folds are those that genes say, also where what builds the design is known to refuse them.
     """
 
     device: Device
@@ -38,6 +39,7 @@ class Draft:
     schedule: tuple[Directive, ...] = ()
     depths: tuple[tuple[str, int], ...] = ()
     slowdown: float | None = None
+    literal: bool = False
 
     @property
     def compiled(self) -> Program:

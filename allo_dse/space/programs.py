@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Callable
 from dataclasses import fields
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from allo_dse.mapper.program import Program, load_watched
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.digest import program_digest
 from allo_dse.program.watch import Watch
 
 from .params import Assignment, plain_value
@@ -102,13 +102,5 @@ class CompiledPrograms:
             self._packed[key] = packed
 
     def digest(self, program: Program) -> str:
-        """Hash of the compiled program: its tensors, streams, meshes and the code of every task class."""
-        parts = [
-            repr((program.name, program.tensors)),
-            repr([(s.name, s.dtype, s.block, s.shape) for s in program.streams]),
-        ]
-        for kernel in program.kernels:
-            parts.append(repr((kernel.name, kernel.mesh, kernel.class_table.tolist())))
-            parts += [cls.body.mlir for cls in kernel.classes]
-        parts += [run.digest for run in program.runs]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        """Hash of the compiled program."""
+        return program_digest(program)

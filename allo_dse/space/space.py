@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 
 from .gene import Gene, Genes, Suggest, suggest_from
 from .params import Assignment
@@ -60,8 +61,12 @@ class Space:
     def _before(self, choice: Choice) -> Sequence[Choice]:
         return self.choices[: self.choices.index(choice)]
 
-    def decode(self, suggest: Suggest) -> Candidate | None:
-        """The design the genes describe, or None where a condition of the study or the folding rules forbid it."""
+    def decode(self, suggest: Suggest, *, literal: bool = False) -> Candidate | None:
+        """The design the genes describe, or None where a condition of the study or the folding rules forbid it.
+
+        Args:
+            literal: see `Draft`.
+        """
         genes: Genes = {}
 
         def ask(name: str, gene: Gene) -> int:
@@ -69,7 +74,7 @@ class Space:
             genes[name] = suggest(name, gene)
             return genes[name]
 
-        draft, undecided = self.start, frozenset[str]()
+        draft, undecided = replace(self.start, literal=literal) if literal else self.start, frozenset[str]()
         for choice in self.choices:
             if undecided & choice.reads:
                 return None
@@ -81,9 +86,9 @@ class Space:
                 draft = decided
         return None if undecided else Candidate(genes, draft.params, draft.design())
 
-    def decode_genes(self, genes: Genes) -> Candidate | None:
+    def decode_genes(self, genes: Genes, *, literal: bool = False) -> Candidate | None:
         """The design of stored genes."""
-        return self.decode(suggest_from(genes))
+        return self.decode(suggest_from(genes), literal=literal)
 
     def learn(self, genes: Genes) -> Genes:
         """The genes of a design of this space, whose ranges are all in `genes` from now on."""
@@ -108,7 +113,8 @@ class Space:
         return genes
 
     def count(self, limit: int) -> int | None:
-        """How many designs the space generates, or None when there are more than `limit`."""
+        """How many designs the space generates, or None when there are more than `limit`, or a choice has more options
+        that lead to none."""
         total = self._count(0, self.start, limit)
         return total if total <= limit else None
 

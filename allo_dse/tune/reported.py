@@ -14,6 +14,7 @@ from allo_dse.eval.calibrate.operator_table import Reading, operators_in
 from .store.log import read_log, sensible
 from .store.record import Record, decode_entry
 from .store.run_info import MARKER, read_info
+from .store.rundir import LOG
 
 SUFFIXES = (".xml", ".rpt")
 OPERATORS = "operators"
@@ -51,7 +52,7 @@ def read_reported(path: Path, device: FpgaDevice | None = None) -> Reported:
         StudyError: when there are none.
         HlsReportError: for a report that cannot be read.
     """
-    found = _of_run(path) if (path / MARKER).exists() else _of_files(path, device)
+    found = _of_run(path, device) if (path / MARKER).exists() else _of_files(path, device)
     if found.readings:
         return found
     others = f"; reports of other chips: {', '.join(found.other_parts)}" if found.other_parts else ""
@@ -61,8 +62,12 @@ def read_reported(path: Path, device: FpgaDevice | None = None) -> Reported:
     )
 
 
-def _of_run(path: Path) -> Reported:
-    log = path / "log.jsonl"
+def _of_run(path: Path, device: FpgaDevice | None) -> Reported:
+    name, log = read_info(path).device_name, path / LOG
+    if device is not None and name != device.name and name in Device.names():
+        part = FpgaDevice.load(name).part
+        if _part(part) != _part(device.part):
+            return Reported((), name, (f"{name} ({part})",))
     with sensible(log):
         records = [e for e in map(decode_entry, read_log(log).lines) if isinstance(e, Record)]
     readings = [
@@ -71,7 +76,7 @@ def _of_run(path: Path) -> Reported:
         for reading in (record.metrics or {}).get(OPERATORS, ())
         if record.evaluated
     ]
-    return Reported(tuple(readings), read_info(path).device_name)
+    return Reported(tuple(readings), name)
 
 
 def _of_files(path: Path, device: FpgaDevice | None) -> Reported:

@@ -23,6 +23,7 @@ from .search.screening import FOLDING_RULES
 from .store.log import read_log, sensible
 from .store.record import Measurement, Record, Verification, decode_entry
 from .store.run_info import read_info
+from .store.rundir import LOG
 from .workers.evaluate_one import Bench, make_bench
 
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
@@ -83,13 +84,13 @@ class Replayer:
 
     def records(self) -> list[Record]:
         """Everything the log says of designs, in its order."""
-        log = self.path / "log.jsonl"
+        log = self.path / LOG
         with sensible(log):
             return [e for e in map(decode_entry, read_log(log).lines) if isinstance(e, Record)]
 
     def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
         """Propose what the log's runs proposed; evaluates nothing."""
-        return propose_again(self._study, read_log(self.path / "log.jsonl").lines, stop_requested)
+        return propose_again(self._study, read_log(self.path / LOG).lines, stop_requested)
 
     def record(self, key: str) -> Record:
         """What the log says of an evaluated design.
@@ -114,13 +115,15 @@ class Replayer:
         Raises:
             StudyError: when the study has changed.
         """
-        candidate = self._study.space.decode_genes(record.genes)
-        if candidate is None or candidate.key != record.key:
-            raise StudyError(
-                f"design {record.key} is not in the study's space any more",
-                hint="the program, the device or the parameters have changed since it was recorded",
-            )
-        return candidate
+        # A design of a space that was enumerated may be one that is not proposed by its genes: it cannot be built.
+        for literal in (False, True):
+            candidate = self._study.space.decode_genes(record.genes, literal=literal)
+            if candidate is not None and candidate.key == record.key:
+                return candidate
+        raise StudyError(
+            f"design {record.key} is not in the study's space any more",
+            hint="the program, the device or the parameters have changed since it was recorded",
+        )
 
     def replay(self, record: Record, *, verify: bool = False) -> Replay:
         """Check and evaluate a design again; a changed study is a difference like any other."""

@@ -152,6 +152,15 @@ def test_replaying_a_run_says_which_designs_differ(tune: Any, made: Any) -> None
     assert f"{len(expected)} different" in tune("replay", "--study", changed, code=1)
 
 
+def test_designs_that_are_enumerated_but_never_bred_are_replayed(tmp_path: Path) -> None:
+    """Those that Allo cannot build: what their genes stand for in a search can be built."""
+    (study,) = load_studies(Path(__file__).parents[2] / "studies" / "gemm_npu.py", {"size": "512"})
+    study.run(run_dir=tmp_path / "run", progress="quiet", seed=0, verify=False)
+    found = replay_run(tmp_path / "run", study_file=Path(__file__).parents[2] / "studies" / "gemm_npu.py")
+    assert (found.different, found.done) == ([], found.records)
+    assert any(entry.get("status") == "violation" for entry in read_log(tmp_path / "run" / "log.jsonl").entries)
+
+
 def test_replaying_a_run_stops_when_asked(made: Any) -> None:
     folder, _ = made
     asked = iter([*[""] * 62, "Ctrl-C"])  # before each of 60 proposals, and of two evaluations

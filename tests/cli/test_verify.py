@@ -57,6 +57,13 @@ def test_an_exported_folder_is_compared_with_its_program(tune: Callable[..., str
     assert found["key"] == json.loads(Path("runs/gemm/best/latency_us/design.json").read_text())["key"]
 
 
+def test_an_exported_folder_is_of_the_run_that_it_is_in(tune: Callable[..., str]) -> None:
+    (study,) = load_studies(Path("study.py"))
+    study.run(1, run_dir=Path("runs/newer"), progress="quiet", seed=2, verify=False)
+    (found,) = json.loads(tune("verify", "runs/gemm/best/latency_us", "--json"))
+    assert found["equal"]
+
+
 def test_a_run_compares_its_front_for_all_inputs_at_full_size(tune: Callable[..., str]) -> None:
     entries = map(json.loads, Path("runs/gemm/log.jsonl").read_text().splitlines())
     messages = [entry["message"] for entry in entries if entry.get("type") == "verify"]

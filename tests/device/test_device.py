@@ -71,6 +71,10 @@ def test_kernel_cost_picks_the_most_specific_entry() -> None:
     assert device.kernel_cost(INT16, INT16, INT32) is device.kernels["allo"]["i16"]
     assert device.kernel_cost(INT8, INT16, INT32) is device.kernels["allo"]["i16xi8"]
     assert device.kernel_cost(FLOAT32, FLOAT32, FLOAT32) is device.kernels["allo"]["other"]
+    kernels = {**device.kernels["allo"], "i16xi8->i32": device.kernels["allo"]["other"]}
+    own = device.model_copy(update={"kernels": {**device.kernels, "allo": kernels}})
+    for types in ((INT8, INT16, INT32), (INT16, INT8, INT32)):
+        assert own.kernel_cost(*types) is kernels["i16xi8->i32"]
 
 
 def test_elementwise_cost_falls_back() -> None:

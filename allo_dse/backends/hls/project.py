@@ -17,6 +17,7 @@ from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
+from allo_dse.program.tolerance import rounding_of, tolerance_of
 
 from .cpp.names import Names
 from .dataflow.folding import Folding
@@ -26,8 +27,7 @@ from .emit import Kernel, emit_kernel
 from .task.pragmas import LoopSource
 
 PACKAGE = "allo_dse.backends.hls"
-MANTISSA_BITS = {("f", 16): 10, ("f", 32): 23, ("f", 64): 52, ("b", 16): 7}
-_SUM_BITS = 5
+_ROUNDINGS = 64  # that a result may be off at least: of about a thousand, as a random walk, which any order makes
 DEFAULT_PART, DEFAULT_CLOCK_NS = "xcu280-fsvh2892-2L-e", 3.33
 DEFAULT_DEVICE = "u280"
 RENDERED = (
@@ -222,7 +222,7 @@ def _buffers(program: CompiledProgram, kernel: Kernel) -> tuple[Buffer, ...]:
                 stride=1 << (size - 1).bit_length(),
                 bits=tensor.dtype.bits,
                 kind=_kind(tensor.dtype),
-                tolerance=_tolerance(tensor.dtype),
+                tolerance=_tolerance(tensor.dtype, program),
                 is_scratch=tensor not in program.tensors,
                 is_value=own[0][1].is_value,
                 writes=any(a.writes for _, a in own),
@@ -240,9 +240,9 @@ def _kind(dtype: DType) -> str:
     return "i" if dtype.is_signed else "u"
 
 
-def _tolerance(dtype: DType) -> float:
-    """Of results whose additions the tool may have ordered otherwise: a random walk of a thousand roundings."""
-    return 2.0 ** (_SUM_BITS - MANTISSA_BITS[_kind(dtype), dtype.bits]) if dtype.is_float else 0.0
+def _tolerance(dtype: DType, program: CompiledProgram) -> float:
+    """Of results whose additions the tool may have ordered otherwise; no less than verification allows."""
+    return max(_ROUNDINGS * rounding_of(dtype), tolerance_of(dtype, program)) if dtype.is_float else 0.0
 
 
 def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Iterator[tuple[str, str]]:

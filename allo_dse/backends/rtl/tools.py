@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from allo_dse.ir import kept
 
@@ -58,16 +62,27 @@ def run_tool(
     """
     name = name or Path(command[1] if command[0] == sys.executable else command[0]).name
     try:
-        run = subprocess.run(
-            command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=seconds, check=False
-        )
+        code, printed, said = _finished(command, cwd, stdin, seconds)
     except FileNotFoundError:
         raise RtlError(f"{command[0]} is not installed", hint=unavailable(synthesis=True) or "") from None
     except subprocess.TimeoutExpired:
         raise RtlError(f"{name} took more than {seconds:g} s", hint="try a smaller design") from None
-    if run.returncode:
-        raise RtlError(f"{name} failed: {_reason(run.stderr or run.stdout)}", hint="the kernel may be too large")
-    return run.stdout
+    if code:
+        raise RtlError(f"{name} failed: {_reason(said or printed)}", hint="the kernel may be too large")
+    return printed
+
+
+def _finished(command: Sequence[str], cwd: Path | None, stdin: str, seconds: float) -> tuple[int, str, str]:
+    """Exit code and what a program wrote. Where it is not waited for to its end, what it has started ends with it."""
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=cwd, text=True, start_new_session=True, **pipes) as process:
+        try:
+            printed, said = process.communicate(stdin, seconds)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, printed, said
 
 
 def _reason(messages: str) -> str:

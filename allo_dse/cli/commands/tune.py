@@ -60,7 +60,7 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune calibrate FILE     a device file from what was measured
   eval "$(allo-tune completion)"    the shell completes commands and names
 
-Each has --help with examples, and --json. RUN is a run directory; without it, the newest in runs/.
+Each has --help, and what prints results --json. RUN is a run directory; without it, the newest in runs/.
 A study file with the name of a command is run as ./NAME.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.tune.store.file_names import displayed
+from allo_dse.tune.store.run_info import MARKER
 
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
@@ -50,7 +52,7 @@ def verify(
 
     from ..opening import find_design, open_run
 
-    table = open_run(run)
+    table = open_run(run or _run_of(designs or []))
     chosen: list[tuple[str, Path | None]] = []
     for wanted in designs or (table.keys[row] for row in table.front.tolist()):
         exported = Path(wanted) / "design.json"
@@ -68,6 +70,12 @@ def verify(
         print_json(found)
     if any(one["equal"] is False for one in found):
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _run_of(designs: Sequence[str]) -> Path | None:
+    """The run that exported a folder, where the folder is still in it."""
+    folders = (Path(wanted).resolve() for wanted in designs if (Path(wanted) / "design.json").is_file())
+    return next((parent for folder in folders for parent in folder.parents if (parent / MARKER).is_file()), None)
 
 
 def _proved(replayer: Replayer, key: str, exported: Path | None) -> JsonObject:

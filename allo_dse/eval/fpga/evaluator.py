@@ -19,7 +19,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.replay.depth_front import DepthFront
 from allo_dse.space.design import Design
 
-from ..evaluator import Metrics
+from ..evaluator import Metrics, versioned
 from .bounds import FpgaBounds
 from .depth_front import known_depths, timed_runs
 from .network import FpgaNetwork
@@ -42,6 +42,7 @@ class FpgaSimulator:
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
         self.depths = depths
+        self.version = versioned(self.version, declared=depths == "declared")
         self._fronts: dict[str, DepthFront] = {}
         self._bounds = FpgaBounds(solves=depths == "solve")
         self._timings: dict[object, _Timing] = {}

@@ -24,7 +24,6 @@ import os
 import re
 import statistics
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +39,7 @@ REFUSED, WRONG = 65, 66
 LAST_FILE = "top.mlir"  # what Allo writes right before it calls the vendor's tools
 # Allo's own examples set them; what is set already is left as it is.
 ENVIRONMENT = {"ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH": "1"}
-LOCK = Path(os.environ.get("ALLO_NPU_LOCK", Path(tempfile.gettempdir()) / "allo-npu.lock"))
+LOCK = Path(os.environ.get("ALLO_NPU_LOCK", "/tmp/allo-npu.lock"))  # TMPDIR is each user's and job's own
 TIME = re.compile(r"^(Avg |Min )?NPU execution time: ([0-9.eE+-]+) ?us", re.MULTILINE)
 
 Tensors = Sequence[Mapping[str, Any]]
@@ -174,7 +173,11 @@ def _output_to(log: Path) -> Iterator[None]:
 @contextmanager
 def only_user() -> Iterator[None]:
     """Hold the device: one run at a time, whoever started it. The lock goes with the process, however that ends."""
-    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        descriptor = os.open(LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        descriptor = os.open(LOCK, os.O_RDONLY | os.O_CREAT)
+        os.fchmod(descriptor, 0o666)  # for other users, whatever this one's umask is
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

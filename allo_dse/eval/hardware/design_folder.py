@@ -14,10 +14,11 @@ import numpy as np
 from allo_dse.common.aliases import JsonObject
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.mapper.program import Program
+from allo_dse.program.tolerance import tolerance_of
 from allo_dse.space.design import Design
 
 from ..equivalence.exported import PROGRAM
-from ..verify import directions, tolerance_of
+from ..verify import directions
 from . import allo_folding, build
 from .program_source import NotCut, program_files
 
@@ -84,10 +85,11 @@ def json_text(values: Any) -> str:
 
 
 def _hls_files(design: Design) -> dict[str, str]:
-    """The design's HLS project."""
+    """The design's HLS project, with the depths of its streams that the simulator and the HLS flow take."""
+    from ..fpga.depth_front import decided_depths
     from ..hls.design_project import hls_project
 
-    project = hls_project(design)
+    project = hls_project(design, decided_depths(design, "solve"))
     return {f"{HLS}/{name}": text for name, text in project.files.items()}
 
 

@@ -18,7 +18,7 @@ from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from ..calibrate.operator_table import operators_in
-from ..evaluator import Metrics
+from ..evaluator import Metrics, versioned
 from ..fpga.depth_front import decided_depths, run
 from ..fpga.network import fpga_network
 from ..fpga.retime import Retiming, retimed, retiming
@@ -57,6 +57,7 @@ class HlsTool:
         depths: Literal["solve", "declared"] = "solve",
     ) -> None:
         self.cosim, self.seconds, self.depths = cosim, seconds, depths
+        self.version = versioned(self.version, cosim=cosim, declared=depths == "declared")
         self.directory = None if directory is None else Path(directory)
 
     @property

@@ -45,6 +45,10 @@ class FoldChoice(ABC):
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> Fold | None:
         """The fold of these plans in canonical form, or None when it is not legal as a whole."""
 
+    def buildable(self, program: Program, fold: Fold) -> Fold:
+        """The fold that is meant by one that what builds the design would refuse."""
+        return fold
+
     @abstractmethod
     def plans(self, fold: Fold) -> list[KernelPlan]:
         """The inverse of `fold`."""
@@ -60,7 +64,9 @@ class FoldChoice(ABC):
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
         plans = decode_folds(self.kernels(draft.compiled), suggest, self.max_nodes)
         fold = self.fold(draft.compiled, plans)
-        return None if fold is None else replace(draft, fold=fold)
+        if fold is None:
+            return None
+        return replace(draft, fold=fold if draft.literal else self.buildable(draft.compiled, fold))
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         for fold in self.folds(draft.compiled):

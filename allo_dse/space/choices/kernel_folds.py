@@ -43,6 +43,7 @@ class KernelFolds(FoldChoice):
         self._spaces: dict[Program, FoldSpace] = {}
         self._options: dict[Program, tuple[KernelOptions, ...]] = {}
         self._decided: dict[tuple[Program, tuple[KernelPlan, ...]], MeshFold | None] = {}
+        self._respelled: dict[tuple[Program, MeshFold], MeshFold] = {}
 
     def kernels(self, program: Program) -> Sequence[KernelOptions]:
         """The legal folds of each kernel's axes, each onto at most as many nodes as the device has.
@@ -102,9 +103,15 @@ class KernelFolds(FoldChoice):
             for (kernel, plan, order), rules in zip(kernels, space.rules, strict=True)
         )
         fold = MeshFold(folds, tuple(map(tuple, chains.values()))).normalised(program.vmg.graph)
-        if not space.is_legal(fold):
-            return None
-        return fold if self._respell is None else self._respell(program.vmg.graph, fold, self._device)
+        return fold if space.is_legal(fold) else None
+
+    def buildable(self, program: Program, fold: Fold) -> Fold:
+        if self._respell is None or not isinstance(fold, MeshFold):
+            return fold
+        key = (program, fold)
+        if key in self._respelled:
+            return self._respelled[key]
+        return keep(self._respelled, key, self._respell(program.vmg.graph, fold, self._device), MOST_KEPT)
 
     def plans(self, fold: Fold) -> list[KernelPlan]:
         if not isinstance(fold, MeshFold):

@@ -201,7 +201,8 @@ class Result:
     @cached_property
     def front(self) -> Front:
         """The designs on the Pareto front, best in the first objective first."""
-        usable = [r for r in self.records if r.key in self.values and r.key not in set(self.wrong)]
+        wrong = set(self.wrong)
+        usable = [r for r in self.records if r.key in self.values and r.key not in wrong]
         if not usable:
             return Front()
         losses = self._losses(usable)

@@ -1,16 +1,14 @@
 """Results of evaluations, across runs.
 
 One append-only file per evaluator, lines as in the log of a run. A result is found by what decides it: the program's
-digest, the design, and the evaluator's name, version and source code.
+digest, the design, and what its evaluator is known by.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from allo_dse.space.space import Candidate
 from ..store.described import Bred
 from ..store.file_names import file_name
 from ..store.log import decode_line, encode_line
+from .evaluator_key import evaluator_key
 
 SECONDS = 1e-4  # evaluations that are faster than looking up a result are not kept
 _KEY_BYTES = 32
@@ -37,7 +36,7 @@ class ResultCache:
 
     def __init__(self, directory: Path, evaluator: Evaluator, programs: Programs) -> None:
         self._programs = programs
-        self._salt = f"{full_name(evaluator)} {_source_digest(getattr(evaluator, 'function', type(evaluator)))}"
+        self._salt = evaluator_key(evaluator)
         self.path = directory / f"{file_name(full_name(evaluator))}.jsonl"
         self.hits = 0
         try:
@@ -108,24 +107,3 @@ class ResultCache:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-@cache
-def _source_digest(kind: Any) -> str:
-    """Of the code behind an evaluator: all of this package for one of ours, else the module that defines its class or
-    function; of a function in a notebook, its own."""
-    package = __name__.partition(".")[0]
-    digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}".encode())
-    if kind.__module__.partition(".")[0] == package:
-        files = sorted(Path(__file__).parents[2].rglob("*.py"))
-    else:
-        try:
-            files = [Path(inspect.getfile(kind))]
-        except (TypeError, OSError):
-            files = []
-    for file in files:
-        if file.is_file():
-            digest.update(file.read_bytes())
-        elif code := getattr(kind, "__code__", None):
-            digest.update(code.co_code + repr((code.co_consts, code.co_names)).encode())
-    return digest.hexdigest()[:16]

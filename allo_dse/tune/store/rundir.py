@@ -159,7 +159,6 @@ class RunDirectory:
                 )
         self._info = info
         self.write(MARKER, info.text)
-        self._info = info
 
     @property
     def is_there(self) -> bool:
@@ -173,9 +172,11 @@ class RunDirectory:
             StudyError: when there is no room for it.
         """
         self.close()
-        beside = (self.path.with_name(f"{self.path.name}.kept{number}") for number in range(1, MOST_KEPT))
-        for path in (*beside, Path(tempfile.mkdtemp()) / self.path.name):
+        for number in range(1, MOST_KEPT + 1):
+            path = self.path.with_name(f"{self.path.name}.kept{number}")
             try:
+                if number == MOST_KEPT:
+                    path = Path(tempfile.mkdtemp()) / self.path.name
                 path.mkdir(parents=True)
             except OSError:
                 continue
@@ -185,6 +186,7 @@ class RunDirectory:
             if self._info is not None:
                 self.write(MARKER, self._info.text)
             return
+        raise StudyError(f"{self.path} is gone, and nothing can be kept beside it or in {tempfile.gettempdir()}")
 
     def certify(self, certificate: Certificate) -> None:
         """Add to what is run what is decided about its space."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,8 +16,10 @@ from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.calibrate.device_text import fpga_text, write_device
 from allo_dse.eval.calibrate.operator_table import Reading, calibrate_operators, operators_in
+from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.reported import has_reports, read_reported
 from tests.eval.hls.stand_in import report_xml
+from tests.tune.fakes import FakeEvaluator, fake_study
 
 U280 = FpgaDevice.load("u280")
 
@@ -95,6 +99,23 @@ def test_reports_of_other_chips_are_left_out(tmp_path: Path) -> None:
     assert len(read_reported(tmp_path, FpgaDevice.load("z7020")).readings) == 1
     with pytest.raises(StudyError, match=r"no HLS reports .* reports of other chips: csynth.xml"):
         read_reported(tmp_path, FpgaDevice.load("zcu102"))
+
+
+class Reports(FakeEvaluator):
+    """Finds a report of one multiplier in every design."""
+
+    def evaluate(self, design: Any) -> Metrics:
+        found = dict(super().evaluate(design).items())
+        return Metrics(**found, operators=[Reading("", 300.3, "f32", "mul", 4, 3).to_dict()])
+
+
+def test_a_run_on_another_chip_says_nothing_of_this_one(tmp_path: Path) -> None:
+    study = fake_study(evaluator=Reports, device=SimpleNamespace(name="u280", key="0", family="fake"))
+    study.run(3, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    assert len(read_reported(tmp_path / "run").readings) == 3
+    assert len(read_reported(tmp_path / "run", U280).readings) == 3
+    with pytest.raises(StudyError, match=r"no HLS reports .* reports of other chips: u280 \(xcu280"):
+        read_reported(tmp_path / "run", FpgaDevice.load("z7020"))
 
 
 def test_the_tables_of_the_devices_agree_with_public_reports() -> None:

@@ -138,6 +138,21 @@ def test_one_run_at_a_time_uses_the_device(tmp_path: Path, design: Design, equip
         assert process.wait(300) == 0
 
 
+def test_the_lock_is_the_same_for_everybody(tmp_path: Path, design: Design, equipped: dse.NpuRun) -> None:
+    """Evaluators in processes of their own have other folders for temporary files; other users other masks."""
+    write_files(design_files(design), tmp_path / "best")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    del environment["ALLO_NPU_LOCK"]
+    command = [sys.executable, "-c", "import build; print(build.LOCK)"]
+    done = subprocess.run(
+        command, cwd=tmp_path / "best", env=environment, capture_output=True, text=True, umask=0o077, check=True
+    )
+    assert done.stdout.strip() == "/tmp/allo-npu.lock"
+    command = [sys.executable, "-c", "import build\nwith build.only_user(): pass\nwith build.only_user(): pass"]
+    subprocess.run(command, cwd=tmp_path / "best", umask=0o077, check=True)
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o666
+
+
 @pytest.mark.parametrize(
     ("missing", "message"),
     [

@@ -14,6 +14,8 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
+from allo_dse.eval.fpga.depth_front import decided_depths
+from allo_dse.eval.hardware.design_folder import design_files
 from allo_dse.eval.hls.design_project import board_project, hls_project
 from allo_dse.eval.hls.golden_data import Remembered, golden_data
 from allo_dse.mapper.fold.fold import unfolded
@@ -78,6 +80,35 @@ def test_csim_runs_the_smaller_instance(tmp_path: Path) -> None:
 def test_references_and_runs_agree_on_golden_outputs() -> None:
     program = dse.load_program(samples.gemm, **GEMM)
     assert golden_data(program, np.matmul) == golden_data(program) == golden_data(program)
+
+
+def test_a_reference_may_write_to_what_it_is_given() -> None:
+    def in_place(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        product = a @ b
+        a += 1
+        return product
+
+    program = dse.load_program(samples.gemm, **GEMM)
+    assert golden_data(program, in_place) == golden_data(program, np.matmul)
+
+
+def test_results_may_be_as_far_off_as_verification_lets_them() -> None:
+    """A random walk as long as the longest sum, at least of a thousand additions or so."""
+
+    def tolerances(length: int) -> set[float]:
+        project = hls_project(design(samples.systolic, M=1, N=1, K=length, T=samples.float32))
+        return {buffer.tolerance for buffer in project.buffers}
+
+    assert tolerances(16) == {64 * 2.0**-24}
+    assert tolerances(4096) == {4 * 64 * 2.0**-24}
+
+
+def test_commands_get_the_project_that_the_hls_flow_runs() -> None:
+    subject = design(samples.systolic, M=2, N=2, K=8)
+    depths = decided_depths(subject, "solve")
+    assert depths != {stream.name: stream.depth for stream in subject.program.streams}
+    written = {name: text for name, text in design_files(subject).items() if name.startswith("hls/")}
+    assert written == {f"hls/{name}": text for name, text in hls_project(subject, depths).files.items()}
 
 
 def test_tensors_are_in_the_memory_that_the_model_times() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ from allo.ir.types import ConstExpr, Stream, int8, int16, int32
 
 from benchmarks import rtl_depths
 from tests.frontend.samples import gemm, producer_consumer, systolic
+from tests.tune.hazards import wait_until
 
 from .programs import random_program
 
@@ -329,11 +331,16 @@ def test_missing_tools_are_named_with_how_to_install_them(monkeypatch: pytest.Mo
         rtl_simulate(dse.load_program(systolic, M=1, N=1, K=2, T=int8))
 
 
-def test_a_tool_that_fails_or_hangs_is_reported() -> None:
+def test_a_tool_that_fails_or_hangs_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RtlError, match="kernel broken"):
         tools.run_tool([sys.executable, "-c", "import sys; sys.exit('kernel broken')"])
     with pytest.raises(RtlError, match=r"more than 0\.2 s"):
         tools.run_tool([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.2)
+    started = tmp_path / "started"
+    command = f"sleep 47.25 & echo $! > {shlex.quote(str(started))}; wait"
+    with pytest.raises(RtlError, match="took more than"):
+        tools.run_tool(["sh", "-c", command], seconds=0.5)
+    wait_until(lambda: not Path(f"/proc/{started.read_text().strip()}").exists())
 
 
 def squares(N: int = 4) -> Any:

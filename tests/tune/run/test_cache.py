@@ -5,10 +5,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from allo_dse.eval.evaluator import Metrics
+from allo_dse.eval.evaluator import Evaluator, Metrics
+from allo_dse.eval.fpga.evaluator import FpgaSimulator
+from allo_dse.eval.function import FunctionEvaluator
+from allo_dse.eval.hls.evaluator import HlsTool
+from allo_dse.eval.rtl import RtlEvaluator
 from allo_dse.tune.run.cache import ResultCache
+from allo_dse.tune.run.evaluator_key import evaluator_key
 from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, check, fake_study
 
@@ -24,6 +30,19 @@ class Slowish(FakeEvaluator):
 
 class Newer(Slowish):
     version = "2"
+
+
+class Scaled(FakeEvaluator):
+    def __init__(self, by: float) -> None:
+        self.by = by
+        self._seen: list[object] = [object()]
+
+
+def scaled(by: Any) -> Any:
+    def cost(design: Any) -> Any:
+        return design.key, by
+
+    return cost
 
 
 def run(study: Study, folder: Path, name: str, trials: int = 40, **options: Any) -> Any:
@@ -51,6 +70,35 @@ def test_another_version_or_program_finds_nothing(tmp_path: Path, changes: Any) 
     run(fake_study(evaluator=Slowish), tmp_path, "a", 10)
     result = run(fake_study(**{"evaluator": Slowish, **changes}), tmp_path, "b", 10)
     assert not any(r.cached for r in result.records)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(HlsTool(), HlsTool(cosim=True)), (RtlEvaluator(), RtlEvaluator(synthesize=True)),
+     (FpgaSimulator(), FpgaSimulator("declared")), (Scaled(1), Scaled(2)),
+     (FunctionEvaluator(scaled(1)), FunctionEvaluator(scaled(2))),
+     (FunctionEvaluator(scaled(np.zeros(2))), FunctionEvaluator(scaled(np.ones(2)))),
+     (FunctionEvaluator(scaled(lambda d: d)), FunctionEvaluator(scaled(lambda d, k=2: d)))],
+)  # fmt: skip
+def test_what_an_evaluator_was_made_with_is_part_of_what_it_is_known_by(one: Evaluator, other: Evaluator) -> None:
+    assert evaluator_key(one) != evaluator_key(other)
+
+
+def test_an_evaluator_that_is_made_again_is_known() -> None:
+    assert evaluator_key(HlsTool(seconds=1)) == evaluator_key(HlsTool(seconds=2))
+    assert evaluator_key(Scaled(1)) == evaluator_key(Scaled(1))
+    assert evaluator_key(FunctionEvaluator(scaled(3))) == evaluator_key(FunctionEvaluator(scaled(3)))
+
+
+def test_a_function_that_is_typed_in_again_is_known() -> None:
+    """As in a notebook: it has no file, and a lambda within it is another object each time."""
+    text = "def cost(design):\n    return max([1, 2], key=lambda x: x in {1, 5})\n"
+    keys = set()
+    for source in (text, text, text.replace("5", "6")):
+        values: dict[str, Any] = {"__name__": "notebook"}
+        exec(compile(source, "<cell>", "exec"), values)
+        keys.add(evaluator_key(FunctionEvaluator(values["cost"])))
+    assert len(keys) == 2
 
 
 def test_a_run_elsewhere_shares_nothing_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from allo_dse.tune.search.front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import NONSENSE, sensible
 from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verification
 from allo_dse.tune.store.run_info import RunInfo, read_info
-from allo_dse.tune.store.rundir import running
+from allo_dse.tune.store.rundir import LOG, running
 
 from ..log.follow import CHUNK_BYTES, LogFollower, Where
 from .batch import Columns, Irregular, columns_of
@@ -44,7 +44,7 @@ class RunTable:
 
     def __init__(self, path: Path, *, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.path = path
-        self.log = LogFollower(path / "log.jsonl", chunk_bytes)
+        self.log = LogFollower(path / LOG, chunk_bytes)
         self._generation = 0
         self._begin()
 

@@ -1,0 +1,46 @@
+"""A hash of what a compiled program does and how."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from .compiled import CompiledProgram
+from .decisions import Decisions
+from .locations import SourceLocation
+
+_BESIDE = ("params", "warnings")  # parameters may be any objects; what is made of them is all there
+
+
+def program_digest(program: CompiledProgram) -> str:
+    """Of everything that a program says, but for where it stands in the source: a comment makes no difference."""
+    known: dict[int, str] = {}
+    told = [_text(getattr(program, own.name), known) for own in fields(CompiledProgram) if own.name not in _BESIDE]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+def _text(value: Any, known: dict[int, str]) -> str:
+    """The same in every process; of objects that several others have, it is made once."""
+    if isinstance(value, SourceLocation):
+        return ""
+    if isinstance(value, Decisions):
+        return value.digest
+    if isinstance(value, Struct) or is_dataclass(value):
+        if id(value) not in known:
+            names = value.__struct_fields__ if isinstance(value, Struct) else [own.name for own in fields(value)]
+            parts = ", ".join(_text(getattr(value, name), known) for name in names)
+            known[id(value)] = f"{type(value).__name__}({parts})"
+        return known[id(value)]
+    if isinstance(value, np.ndarray):
+        data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return f"{value.dtype}{value.shape}{data}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_text(key, known)}: {_text(one, known)}" for key, one in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        return "(" + ", ".join(_text(one, known) for one in value) + ")"
+    return repr(value)
