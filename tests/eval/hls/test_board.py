@@ -83,7 +83,7 @@ def test_references_and_runs_agree_on_golden_outputs() -> None:
 
 
 def test_a_reference_may_write_to_what_it_is_given() -> None:
-    def in_place(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def in_place(a: Any, b: Any) -> Any:
         product = a @ b
         a += 1
         return product
@@ -96,7 +96,7 @@ def test_results_may_be_as_far_off_as_verification_lets_them() -> None:
     """A random walk as long as the longest sum, at least of a thousand additions or so."""
 
     def tolerances(length: int) -> set[float]:
-        project = hls_project(design(samples.systolic, M=1, N=1, K=length, T=samples.float32))
+        project = hls_project(design(samples.systolic, M=1, N=1, K=length))
         return {buffer.tolerance for buffer in project.buffers}
 
     assert tolerances(16) == {64 * 2.0**-24}
