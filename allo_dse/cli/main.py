@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
+import io
+import os
 import sys
 from importlib import import_module
 
 import typer
+from typer.exceptions import TyperException
 
 from allo_dse.common.errors import AlloDseError
 
@@ -30,6 +34,11 @@ COMMANDS = {name: module for module, names in _GROUPS.items() for name in names}
 """Words that are commands, and where they are: a study file of that name must be given as a path (`./status`)."""
 
 EXIT_USER_ERROR = 2
+OF_THE_MACHINE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.EISDIR,
+    errno.ENOTDIR,
+}  # fmt: skip
+"""What says no is a file, a directory or a disk, whatever the command was doing."""
 EXIT_CTRL_C = 130
 
 
@@ -48,29 +57,63 @@ def application(command: str) -> typer.Typer:
     return app
 
 
+def _open_streams() -> None:
+    """Has standard streams that somebody has closed go nowhere, and shows what their encoding has no characters for."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # The lowest free number is the next one: files that are opened later must not be taken for the stream.
+            opened = os.open(os.devnull, os.O_RDONLY if name == "stdin" else os.O_WRONLY)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _call(app: typer.Typer, *, as_json: bool) -> None:
+    """Run an application, which ends the process; with `--json` what is wrong with the options is said in JSON too."""
+    if not as_json:
+        app()
+    try:
+        code = app(standalone_mode=False)
+    except TyperException as error:
+        raise AlloDseError(error.format_message(), hint="see --help") from error
+    sys.exit(code if isinstance(code, int) else 0)
+
+
 def main() -> None:
     """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
     # When it ends Python looks for cycles in all that there is: a quarter of the time of a small run.
     atexit.register(gc.freeze)
+    _open_streams()
     arguments = sys.argv[1:]
     if arguments[:1] == ["--complete"]:
         from .commands.completion import complete
 
         print(*complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application), sep="\n")
         return
+    as_json = "--json" in arguments
     try:
         if arguments and arguments[0] in COMMANDS:
-            application(arguments[0])()
+            _call(application(arguments[0]), as_json=as_json)
         else:
             from .commands.tune import app
 
             try:
-                app()
+                _call(app, as_json=as_json)
             finally:
                 if "--help" in arguments:
                     print_settings(arguments)
     except AlloDseError as error:
-        print_error(error, as_json="--json" in arguments)
+        print_error(error, as_json=as_json)
+        sys.exit(EXIT_USER_ERROR)
+    except OSError as error:
+        if error.errno not in OF_THE_MACHINE:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print_error(AlloDseError(f"{where}{error.strerror}"), as_json=as_json)
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_CTRL_C)

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.tune.search.budget import SIGNALS
 from allo_dse.tune.store.file_names import displayed
 
 RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
@@ -29,7 +30,7 @@ JSON = typer.Option("--json", help="One JSON object on standard output.")
 
 
 STDOUT, STDERR = 1, 2
-EXIT_SIGNALS = {"Ctrl-C": 130, "SIGTERM": 143}
+EXIT_SIGNALS = {name: 128 + number for number, name in SIGNALS.items()}
 COPIED = ("run", "go on with")
 """Facts that are paths or commands."""
 
@@ -94,7 +95,7 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
     said = {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
     width = max(map(len, said), default=0)
     for name, value in said.items():
-        value = displayed(_packed(value, to.width - width - 2) if isinstance(value, tuple) else str(value))
+        value = displayed(_packed(value, max(1, to.width - width - 2)) if isinstance(value, tuple) else str(value))
         if name in COPIED:
             to.print(f"[dim]{displayed(name):<{width}}[/]  {value}", soft_wrap=True)
             continue

@@ -124,7 +124,7 @@ def _parse(path: Path) -> JsonObject:
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise DeviceError(f"{path}: larger than {_MAX_FILE_BYTES} bytes, not a device file")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise DeviceError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

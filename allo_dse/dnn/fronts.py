@@ -333,7 +333,7 @@ def _run(study: Study, place: Path, options: Options) -> Result:
         export=False,
         cache=False,
     )
-    if result.stopped in SIGNALS:
+    if result.stopped in SIGNALS.values():
         raise StepLeft(result.stopped)
     return result
 

@@ -113,7 +113,7 @@ class _Run:
 
 def _rows(path: Path) -> Iterator[_Row]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             given = reader.fieldnames or []
             if unknown := [name for name in given if name not in COLUMNS]:

@@ -105,6 +105,11 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
         Device.load(path)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "marked.toml", '\ufeffextends = "npu1_4col"\n')
+    assert Device.load(path).max_nodes == Device.load("npu1_4col").max_nodes
+
+
 def test_a_library_needs_its_other_entry_and_its_reserved_bytes(tmp_path: Path) -> None:
     cost = "{ peak_mac_per_cycle = 1.0, efficiency = 1.0, accumulate_cycles_per_element = 0.0, call_cycles = 0.0 }"
     path = write(tmp_path / "bad.toml", f'extends = "npu2"\n[kernels.mine]\ni8 = {cost}\n')

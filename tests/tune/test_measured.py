@@ -44,6 +44,11 @@ def test_designs_are_named_by_key_the_beginning_of_it_or_number(run: Any, tmp_pa
     assert found[1].label == f"{path}:3: {b.key[:8]}"
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(run: Any, tmp_path: Path) -> None:
+    path = csv_of(tmp_path, f"\ufeffdesign,latency_us\n{run.records[0].key},1\n")
+    assert read_measurements(path, run.run_dir)[0].design.key == run.records[0].key
+
+
 def test_a_column_can_name_the_run(run: Any, tmp_path: Path) -> None:
     path = csv_of(tmp_path, f"design,latency_us,run\n{run.records[0].key},1,{run.run_dir}\n")
     assert read_measurements(path)[0].design.key == run.records[0].key

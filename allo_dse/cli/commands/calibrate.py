@@ -52,10 +52,11 @@ def calibrate(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.eval.calibrate.calibration import calibrate as fit
-    from allo_dse.eval.calibrate.device_text import device_text, write_device
+    from allo_dse.eval.calibrate.device_text import device_text, require_writable, write_device
     from allo_dse.tune.measured import on_device, read_measurements
     from allo_dse.tune.reported import has_reports
 
+    require_writable(output)
     if has_reports(measurements):
         _calibrate_operators(measurements, output, device, as_json=as_json)
         return

@@ -122,8 +122,10 @@ def clean(
         )
     chosen = [find_run(path) for path in runs or ()]
     chosen += [path for path in _runs(Path("runs")) if empty and not len(open_run(path))]
-    chosen = list(dict.fromkeys(path for path in chosen if not path.is_symlink()))
+    chosen = list(dict.fromkeys(path for path in chosen if not (empty and path.is_symlink())))
     for path in chosen:
+        if path.is_symlink():
+            raise StudyError(f"{path} is a link to {path.resolve()}", hint="name the directory itself")
         if running(path) is not None:
             raise StudyError(f"{path} is in use by a run", hint="stop it first")
     if yes:

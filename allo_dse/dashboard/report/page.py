@@ -40,7 +40,7 @@ def write_report(board: Board, programs: Programs, path: Path, *, reference: Ref
     if not any(len(run) for run in board.runs):
         raise StudyError("the run has no evaluated design yet", hint="run the study first")
     html = render(board, programs, reference or board.default_reference)
-    data = html.encode()
+    data = html.encode("utf-8", "backslashreplace")
     try:
         path.write_bytes(data)
     except OSError as error:

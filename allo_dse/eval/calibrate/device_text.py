@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 
 _TABLES = ("kernels", "elementwise", "scalar_loop")
@@ -54,6 +56,22 @@ def fpga_text(device: FpgaDevice, base: FpgaDevice, extends: str, comments: Mapp
             lines += [f"{name} = [ # [calibrated] {comments[f'{element}.{name}']}"]
             lines += [*(f"    {_inline(row, exclude_defaults=True)}," for row in rows), "]"]
     return "\n".join(lines) + "\n"
+
+
+def require_writable(path: Path) -> None:
+    """See that a file can be written, before it is known what.
+
+    Raises:
+        DeviceError: when it cannot.
+    """
+    there = path if path.exists() else path.parent
+    if there.is_dir() is path.exists():
+        problem = "is a directory" if path.is_dir() else "there is no such directory"
+    elif not os.access(there, os.W_OK):
+        problem = "no permission"
+    else:
+        return
+    raise DeviceError(f"cannot write {path}: {problem}", hint="name another file with -o")
 
 
 def write_device(path: Path, text: str) -> None:

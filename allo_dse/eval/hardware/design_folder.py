@@ -43,7 +43,7 @@ def write_files(files: Files, folder: Path) -> list[Path]:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
         written.append(path)
     return written
 

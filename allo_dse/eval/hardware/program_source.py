@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import tokenize
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -151,7 +152,8 @@ class _Cut:
 
     def __init__(self, file: Path, modules: dict[str, str] | None = None) -> None:
         self.file = file
-        self._text = file.read_text()
+        with tokenize.open(file) as source:  # in the encoding that it says
+            self._text = source.read()
         self._lines = self._text.splitlines()
         self.tree = ast.parse(self._text)
         self.modules: dict[str, str] = {} if modules is None else modules

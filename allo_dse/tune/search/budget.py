@@ -89,16 +89,17 @@ class Budget:
         return min(estimates) if estimates else None
 
 
-SIGNALS = ("Ctrl-C", "SIGTERM")
-"""By which a user stops a run."""
+SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+"""By which a user stops a run; the last one when the terminal is closed."""
 
 
 class StepLeft(KeyboardInterrupt):
-    """A stop was requested ("Ctrl-C" or "SIGTERM" is its argument), and the step that runs has not ended by itself."""
+    """A stop was requested (its argument says how), and the step that runs has not ended by itself."""
 
 
 class StopSignals:
-    """Turns Ctrl-C and SIGTERM into a request to stop; a second Ctrl-C interrupts at once.
+    """Turns signals into a request to stop; a second one interrupts at once. `nohup` has SIGHUP ignored, which it
+    stays.
 
     A step that goes on for longer than `patience_seconds` after the request, and that stands in a `leaving` block, is
     left: `StepLeft` is raised in it. `insisted` counts how often that was tried. Outside the main thread, where
@@ -116,8 +117,9 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
+            for number in SIGNALS:
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -151,15 +153,18 @@ class StopSignals:
             if self._leavable:
                 raise StepLeft(self.requested)
         elif self.requested:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(self.requested)
         else:
-            self.requested = SIGNALS[number != signal.SIGINT]
-            threading.Thread(target=self._insist, args=(number,), daemon=True).start()
+            self.requested = SIGNALS[signal.Signals(number)]
+            threading.Thread(target=self._insist, daemon=True).start()
 
-    def _insist(self, number: int) -> None:
-        """Signal again until the run has ended: a signal also ends what waits in the operating system."""
+    def _insist(self) -> None:
+        """Signal again until the run has ended: a signal also ends what waits in the operating system.
+
+        By SIGINT, whatever came: Ray has a SIGTERM end the process while it shuts down.
+        """
         main = threading.main_thread().ident
         assert main is not None
         while not self._over.wait(self._patience):
             self._insists = True
-            signal.pthread_kill(main, number)
+            signal.pthread_kill(main, signal.SIGINT)

@@ -140,7 +140,7 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
     copied = {"all designs": f"{path}/trials.csv"}
     if result.front:
         copied = {"front": f"{path}/pareto.csv", **copied, "to build": f"{path}/best/"}
-    copied["look at it"] = f"allo-tune dashboard {path}"
+    copied["look at it"] = shlex.join(["allo-tune", "dashboard", str(path)])
     if command and result.stopped not in ("exhausted", "trials"):
         copied["go on with"] = f"[bold]{displayed(shlex.join(command))}[/]"
     for name, value in copied.items():

@@ -7,11 +7,17 @@ does not show the token by itself, and tries for minutes without it.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from allo_dse.common.errors import StudyError
+
+from ..search.budget import SIGNALS
 
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
@@ -36,6 +42,24 @@ def reach(address: str) -> None:
     decided = AUTH_MODE in os.environ or "ray" in sys.modules
     if not decided and not address.startswith("ray://") and _wants_token(address):
         os.environ[AUTH_MODE] = "token"
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Has signals mean after it what they meant before: where Ray starts and ends it has them end the process.
+
+    Raises:
+        KeyboardInterrupt: for a SIGTERM that Ray has taken.
+    """
+    at_home = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in SIGNALS} if at_home else {}
+    try:
+        yield
+    except SystemExit as ended:
+        raise KeyboardInterrupt(SIGNALS[signal.SIGTERM]) from ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def unreachable(address: str | None, error: Exception) -> StudyError:

@@ -28,7 +28,7 @@ from ..store.record import Measurement
 from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
 from .pool import Batch, Loss, Pool, Task
-from .ray_access import unreachable
+from .ray_access import own_signals, unreachable
 from .workbench import Introduction, Workbench
 
 WAIT_SECONDS = 0.1
@@ -86,16 +86,17 @@ class RayExecutor:
     def _connect(self, study: StudySpec, workers: int | None, address: str | None) -> None:
         if not self._own:
             return
+        options: dict[str, Any] = {"address": address}
+        if not address:
+            options = {
+                "address": "local", "num_cpus": workers or 1, "resources": self._local_resources(study),
+                "include_dashboard": False, "_temp_dir": _session_folder(),
+                "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
+            }  # fmt: skip
         try:
-            if address:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            else:
-                ray.init(
-                    address="local", num_cpus=workers or 1, resources=self._local_resources(study),
-                    include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-                    _system_config={KILL_CHILDREN: False} if self._isolates else None, _temp_dir=_session_folder(),
-                )  # fmt: skip
-        except (OSError, RuntimeError, ValueError, RayError) as error:
+            with own_signals():
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        except Exception as error:  # whatever class it is of: Ray raises its base class too
             raise unreachable(address, error) from error
 
     def _local_resources(self, study: StudySpec) -> dict[str, float]:
@@ -382,7 +383,8 @@ class RayExecutor:
         for actor in actors:
             ray.kill(actor)
         if self._own:
-            ray.shutdown()
+            with own_signals():
+                ray.shutdown()
 
 
 def _first_line(error: Exception) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.search.budget import Budget, StepLeft, StopSignals, parse_duration
+from allo_dse.tune.search.budget import SIGNALS, Budget, StepLeft, StopSignals, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,22 @@ def test_first_signal_asks_second_interrupts_and_handlers_return() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
-    with StopSignals() as stop:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.requested == "SIGTERM"
+    for number, name in SIGNALS.items():
+        with StopSignals() as stop:
+            os.kill(os.getpid(), number)
+            assert stop.requested == name
+            with pytest.raises(KeyboardInterrupt, match=name):
+                os.kill(os.getpid(), number)
+
+
+def test_a_run_goes_on_without_its_terminal_where_that_was_wanted() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def for_ever() -> None:

@@ -1,6 +1,7 @@
 """Worker processes on a cluster: the same is found there, and what goes wrong is explained."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -165,6 +166,20 @@ def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cl
         wait_until(lambda: executor.collect())
     finally:
         executor.close()
+
+
+def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path) -> None:
+    """Ray has handlers of its own for it, while it starts and when it ends."""
+    (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study()\n")
+    command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "100000", "-q", "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        log = tmp_path / "runs" / "fake" / "log.jsonl"
+        wait_until(lambda: log.exists() and log.read_text().count('"status":"ok"') > 5)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate()
+    assert (process.returncode, "go on with" in said) == (143, True)
+    assert (tmp_path / "runs" / "fake" / "pareto.csv").exists()
 
 
 def test_tasks_are_lost_only_so_often() -> None:
