@@ -26,6 +26,7 @@ from allo_dse.mapper.graph.stream_arrays import StreamEdges
 from allo_dse.mapper.limits.fpga_schedule import AlikeTasks, Scheduled, SharedCosts, TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
+from allo_dse.program.pieces import Grid, ends_of, piece_grids, pieces_of
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
@@ -83,28 +84,30 @@ class ProgramTimes:
 
 
 class Tiles(Struct, frozen=True):
-    """The tiles of each tensor that a program's tasks read, and those that they write, in ascending order; and the
-    elements of each by its number."""
+    """The pieces of each tensor that a program's tasks read, and those that they write, in ascending order.
+
+    Attributes:
+        grids: see `piece_grids`.
+        words: elements of each piece.
+    """
 
     reads: Mapping[str, IntArray]
     writes: Mapping[str, IntArray]
-    words: Mapping[str, IntArray]
+    grids: Mapping[str, Grid]
+    words: Mapping[str, int]
 
     @classmethod
     def of(cls, program: CompiledProgram) -> Tiles:
         reads, writes = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
-        words: dict[str, dict[int, int]] = {}
+        grids, words = piece_grids(program.task_classes), dict[str, int]()
         for own, _, pids in tasks_by_class(program):
             for port in own.tensor_ports:
-                name, tiles = port.tensor.name, set(tiles_of(port, pids).tolist())
-                reads[name] |= tiles if port.reads else set()
-                writes[name] |= tiles if port.writes else set()
-                known = words.setdefault(name, {})
-                known.update({tile: math.prod(port.tile_shape) for tile in tiles if tile not in known})
-        sizes = {name: np.zeros(max(known, default=-1) + 1, np.int64) for name, known in words.items()}
-        for name, known in words.items():
-            sizes[name][list(known)] = list(known.values())
-        return cls(_sorted(reads), _sorted(writes), sizes)
+                name = port.tensor.name
+                pieces = set(pieces_of(port, pids, grids[name]))
+                reads[name] |= pieces if port.reads else set()
+                writes[name] |= pieces if port.writes else set()
+                words[name] = math.prod(port.tensor.shape) // math.prod(grids[name])
+        return cls(_sorted(reads), _sorted(writes), grids, words)
 
 
 def _sorted(tiles: Mapping[str, set[int]]) -> dict[str, IntArray]:
@@ -128,13 +131,13 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def cycles_of_tiles(self) -> dict[str, IntArray]:
-        """By tensor, cycles of its AXI port for each of its tiles."""
-        words = self.tiles.words
-        return {
-            name: np.ceil(words[name] / use.words_per_cycle).astype(np.int64)
-            for name, use in self.uses.items()
-            if name in words
-        }
+        """By tensor, cycles of its AXI port for each of its pieces."""
+        found = {}
+        for name, words in self.tiles.words.items():
+            if name in self.uses:
+                each = math.ceil(words / self.uses[name].words_per_cycle)
+                found[name] = np.full(math.prod(self.tiles.grids[name]), each, np.int64)
+        return found
 
     @cached_property
     def arrivals(self) -> dict[str, IntArray]:
@@ -239,11 +242,12 @@ def _with_tiles(alike: Sequence[AlikeTasks], copies: Copies, count: int) -> tupl
     begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for cls, _, tasks, pids in alike:
         for port in copies.ports(cls):
-            name, tiles = port.tensor.name, tiles_of(port, pids)
+            name = port.tensor.name
+            _, piece = ends_of(port, pids, copies.tiles.grids[name])
             if port.reads:
-                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[name][tiles])
+                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[name][piece])
             if port.writes:
-                last = copies.cycles_of_tiles[name][tiles] + copies.external.latency_cycles
+                last = copies.cycles_of_tiles[name][piece] + copies.external.latency_cycles
                 ends[tasks] = np.maximum(ends[tasks], last)
     return begins, ends
 
@@ -264,11 +268,6 @@ def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
             break
         begins = later
     return begins
-
-
-def tiles_of(port: TensorPort, pids: IntArray) -> IntArray:
-    """The tile of each task."""
-    return port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64)
 
 
 def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.limits.fpga_schedule import TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
+from allo_dse.program.pieces import ends_of, piece_grids, pieces_of
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
@@ -103,12 +104,14 @@ def _require_room(mapping: FpgaCosts) -> None:
 
 
 @dataclass
-class _Tile:
-    """A tile of a tensor: how many elements it has, and the tokens that say it has arrived, or is done."""
+class _Piece:
+    """A piece of a tensor: whether it is read and written, the tokens that say that it has arrived, of tiles whose last
+    it is, and those that say that it is done, of tiles whose first it is."""
 
-    words: int
-    arrived: list[int]
-    done: list[int]
+    is_read: bool = False
+    is_written: bool = False
+    arrived: list[int] = field(default_factory=list)
+    done: list[int] = field(default_factory=list)
 
 
 class _Bound:
@@ -132,7 +135,8 @@ class _Builder:
         self._wiring = wiring
         self._tables: dict[tuple[str, str, tuple[int, ...]], Table] = {}
         self._uses = {use.tensor.name: use for use in mapping.tensors if not use.onchip}
-        self._tiles: dict[str, dict[int, _Tile]] = defaultdict(dict)
+        self._pieces: dict[str, dict[int, _Piece]] = defaultdict(lambda: defaultdict(_Piece))
+        self._grids = piece_grids(mapping.vmg.program.task_classes)
         self._fifos: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._node_of_task = mapping.vmg.node_of_task.tolist()
 
@@ -151,19 +155,23 @@ class _Builder:
             streams.append(self._wiring.fifo[number])
         copied = [port for port in task_class.tensor_ports if port.tensor.name in self._uses]
         ports = [port for port in copied if port.tensor.name not in self._mapping.streamed]
-        tiles = [port.tile.linear(pids) if port.tile.grid else np.zeros(len(pids), np.int64) for port in ports]
+        for port in ports:
+            for one in pieces_of(port, pids, self._grids[port.tensor.name]):
+                piece = self._pieces[port.tensor.name][one]
+                piece.is_read |= port.reads
+                piece.is_written |= port.writes
+        tiles = [ends_of(port, pids, self._grids[port.tensor.name]) for port in ports]
         streamed = self._streamed(task_class)
-        own = {
+        room = {
             node: [number for name, does, _ in streamed for number in self._fifo(name, does, node)]
             for node in {self._node_of_task[one] for one in tasks.tolist()}
         }
         fifos = np.reshape(streams, (len(streams), len(tasks))).T.tolist()
-        held = np.reshape(tiles, (len(tiles), len(tasks))).T.tolist()
         numbers = []
-        for task, pid, ends, numbered in zip(tasks.tolist(), map(tuple, pids.tolist()), fifos, held, strict=True):
-            arrivals, dones = self._tokens(ports, numbered)
+        for at, (task, pid, ends) in enumerate(zip(tasks.tolist(), map(tuple, pids.tolist()), fifos, strict=True)):
+            arrivals, dones = self._tokens(ports, [(int(first[at]), int(last[at])) for first, last in tiles])
             table = self._table(task_class, pid, len(arrivals), len(dones))
-            bound = [*ends, *arrivals, *dones, *own[self._node_of_task[task]]]
+            bound = [*ends, *arrivals, *dones, *room[self._node_of_task[task]]]
             numbers.append(self._builder.process(table, bound))
         return numbers
 
@@ -185,18 +193,18 @@ class _Builder:
             self._fifos[key] = self._builder.stream(1), self._builder.stream(1)
         return self._fifos[key]
 
-    def _tokens(self, ports: Sequence[TensorPort], tiles: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Streams on which a task hears that its tiles are there, and says that its results are."""
+    def _tokens(self, ports: Sequence[TensorPort], tiles: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+        """Streams on which a task hears that its tiles are there, and says that its results are; of each tile the first
+        and the last of its pieces."""
         arrivals, dones = [], []
-        for port, number in zip(ports, tiles, strict=True):
-            words = math.prod(port.tile_shape)
-            tile = self._tiles[port.tensor.name].setdefault(number, _Tile(words, [], []))
+        for port, (first, last) in zip(ports, tiles, strict=True):
+            pieces = self._pieces[port.tensor.name]
             if port.reads:
                 arrivals.append(self._builder.stream(1))
-                tile.arrived.append(arrivals[-1])
+                pieces[last].arrived.append(arrivals[-1])
             if port.writes:
                 dones.append(self._builder.stream(1))
-                tile.done.append(dones[-1])
+                pieces[first].done.append(dones[-1])
         return arrivals, dones
 
     def _table(self, task_class: TaskClass, pid: tuple[int, ...], arrivals: int, dones: int) -> Table:
@@ -230,14 +238,14 @@ class _Builder:
         numbers = []
         for position, use in enumerate(self._uses.values()):
             port = ports[external.port_of(position)]
-            tiles = [tile for _, tile in sorted(self._tiles[use.tensor.name].items())]
+            pieces = [piece for _, piece in sorted(self._pieces[use.tensor.name].items())]
             if use.place == "dram":
                 numbers += [self._deliver(use, does, port) for does in ("reads", "writes") if getattr(use, does)]
                 continue
             if use.reads:
-                numbers.append(self._load(use, tiles, port))
+                numbers.append(self._load(use, pieces, port))
             if use.writes:
-                numbers.append(self._store(use, tiles, port))
+                numbers.append(self._store(use, pieces, port))
         return tuple(numbers)
 
     def _deliver(self, use: TensorUse, does: Literal["reads", "writes"], port: int) -> int:
@@ -267,27 +275,31 @@ class _Builder:
         self.deliveries[use.tensor.name, does] = number
         return number
 
-    def _load(self, use: TensorUse, tiles: Iterable[_Tile], port: int) -> int:
+    def _words(self, use: TensorUse) -> int:
+        """Of a piece."""
+        return math.prod(use.tensor.shape) // math.prod(self._grids[use.tensor.name])
+
+    def _load(self, use: TensorUse, pieces: Iterable[_Piece], port: int) -> int:
         table = Table()
         bound: list[int] = []
         table.wait(self._mapping.device.external.latency_cycles)
-        for tile in tiles:
-            if tile.arrived:
-                table.request(0, use.cycles(tile.words))
-            for stream in tile.arrived:
+        for piece in pieces:
+            if piece.is_read:
+                table.request(0, use.cycles(self._words(use)))
+            for stream in piece.arrived:
                 table.put(len(bound))
                 bound.append(stream)
         return self._builder.process(table, bound, [port])
 
-    def _store(self, use: TensorUse, tiles: Iterable[_Tile], port: int) -> int:
+    def _store(self, use: TensorUse, pieces: Iterable[_Piece], port: int) -> int:
         table = Table()
         bound: list[int] = []
-        for tile in tiles:
-            for stream in tile.done:
+        for piece in pieces:
+            for stream in piece.done:
                 table.get(len(bound))
                 bound.append(stream)
-            if tile.done:
-                table.request(0, use.cycles(tile.words))
+            if piece.is_written:
+                table.request(0, use.cycles(self._words(use)))
         table.wait(self._mapping.device.external.latency_cycles)
         return self._builder.process(table, bound, [port])
 

@@ -110,8 +110,8 @@ class FoldUses:
 
     def moved_words(self, tensor: str, does: Literal["reads", "writes"]) -> int:
         """Elements of all deliveries of a tensor."""
-        _, first, words = self._in_turn(tensor, does)
-        return len(first) * words
+        every, first, words = self._in_turn(tensor, does)
+        return sum(words[number] for number in every[first, 1].tolist())
 
     def deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> Iterator[Delivery]:
         """The tiles of a tensor as tasks need or have written them, turn after turn.
@@ -119,26 +119,31 @@ class FoldUses:
         A tile goes to all nodes that read it in one turn at once, and comes again for those that do later.
         """
         every, first, words = self._in_turn(tensor, does)
-        tiles, tasks = every[:, 1].tolist(), every[:, 2].tolist()
+        shapes, tiles, tasks = every[:, 1].tolist(), every[:, 2].tolist(), every[:, 3].tolist()
         for begin, end in pairwise([*first, len(every)]):
-            yield Delivery(tiles[begin], words, tuple(tasks[begin:end]))
+            yield Delivery(tiles[begin], words[shapes[begin]], tuple(tasks[begin:end]))
 
-    def _in_turn(self, tensor: str, does: Literal["reads", "writes"]) -> tuple[IntArray, list[int], int]:
-        """Rows of turn, tile and task, in order; those with which a delivery begins; and the elements of a tile."""
-        program, words, rows = self._program, 0, [np.empty((0, 3), np.int64)]
-        for own, tasks, pids in tasks_by_class(program):
-            for port in own.tensor_ports:
-                if port.tensor.name != tensor or not getattr(port, does):
-                    continue
-                words = max(words, math.prod(port.tile_shape))
-                tiles = port.tile.linear(pids) if port.tile.grid else np.zeros(len(tasks), np.int64)
-                rows.append(np.stack([self.turns[tasks], tiles, tasks], axis=1))
+    def _in_turn(self, tensor: str, does: Literal["reads", "writes"]) -> tuple[IntArray, list[int], list[int]]:
+        """Rows of turn, shape of the tile, tile and task, in order; those with which a delivery begins; and for each
+        shape the elements of a tile."""
+        program, rows = self._program, [np.empty((0, 4), np.int64)]
+        used = [
+            (port, tasks, pids)
+            for own, tasks, pids in tasks_by_class(program)
+            for port in own.tensor_ports
+            if port.tensor.name == tensor and getattr(port, does)
+        ]
+        shapes = sorted({port.tile_shape for port, *_ in used})
+        for port, tasks, pids in used:
+            tiles = port.tile.linear(pids) if port.tile.grid else np.zeros(len(tasks), np.int64)
+            shape = np.full(len(tasks), shapes.index(port.tile_shape))
+            rows.append(np.stack([self.turns[tasks], shape, tiles, tasks], axis=1))
         every = np.concatenate(rows)
         every = every[np.lexsort(every.T[::-1])]
         begins = np.ones(len(every), bool)
         if does == "reads":
-            begins[1:] = (np.diff(every[:, :2], axis=0) != 0).any(axis=1)
-        return every, np.flatnonzero(begins).tolist(), words
+            begins[1:] = (np.diff(every[:, :3], axis=0) != 0).any(axis=1)
+        return every, np.flatnonzero(begins).tolist(), [math.prod(shape) for shape in shapes]
 
     @cached_property
     def fifos(self) -> FoldFifos:
