@@ -40,6 +40,8 @@ def ends_of(port: TensorPort, pids: IntArray, grid: Grid) -> tuple[IntArray, Int
 def pieces_of(port: TensorPort, pids: IntArray, grid: Grid) -> list[int]:
     """All pieces that the tiles of these tasks are made of, in ascending order."""
     first = np.unique(ends_of(port, pids, grid)[0])
+    if _grid(port) == grid:
+        return [int(piece) for piece in first]
     ratio = [whole // part for whole, part in zip(grid, _grid(port), strict=True)]
     begins, inside = np.unravel_index(first, grid), np.indices(ratio).reshape(len(ratio), -1)
     at = [begin[:, None] + step for begin, step in zip(begins, inside, strict=True)]
@@ -49,7 +51,7 @@ def pieces_of(port: TensorPort, pids: IntArray, grid: Grid) -> list[int]:
 
 def _number(at: Sequence[IntArray], grid: Grid) -> IntArray:
     """Row-major."""
-    found = np.zeros_like(at[0]) if at else np.zeros(1, np.int64)
+    found = np.zeros_like(at[0])
     for index, extent in zip(at, grid, strict=True):
         found = found * extent + index
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 import allo_dse as dse
@@ -81,8 +80,6 @@ def test_tiles_are_made_of_whole_pieces_each_of_which_is_in_some_tile() -> None:
             each = math.prod(grid) // math.prod(port.tile.grid or (1,))
             assert {len(one) for one in every} == {each}
             assert pieces_of(port, pids, grid) == list(range(math.prod(grid)))
-            numbers = np.arange(math.prod(port.tensor.shape)).reshape(port.tensor.shape)
-            assert numbers.size % math.prod(grid) == 0
 
 
 @pytest.mark.parametrize("make", [whole_first, parts_first])
@@ -97,3 +94,17 @@ def test_the_order_of_kernels_does_not_decide_how_much_is_copied(make: Any) -> N
     assert subject.vmg.uses.moved_words("A", "reads") == 2 * N * N
     bounds = FpgaBounds(solves=True)
     assert max(bounds(subject, level)["latency_cycles"][0] for level in range(2)) <= found.latency_cycles
+
+
+def test_a_scalar_is_one_piece() -> None:
+    @df.region()
+    def top(A: int32[8], k: int32, B: int32[8]):
+        @df.kernel(mapping=[2], args=[A, k, B])
+        def scale(a: int32[8] @ [S(0)], by: int32, b: int32[8] @ [S(0)]):
+            for i in range(4):
+                b[i] = a[i] * by
+
+    subject = design(top)
+    assert piece_grids(subject.program.task_classes) == {"A": (2,), "k": (), "B": (2,)}
+    found, bounds = FpgaSimulator().evaluate(subject), FpgaBounds(solves=True)
+    assert bounds(subject, 1)["latency_cycles"][0] <= found.latency_cycles
