@@ -48,7 +48,7 @@ class Study(StudySpec):
         evaluator: what measures designs, or a function without arguments that makes it (in each worker process); the
             simulator by default.
         check: device limits, as a function of a design; those of its mapping and its target by default.
-        verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_design` by default.
+        verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_and_prove` by default.
         folds: "kernels" folds whole kernels along the axes of their meshes, "tasks" gathers single tasks in nodes; or a
             choice of your own.
         extra_choices: what else may be chosen, after everything above.

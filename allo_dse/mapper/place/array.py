@@ -57,7 +57,7 @@ Ports = Mapping[str, tuple[int, int]]
 
 
 class TileLimits(Struct, frozen=True):
-    """What one kind of tile has; see `backends.model.Tile`."""
+    """What one kind of tile has; see `device.model.Tile`."""
 
     dma_in: int
     dma_out: int

@@ -132,7 +132,7 @@ def _kernel_words(fold: Any, kernel: Any, place: str) -> str:
     if bundled:
         things = "output tiles" if bool(_written_axes(kernel).intersection(bundled)) else "tasks"
         text = f"bundled {_times(trips, bundled)} {things} per {place}"
-        words.append(text + _loop_words(fold, bundled, trips))
+        words.append(text + _loop_words(fold, bundled))
     grid = "x".join(str(axis.spatial) for axis in fold.axes if axis.spatial > 1)
     words.append(f"laid out {grid}" if grid else f"on one {place}")
     return ", ".join(words)
@@ -142,7 +142,7 @@ def _times(trips: list[int], axes: list[int]) -> str:
     return "x".join(str(trips[a]) for a in axes)
 
 
-def _loop_words(fold: Any, bundled: list[int], trips: list[int]) -> str:
+def _loop_words(fold: Any, bundled: list[int]) -> str:
     patterns = {fold.axes[a].pattern for a in bundled if fold.axes[a].spatial > 1}
     notes = []
     if len(patterns) == 1:
