@@ -14,6 +14,7 @@ from .compiled import CompiledProgram
 from .decisions import Decisions
 from .locations import SourceLocation
 
+_PLAIN = frozenset({str, int, bool, float, type(None)})
 _BESIDE = ("params", "warnings")  # parameters may be any objects; what is made of them is all there
 
 
@@ -26,6 +27,8 @@ def program_digest(program: CompiledProgram) -> str:
 
 def _text(value: Any, known: dict[int, str]) -> str:
     """The same in every process; of objects that several others have, it is made once."""
+    if type(value) in _PLAIN:
+        return repr(value)
     if isinstance(value, SourceLocation):
         return ""
     if isinstance(value, Decisions):
