@@ -26,7 +26,7 @@ from .kernel import Kernel
 from .locations import Construct
 from .streams import StreamArray
 from .tasks import TaskClass
-from .tensors import SharedTensor, Tensor
+from .tensors import SharedTensor, Tensor, TensorPort
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +68,11 @@ class CompiledProgram:
     def task_classes(self) -> Iterator[TaskClass]:
         """The classes of all kernels, kernel by kernel."""
         return (task_class for kernel in self.kernels for task_class in kernel.classes)
+
+    @property
+    def tensor_ports(self) -> Iterator[TensorPort]:
+        """Those of all classes."""
+        return (port for task_class in self.task_classes for port in task_class.tensor_ports)
 
     @cached_property
     def common_tensors(self) -> Mapping[str, CommonTensor]:

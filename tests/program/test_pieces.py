@@ -13,7 +13,7 @@ from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.graph.class_tasks import tasks_by_class
-from allo_dse.program.pieces import ends_of, piece_grids, pieces_of
+from allo_dse.program.tensors import ends_of, piece_grids, pieces_of
 from allo_dse.space.design import Design
 
 install()
@@ -69,7 +69,7 @@ def design(make: Any) -> Design:
 
 def test_tiles_are_made_of_whole_pieces_each_of_which_is_in_some_tile() -> None:
     program = dse.load_program(whole_first)
-    grids = piece_grids(program.task_classes)
+    grids = piece_grids(program.tensor_ports)
     assert grids == {"A": (4, 2), "B": (1, 1), "C": (4, 2)}
     for own, _, pids in tasks_by_class(program):
         for port in own.tensor_ports:
@@ -105,6 +105,6 @@ def test_a_scalar_is_one_piece() -> None:
                 b[i] = a[i] * by
 
     subject = design(top)
-    assert piece_grids(subject.program.task_classes) == {"A": (2,), "k": (), "B": (2,)}
+    assert piece_grids(subject.program.tensor_ports) == {"A": (2,), "k": (), "B": (2,)}
     found, bounds = FpgaSimulator().evaluate(subject), FpgaBounds(solves=True)
     assert bounds(subject, 1)["latency_cycles"][0] <= found.latency_cycles

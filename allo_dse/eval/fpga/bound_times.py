@@ -26,10 +26,9 @@ from allo_dse.mapper.graph.stream_arrays import StreamEdges
 from allo_dse.mapper.limits.fpga_schedule import AlikeTasks, Scheduled, SharedCosts, TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
-from allo_dse.program.pieces import Grid, ends_of, piece_grids, pieces_of
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
-from allo_dse.program.tensors import TensorPort
+from allo_dse.program.tensors import Grid, TensorPort, ends_of, piece_grids, pieces_of
 
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
 _MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
@@ -99,7 +98,7 @@ class Tiles(Struct, frozen=True):
     @classmethod
     def of(cls, program: CompiledProgram) -> Tiles:
         reads, writes = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
-        grids, words = piece_grids(program.task_classes), dict[str, int]()
+        grids, words = piece_grids(program.tensor_ports), dict[str, int]()
         for own, _, pids in tasks_by_class(program):
             for port in own.tensor_ports:
                 name = port.tensor.name

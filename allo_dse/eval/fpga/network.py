@@ -24,10 +24,9 @@ from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.limits.fpga_schedule import TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
-from allo_dse.program.pieces import ends_of, piece_grids, pieces_of
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
-from allo_dse.program.tensors import TensorPort
+from allo_dse.program.tensors import TensorPort, ends_of, piece_grids, pieces_of
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
@@ -136,7 +135,7 @@ class _Builder:
         self._tables: dict[tuple[str, str, tuple[int, ...]], Table] = {}
         self._uses = {use.tensor.name: use for use in mapping.tensors if not use.onchip}
         self._pieces: dict[str, dict[int, _Piece]] = defaultdict(lambda: defaultdict(_Piece))
-        self._grids = piece_grids(mapping.vmg.program.task_classes)
+        self._grids = piece_grids(mapping.vmg.program.tensor_ports)
         self._fifos: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._node_of_task = mapping.vmg.node_of_task.tolist()
 
@@ -275,17 +274,18 @@ class _Builder:
         self.deliveries[use.tensor.name, does] = number
         return number
 
-    def _words(self, use: TensorUse) -> int:
-        """Of a piece."""
-        return math.prod(use.tensor.shape) // math.prod(self._grids[use.tensor.name])
+    def _cycles(self, use: TensorUse) -> int:
+        """To copy a piece."""
+        return use.cycles(math.prod(use.tensor.shape) // math.prod(self._grids[use.tensor.name]))
 
     def _load(self, use: TensorUse, pieces: Iterable[_Piece], port: int) -> int:
         table = Table()
         bound: list[int] = []
         table.wait(self._mapping.device.external.latency_cycles)
+        cycles = self._cycles(use)
         for piece in pieces:
             if piece.is_read:
-                table.request(0, use.cycles(self._words(use)))
+                table.request(0, cycles)
             for stream in piece.arrived:
                 table.put(len(bound))
                 bound.append(stream)
@@ -294,12 +294,13 @@ class _Builder:
     def _store(self, use: TensorUse, pieces: Iterable[_Piece], port: int) -> int:
         table = Table()
         bound: list[int] = []
+        cycles = self._cycles(use)
         for piece in pieces:
             for stream in piece.done:
                 table.get(len(bound))
                 bound.append(stream)
             if piece.is_written:
-                table.request(0, use.cycles(self._words(use)))
+                table.request(0, cycles)
         table.wait(self._mapping.device.external.latency_cycles)
         return self._builder.process(table, bound, [port])
 
