@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
 from msgspec import Struct
+
+from allo_dse.common.plain_text import collection_text
 
 from .compiled import CompiledProgram
 from .decisions import Decisions
@@ -39,11 +39,5 @@ def _text(value: Any, known: dict[int, str]) -> str:
             parts = ", ".join(_text(getattr(value, name), known) for name in names)
             known[id(value)] = f"{type(value).__name__}({parts})"
         return known[id(value)]
-    if isinstance(value, np.ndarray):
-        data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        return f"{value.dtype}{value.shape}{data}"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_text(key, known)}: {_text(one, known)}" for key, one in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        return "(" + ", ".join(_text(one, known) for one in value) + ")"
-    return repr(value)
+    found = collection_text(value, lambda one: _text(one, known))
+    return repr(value) if found is None else found

@@ -121,8 +121,9 @@ def clean(
             "clean needs the names of runs", hint="name their directories, or take --empty; `allo-tune list` shows them"
         )
     chosen = [find_run(path) for path in runs or ()]
-    chosen += [path for path in _runs(Path("runs")) if empty and not len(open_run(path))]
-    chosen = list(dict.fromkeys(path for path in chosen if not (empty and path.is_symlink())))
+    if empty:
+        chosen += [path for path in _runs(Path("runs")) if not path.is_symlink() and not len(open_run(path))]
+    chosen = list(dict.fromkeys(chosen))
     for path in chosen:
         if path.is_symlink():
             raise StudyError(f"{path} is a link to {path.resolve()}", hint="name the directory itself")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from allo_dse.common.plain_text import collection_text
 from allo_dse.eval.evaluator import Evaluator, full_name
 
 _PACKAGE = __name__.partition(".")[0]
@@ -37,17 +37,12 @@ def _told(value: Any) -> str:
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         return f"{value.__qualname__}{_told([cells, value.__defaults__, value.__kwdefaults__])}"
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_told(key)}: {_told(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        return "(" + ", ".join(map(_told, value)) + ")"
     if isinstance(value, (set, frozenset)):
         return "{" + ", ".join(sorted(map(_told, value))) + "}"
     if value is None or isinstance(value, (bool, int, float, str, bytes, Path, np.generic)):
         return repr(value)
-    return type(value).__qualname__
+    found = collection_text(value, _told)
+    return type(value).__qualname__ if found is None else found
 
 
 @cache

@@ -59,7 +59,8 @@ def own_signals() -> Iterator[None]:
         raise KeyboardInterrupt(SIGNALS[signal.SIGTERM]) from ended
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # one that Python knows
+                signal.signal(number, handler)
 
 
 def unreachable(address: str | None, error: Exception) -> StudyError:
