@@ -70,7 +70,7 @@ def test_status_counts_what_the_log_holds(tune: Any, made: Any) -> None:
     assert facts["trials"] == 60
     assert facts["failed"] == statuses.count("failed") > 0
     assert facts["ruled_out"] == statuses.count("violation")
-    assert facts["reasons"]["RuntimeError"] == facts["failed"]
+    assert facts["reasons"]["RuntimeError: no licence"] == facts["failed"]
     assert facts["front_size"] == len(result.front)
     assert not facts["running"]
     assert "not running" in tune("status")

@@ -260,7 +260,7 @@ def test_a_design_that_failed_says_where_why_and_what_was_printed(run: Any, serv
     assert "timing not met" in card.inner_text()
     card.locator("summary").click()
     assert "module pe: 3.42 ns" in card.inner_text()
-    page.locator(".badge:text-is('failed: RuntimeError')").wait_for()
+    page.locator(".badge:text-is('failed: RuntimeError: timing not met')").wait_for()
     assert len(resources(page)) == 1
 
 

@@ -15,6 +15,7 @@ from allo_dse.common.records import replace
 from ..store.log import sealed
 from ..store.record import Record, decode_entry
 from ..store.rundir import LOG
+from ..store.texts import failure_kind
 from .choices import choices_of
 
 MOST_LOOKED_AT = 10_000  # lines of a log
@@ -86,11 +87,6 @@ def died_of(record: Record) -> set[str]:
     if record.status == "infeasible":
         return {name for name, amount in (record.constraints or {}).items() if amount > 0}
     return {failure_kind(record.error)} if record.status == "failed" else set()
-
-
-def failure_kind(error: str | None) -> str:
-    """A failure in a few words."""
-    return str(error or "failed").split(":")[0][:60]
 
 
 def _cause(name: str, dead: Sequence[bool], columns: Mapping[str, Sequence[object]]) -> Cause:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,8 @@ from allo_dse.eval.calibrate.correction import LATENCY, Correction
 from ..declare.spec import StudySpec
 from ..search.front import knee, pareto_positions
 from ..store.certificate import Certificate
-from ..store.record import PlacementNote, Record, Verification
+from ..store.record import Measurement, PlacementNote, Record, Verification
+from ..store.texts import failures_by_kind
 from .best import BestDesign, Front
 from .causes import Cause, causes_in
 from .explain import near_words
@@ -74,12 +74,6 @@ def failure_words(result: Result) -> str:
 
 
 MOST_WEIGHED = 1000  # trials that importances are computed from
-_TOOK = re.compile(r" after [\d.]+ s\b")
-
-
-def _kind_of(error: str) -> str:
-    """An error without what differs from design to design though the reason is the same."""
-    return _TOOK.sub("", error).strip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,21 +164,21 @@ class Result:
     @cached_property
     def rung_failures(self) -> list[RungFailures]:
         """What failed at evaluators above the first, the cheapest first; such designs are not on the front."""
-        found: dict[tuple[int, str], RungFailures] = {}
+        given: dict[tuple[int, str], list[Measurement]] = {}
         for record in self.records:
             for one in record.measurements:
                 if one.rung:
-                    key = (one.rung, one.evaluator)
-                    known = found.setdefault(key, RungFailures(one.evaluator, 0, Counter()))
-                    errors = Counter([_kind_of(one.error or "")]) if one.metrics is None else Counter()
-                    found[key] = RungFailures(known.evaluator, known.promoted + 1, known.errors + errors)
-        return [found[key] for key in sorted(found) if found[key].failed]
+                    given.setdefault((one.rung, one.evaluator), []).append(one)
+        found = [
+            RungFailures(evaluator, len(ones), failures_by_kind(one.error for one in ones if one.metrics is None))
+            for (_, evaluator), ones in sorted(given.items(), key=lambda item: item[0])
+        ]
+        return [one for one in found if one.failed]
 
     @cached_property
     def failures(self) -> Counter[str]:
         """Why the evaluator of every design failed, and how often."""
-        failed = (r for r in self.records if r.status == "failed" and not r.rung)
-        return Counter(_kind_of(r.error or "") for r in failed)
+        return failures_by_kind(r.error for r in self.records if r.status == "failed" and not r.rung)
 
     @property
     def unmet(self) -> dict[str, int]:

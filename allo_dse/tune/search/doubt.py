@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 from allo_dse.common.errors import StudyError
 
 from ..store.record import Record
+from ..store.texts import failure_kind
 
 MISSING = 5  # designs in whose metrics an objective or constraint finds nothing
 FAILED = 10  # designs for which the evaluator fails in the same way
 UNMET = 200  # designs that break a constraint by the same amount, so that nothing tells the search where to look
 AGAIN = "the same command tries other designs, and keeps these"
-_DIFFERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?")
-
-
-def kind_of(error: str) -> str:
-    """The first line of an error without its numbers, which differ where the reason is the same."""
-    return _DIFFERS.sub("N", error.strip().partition("\n")[0])
 
 
 class Doubt:
@@ -55,11 +49,12 @@ class Doubt:
     def _failed(self, record: Record) -> None:
         error = record.error or ""
         self._missing += record.metrics is not None
-        self._kinds[kind_of(error)] += 1
+        kind = failure_kind(error)
+        self._kinds[kind] += 1
         self._unmet = {}
         if self._missing == self._evaluated == MISSING:
             raise StudyError(f"no design can be judged: {error}", hint="correct the study and run it again")
-        if self._kinds[kind_of(error)] == self._evaluated == FAILED:
+        if self._kinds[kind] == self._evaluated == FAILED:
             raise StudyError(
                 f"the first {FAILED} designs all failed in {record.evaluator}: {error}",
                 hint=f"correct the evaluator and give it another version; or {AGAIN}",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 TEXT_LENGTH = 4000
 """Characters of a text that are kept: more than a message needs, and a thousand of them still make a small log."""
+KIND_LENGTH = 80
+_DIFFERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 def valid_text(text: str, longest: int = TEXT_LENGTH) -> str:
@@ -35,3 +40,14 @@ def error_text(error: BaseException) -> str:
         text = f"(its text cannot be had: {type(another).__name__})"
     name = type(error).__name__
     return valid_text(f"{name}: {text}" if text else name)
+
+
+def failure_kind(error: str | None) -> str:
+    """What failures have in common whose reason is the same: the first line, without numbers."""
+    return _DIFFERS.sub("N", (error or "failed").strip().partition("\n")[0])[:KIND_LENGTH]
+
+
+def failures_by_kind(errors: Iterable[str | None]) -> Counter[str]:
+    """How often there was a failure of each kind, by the first text of it."""
+    first: dict[str, str] = {}
+    return Counter(first.setdefault(failure_kind(error), (error or "failed").strip()) for error in errors)

@@ -151,7 +151,7 @@ def test_importance_finds_the_parameter_that_decides(table: RunTable) -> None:
 def test_what_was_lost_is_counted_by_reason_over_time(table: RunTable) -> None:
     counts = lost(table)
     assert counts["core_memory"] == 60
-    assert counts["RuntimeError"] == statuses(table)["failed"] == 10
+    assert counts["RuntimeError: the tool gave up"] == statuses(table)["failed"] == 10
     over_time = timeline(table, bins=10)
     assert {name: amount.sum() for name, amount in over_time.failures.items()} == counts
     assert over_time.designs.sum() == 300
@@ -240,7 +240,7 @@ def test_the_front_is_of_what_the_dearest_evaluator_has_measured(tmp_path: Path)
     assert np.array_equal(run.hypervolume, history, equal_nan=True)
     board = Board([run])
     words = [status_text(board, Ref(0, run.row_of[key])) for key in (first[1], first[3], first[4])]
-    assert words == ["dominated", "failed: RuntimeError", "not measured by board 1"]
+    assert words == ["dominated", "failed: RuntimeError: no", "not measured by board 1"]
     verify(tmp_path / "run", first[0], ok=False)
     run.refresh()
     assert [run.keys[row] for row in run.front] == [first[1], first[2]]

@@ -7,7 +7,7 @@ import pytest
 
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.results.study_result import failure_words
-from allo_dse.tune.search.doubt import FAILED, MISSING, UNMET, Doubt, kind_of
+from allo_dse.tune.search.doubt import FAILED, MISSING, UNMET, Doubt
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.store.log import read_log
 from tests.tune.fakes import FakeEvaluator, fake_study
@@ -58,7 +58,6 @@ def test_a_run_that_fails_now_and_then_goes_on_and_says_how_often(tmp_path: Path
 def test_constraints_that_were_met_before_are_not_doubted() -> None:
     result = Doubt(met=True)
     result.look([])
-    assert kind_of("E: at 0x7f3a after 1.5e-3 s, 12 left\nmore") == "E: at N after N s, N left"
 
 
 def test_what_no_design_satisfies_is_named(tmp_path: Path) -> None:

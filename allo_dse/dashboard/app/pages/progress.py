@@ -13,6 +13,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.tune.store.certificate import Certificate
 from allo_dse.tune.store.run_info import read_info
+from allo_dse.tune.store.texts import failure_kind
 
 from ...data.board import Board, Ref
 from ...data.progress import measured, statuses, timeline
@@ -139,16 +140,16 @@ def failed_card(board: Board, number: int) -> list[object]:
     if status is None or "failed" not in status.categories:
         return []
     rows = np.flatnonzero(status.codes == status.categories.index("failed"))
-    said: dict[str, list[int]] = {}
+    said: dict[str, list[tuple[str, int]]] = {}
     for row in rows[-MAX_FAILED:].tolist():
-        message = str(run.record(row).get("error") or "failed").strip().splitlines()[0][:MAX_MESSAGE]
-        said.setdefault(message, []).append(row)
-    ranked = sorted(said.items(), key=lambda item: -len(item[1]))[:MAX_MESSAGES]
+        message = str(run.record(row).get("error") or "failed").strip()
+        said.setdefault(failure_kind(message), []).append((message.partition("\n")[0][:MAX_MESSAGE], row))
+    ranked = sorted(said.values(), key=len, reverse=True)[:MAX_MESSAGES]
     # Dash's own table: links are components of Dash.
     head = html.Tr([html.Th(name, scope="col") for name in ("message", "designs", "for instance")])
     body = [
-        html.Tr([html.Td(message), html.Td(text(len(own))), html.Td(_link(board, Ref(number, own[-1])))])
-        for message, own in ranked
+        html.Tr([html.Td(own[-1][0]), html.Td(text(len(own))), html.Td(_link(board, Ref(number, own[-1][1])))])
+        for own in ranked
     ]
     latest = f"of the latest {MAX_FAILED} failures" if len(rows) > MAX_FAILED else ""
     shown = html.Div(html.Table([html.Thead(head), html.Tbody(body)]), className="table-box")
