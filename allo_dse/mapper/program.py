@@ -9,6 +9,7 @@ from functools import cached_property
 from types import FunctionType
 
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.digest import program_digest
 from allo_dse.program.watch import Watch
 
 from .fold.vmg import VMG
@@ -50,6 +51,11 @@ class Program(CompiledProgram):
         """The same program, whose kernels' parts that do not depend on each other run at once, each as a kernel."""
         assert self.source is not None, "only a loaded program can be loaded again"
         return Program.of(_compiled(self.source, self.params, apart=True), self.source, apart=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of what the program computes and how, by which results are found again."""
+        return program_digest(self)
 
     @cached_property
     def vmg(self) -> VMG:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 from allo_dse.mapper.program import Program, load_watched
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.digest import program_digest
 from allo_dse.program.watch import Watch
 
 from .params import Assignment, plain_value
@@ -33,7 +32,7 @@ class Packed(NamedTuple):
 
 
 class Programs(Protocol):
-    """Makes programs and tells them apart."""
+    """Makes programs."""
 
     def load(self, params: Assignment, watch: Watch | None = None) -> Program:
         """The program of these parameters; cached.
@@ -45,10 +44,6 @@ class Programs(Protocol):
             ProgramError: when it is wrong.
             Hopeless: when it is not compiled to the end.
         """
-        ...
-
-    def digest(self, program: Program) -> str:
-        """Hash of what the program computes and how."""
         ...
 
     def pack(self, program: Program) -> Packed | None:
@@ -100,7 +95,3 @@ class CompiledPrograms:
         key = _key(params)
         if key not in self._programs:
             self._packed[key] = packed
-
-    def digest(self, program: Program) -> str:
-        """Hash of the compiled program."""
-        return program_digest(program)

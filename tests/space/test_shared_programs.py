@@ -56,7 +56,7 @@ def test_what_was_compiled_elsewhere_is_the_same_program(name: str, monkeypatch:
         assert other is not None
         assert one.design.program is not other.design.program
         assert one.key == other.key
-        assert first.programs.digest(one.design.program) == second.programs.digest(other.design.program)
+        assert one.design.program.digest == other.design.program.digest
         assert [str(v) for v in first.check(one.design)] == [str(v) for v in second.check(other.design)]
     assert not meanings(second.space)  # it was told
 

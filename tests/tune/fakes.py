@@ -29,6 +29,7 @@ class FakeProgram:
     name: str
     params: dict[str, Any]
     mesh: tuple[int, int, int]
+    digest: str
     apart: bool = False
 
     @property
@@ -59,10 +60,7 @@ class FakePrograms:
         self.salt = salt
 
     def load(self, params: Any, watch: Any = None) -> FakeProgram:
-        return FakeProgram("gemm", dict(params), (params["Pk"], params["Pm"], params["Pn"]))
-
-    def digest(self, program: Program) -> Any:
-        return f"gemm{self.salt}"
+        return FakeProgram("gemm", dict(params), (params["Pk"], params["Pm"], params["Pn"]), f"gemm{self.salt}")
 
     def pack(self, program: Program) -> Any:
         return None

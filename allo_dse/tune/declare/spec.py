@@ -332,7 +332,7 @@ class StudySpec:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        return self.programs.digest(self.first_program()), f"{self.device.name} {self.device.key}"
+        return self.first_program().digest, f"{self.device.name} {self.device.key}"
 
     def first_program(self) -> Program:
         """The program of the first parameters.

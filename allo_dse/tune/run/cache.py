@@ -14,7 +14,6 @@ from typing import Any
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, full_name
-from allo_dse.space.programs import Programs
 from allo_dse.space.space import Candidate
 
 from ..store.described import Bred
@@ -34,8 +33,7 @@ class ResultCache:
         hits: results found so far.
     """
 
-    def __init__(self, directory: Path, evaluator: Evaluator, programs: Programs) -> None:
-        self._programs = programs
+    def __init__(self, directory: Path, evaluator: Evaluator) -> None:
         self._salt = evaluator_key(evaluator)
         self.path = directory / f"{file_name(full_name(evaluator))}.jsonl"
         self.hits = 0
@@ -47,7 +45,6 @@ class ResultCache:
                 f"cannot keep results in {directory}: {error.strerror}", hint="see --cache and --no-cache"
             ) from error
         self._where: dict[bytes, tuple[int, int]] = {}
-        self._digests: dict[str, str] = {}
         self._read = 0
         self._index()
 
@@ -93,15 +90,9 @@ class ResultCache:
         return size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
 
     def _key(self, candidate: Candidate | Bred) -> bytes:
-        program = candidate.program if isinstance(candidate, Bred) else self._digest(candidate)
+        program = candidate.program if isinstance(candidate, Bred) else candidate.design.program.digest
         text = json.dumps([self._salt, program, candidate.key])
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_BYTES].encode()
-
-    def _digest(self, candidate: Candidate) -> str:
-        params = repr((sorted(candidate.params.items()), candidate.design.program.apart))
-        if params not in self._digests:
-            self._digests[params] = self._programs.digest(candidate.design.program)
-        return self._digests[params]
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -194,7 +194,7 @@ def _caches(
     where = options.cache
     if where is None and options.run_dir is None:
         where = directory.path.parent / RESULTS
-    return [ResultCache(Path(where), evaluator, study.programs) for evaluator in evaluators] if where else []
+    return [ResultCache(Path(where), evaluator) for evaluator in evaluators] if where else []
 
 
 def _shared(ledger: Ledger, storage: str) -> SharedStudy:

@@ -18,7 +18,7 @@ class Bred(NamedTuple):
 
     Attributes:
         texts: by field of a record, what describes the design.
-        program: digest of its program, where results may be found by it.
+        program: digest of its program.
     """
 
     key: str
@@ -43,12 +43,12 @@ def described(candidate: Candidate | Bred) -> dict[str, Any]:
     }
 
 
-def bred(candidate: Candidate | Bred, program: str = "") -> Bred:
+def bred(candidate: Candidate | Bred) -> Bred:
     """A design that was bred here, for a driver elsewhere."""
     if isinstance(candidate, Bred):
         return candidate
     texts = {name: bytes(text) for name, text in described(candidate).items() if name.endswith("_json")}
-    return Bred(candidate.key, candidate.genes, texts, program)
+    return Bred(candidate.key, candidate.genes, texts, candidate.design.program.digest)
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,6 @@ from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.design import Design
 from allo_dse.space.gene import Genes
 from allo_dse.space.sampler.selection import Floats
-from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..search.bred import EvolutionProposer
@@ -59,25 +58,6 @@ class Litter:
     illegal: int = 0
 
 
-class Digests:
-    """Of programs, by which results are found again; each is computed once."""
-
-    def __init__(self, study: StudySpec) -> None:
-        self._programs = study.programs
-        self._known: dict[str, str] = {}
-
-    def bred(self, candidate: Candidate | Bred) -> Bred:
-        """A design as the driver gets it."""
-        return candidate if isinstance(candidate, Bred) else bred(candidate, self._digest(candidate))
-
-    def _digest(self, candidate: Candidate) -> str:
-        program = candidate.design.program
-        known = repr((sorted(candidate.params.items()), program.apart))
-        if known not in self._known:
-            self._known[known] = self._programs.digest(program)
-        return self._known[known]
-
-
 class Nursery:
     """Breeds designs of a study that it has not bred before, nor others as far as it was told.
 
@@ -89,7 +69,6 @@ class Nursery:
         self._study, self._least, self._pause = study, study.least_losses(evaluator), pause
         self._screen = Screen(study.space, study.check, self._check_soon)
         self._proposer: EvolutionProposer | None = None
-        self._digests = Digests(study)
 
     def _check_soon(self, design: Design) -> Sequence[Any]:
         self._pause()
@@ -112,7 +91,7 @@ class Nursery:
             self._study.space.learn(parent)
         found = self._proposer.breed(order.first, order.count, order.parents, order.front)
         return Litter(
-            [self._digests.bred(candidate) for candidate in found],
+            [bred(candidate) for candidate in found],
             [(bred(candidate), violations) for candidate, violations in self._screen.taken()],
             self._screen.repeats - repeats,
             self._screen.illegal - illegal,

@@ -19,7 +19,7 @@ from ..search.front import Points
 from ..search.least import Losses
 from ..search.screening import Screen
 from ..store.described import bred
-from .nursery import Broken, Digests
+from .nursery import Broken
 
 
 class Lease(Struct, frozen=True):
@@ -72,7 +72,6 @@ class Surveyor:
     def __init__(self, study: StudySpec, evaluator: Evaluator, pause: Callable[[], None] = lambda: None) -> None:
         self._study, self._least, self._pause = study, study.least_losses(evaluator), pause
         self._parts: dict[int, tuple[int, Prospect, Screen]] = {}
-        self._digests = Digests(study)
 
     def _meanwhile(self) -> bool:
         self._pause()
@@ -99,7 +98,7 @@ class Surveyor:
         self._parts[lease.part] = lease.turn + 1, prospect, screen
         least = prospect.least
         return Survey(
-            [Next(self._digests.bred(c), bounds, rank) for c, bounds, rank in found],
+            [Next(bred(c), bounds, rank) for c, bounds, rank in found],
             [(bred(candidate), violations) for candidate, violations in screen.taken()],
             prospect.designs,
             prospect.listed,

@@ -51,7 +51,7 @@ def run(study: Study, folder: Path, name: str, trials: int = 40, **options: Any)
 
 def candidates(count: int) -> Any:
     study = fake_study()
-    return study.programs, list(itertools.islice((c for c in study.space.designs() if not check(c.design)), count))
+    return list(itertools.islice((c for c in study.space.designs() if not check(c.design)), count))
 
 
 def test_a_second_run_evaluates_only_what_is_new(tmp_path: Path) -> None:
@@ -116,17 +116,17 @@ def test_a_run_elsewhere_shares_nothing_unless_told(tmp_path: Path, monkeypatch:
 
 
 def test_two_processes_may_write_and_a_torn_line_costs_one_result(tmp_path: Path) -> None:
-    programs, (a, b, c) = candidates(3)
-    one, two = (ResultCache(tmp_path, Slowish(), programs) for _ in range(2))
+    a, b, c = candidates(3)
+    one, two = (ResultCache(tmp_path, Slowish()) for _ in range(2))
     one.put(a, {"x": 1.5}, 1.0)
     two.put(b, {"x": 2}, 1.0)
     assert two.get(a) == {"x": 1.5}
     one.path.write_bytes(one.path.read_bytes()[:-4])
-    three = ResultCache(tmp_path, Slowish(), programs)
+    three = ResultCache(tmp_path, Slowish())
     assert three.get(a) == {"x": 1.5}
     assert three.get(b) is None
     three.put(c, {"x": 3}, 1.0)
-    four = ResultCache(tmp_path, Slowish(), programs)
+    four = ResultCache(tmp_path, Slowish())
     assert [four.get(d) for d in (a, b, c)] == [{"x": 1.5}, None, {"x": 3}]
     assert four.hits == 2
     for cache in (one, two, three, four):
@@ -134,8 +134,8 @@ def test_two_processes_may_write_and_a_torn_line_costs_one_result(tmp_path: Path
 
 
 def test_fast_and_damaged_results_are_not_used(tmp_path: Path) -> None:
-    programs, (a, b) = candidates(2)
-    cache = ResultCache(tmp_path, Slowish(), programs)
+    a, b = candidates(2)
+    cache = ResultCache(tmp_path, Slowish())
     cache.put(a, {"x": 1}, 1e-6)
     assert cache.get(a) is None
     cache.put(b, {"x": 1}, 1.0)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from allo_dse.tune.store.texts import failure_kind
 from allo_dse.tune.results.choices import TEXTS, mapping_choices
 from allo_dse.tune.store.record import NOTHING, Record, json_value
 from allo_dse.tune.store.run_info import RunInfo
+from allo_dse.tune.store.texts import failure_kind
 
 from .columns import Kind, Repeated
 
