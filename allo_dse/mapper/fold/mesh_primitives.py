@@ -63,6 +63,10 @@ class Plan(Struct, frozen=True):
             v = trips - 1 - v
         return between * u + within * v
 
+    def pids(self, axis: int, u: int) -> list[int]:
+        """Those of all iterations."""
+        return [self.pid(axis, u, v) for v in range(self.trips(axis))]
+
     def pid_text(self, axis: int) -> str:
         """`pid` as an expression in `u<axis>` and `v<axis>`."""
         choice, trips = self.fold.axes[axis], self.trips(axis)
@@ -135,15 +139,14 @@ def chain_nodes(plan: Plan, made: Made) -> dict[Coordinate, str]:
         single = {pid: kernel.task_name(pid) for pid in itertools.product(*extents)}
         made.first_task.update((name, name) for name in single.values())
         return single
-    steps = list(itertools.product(*(range(plan.trips(a)) for a in plan.chained)))
     order = [a for a in range(rank) if a not in plan.chained] + list(plan.chained)
     nodes = {}
     for picked in itertools.product(*(extents[a] for a in order)):
         at = dict(zip(order, picked, strict=True))
         pid, tasks = [at[a] for a in range(rank)], []
-        for step in steps:
-            for axis, v in zip(plan.chained, step, strict=True):
-                pid[axis] = plan.pid(axis, at[axis], v)
+        for step in itertools.product(*(plan.pids(axis, at[axis]) for axis in plan.chained)):
+            for axis, value in zip(plan.chained, step, strict=True):
+                pid[axis] = value
             tasks.append(kernel.task_name(tuple(pid)))
         node = tasks[0]
         made.first_task[node] = node
@@ -163,18 +166,18 @@ def bundle_nodes(plan: Plan, nodes: dict[Coordinate, str], made: Made) -> dict[C
     own = {*plan.chained, *plan.bundled}
     extents = [range(x.spatial) if a in own else plan.places(a, made) for a, x in enumerate(plan.fold.axes)]
     trips = [plan.trips(a) for a in plan.bundled]
-    iterations = list(itertools.product(*(range(1 if made.heads else count) for count in trips)))
+    bundled = [(axis, plan.free.index(axis)) for axis in plan.bundled]
     members = list(itertools.product(*(extents[a] for a in plan.linked)))
     result = {}
     # The axes of a node's place, which stand in mesh order, in `picked + member`.
     order = [(*plan.free, *plan.linked).index(a) for a in range(len(extents))]
     for picked in itertools.product(*(extents[a] for a in plan.free)):
         rows: list[tuple[str, ...]] = []
-        for iteration in iterations:
+        alike = (plan.pids(axis, picked[place])[: 1 if made.heads else None] for axis, place in bundled)
+        for pids in itertools.product(*alike):
             task = list(picked)
-            for axis, v in zip(plan.bundled, iteration, strict=True):
-                place = plan.free.index(axis)
-                task[place] = plan.pid(axis, picked[place], v)
+            for (_, place), value in zip(bundled, pids, strict=True):
+                task[place] = value
             rows.append(tuple(nodes[_in_order((*task, *member), order)] for member in members))
         for member, node in zip(members, made.bundle(rows, math.prod(trips)), strict=True):
             result[_in_order((*picked, *member), order)] = node

@@ -42,11 +42,15 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def codes(self) -> IntArray:
         """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
-        codes: dict[tuple[Use, ...], int] = {}
+        number = {own: code for code, own in enumerate(self.kinds)}
         result = np.zeros(self.leaves, np.int64)
-        for leaf, own in self.by_leaf.items():
-            result[leaf] = codes.setdefault(own, len(codes) + 1)
+        result[list(self.by_leaf)] = [number[own] for own in self.by_leaf.values()]
         return result
+
+    @cached_property
+    def kinds(self) -> list[tuple[Use, ...]]:
+        """By code, what such leaves get and put."""
+        return list(dict.fromkeys([(), *self.by_leaf.values()]))
 
 
 class Step(Struct, frozen=True):

@@ -13,12 +13,12 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.records import replace
+from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
@@ -83,11 +83,32 @@ def is_forest(channels: Iterable[Channel]) -> bool:
     return all(sets.join(source, target) for source, target, _ in channels)
 
 
-class _Exchange(NamedTuple):
-    """What a node does on its channels; the digests of equal tables are equal."""
+class _Exchange(Struct, frozen=True, eq=False, dict=True):
+    """What a node does on its channels in so many periods.
 
-    table: Table
+    Attributes:
+        digest: equal for nodes that do the same.
+        kinds: what leaves do, step by step, each so often in a row; `codes`: per leaf, which of them it does.
+    """
+
     digest: bytes
+    kinds: list[tuple[tuple[Step, int], ...]]
+    codes: IntArray
+    periods: int
+
+    @cached_property
+    def table(self) -> Table:
+        table, codes = Table(), self.codes
+        starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+        lengths = np.diff(np.append(starts, len(codes)))
+        with table.repeat(self.periods):
+            table.wait(1)
+            for code, length in zip(codes[starts].tolist(), lengths.tolist(), strict=True):
+                with table.repeat(length):
+                    for step, alike in self.kinds[code]:
+                        with table.repeat(alike):
+                            step.write(table, 0)
+        return table
 
 
 class _Search(Struct, frozen=True, dict=True):
@@ -174,20 +195,14 @@ class _Search(Struct, frozen=True, dict=True):
 
 def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
     """What a node of a group does on its channels in so many periods."""
-    table, codes = Table(), uses.codes
-    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
-    lengths = np.diff(np.append(starts, uses.leaves))
-    with table.repeat(periods):
-        table.wait(1)
-        for leaf, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            with table.repeat(length):
-                for step, alike in _steps(uses.of(leaf)):
-                    with table.repeat(alike):
-                        step.write(table, 0)
-    return _Exchange(table, hashlib.blake2b(table.words.tobytes(), digest_size=16).digest())
+    number: dict[tuple[tuple[Step, int], ...], int] = {}
+    # Leaves that use channels in another order may do the same.
+    codes = np.array([number.setdefault(_steps(own), len(number)) for own in uses.kinds])[uses.codes]
+    text = repr((list(number), periods)).encode()
+    return _Exchange(hashlib.blake2b(codes.tobytes() + text, digest_size=16).digest(), list(number), codes, periods)
 
 
 @lru_cache(maxsize=1024)
-def _steps(uses: tuple[Use, ...]) -> list[tuple[Step, int]]:
+def _steps(uses: tuple[Use, ...]) -> tuple[tuple[Step, int], ...]:
     """What a leaf does, and how often in a row."""
-    return [(step, sum(1 for _ in alike)) for step, alike in groupby(leaf_steps(0, uses))]
+    return tuple((step, sum(1 for _ in alike)) for step, alike in groupby(leaf_steps(0, uses)))
