@@ -178,6 +178,32 @@ def test_compare_designs_and_runs(tune: Any, made: Any) -> None:
     assert json.loads(tune("compare", "runs/fake", "copy", "--json"))["trials"]["equal"]
 
 
+def test_what_two_short_runs_cannot_tell_is_said(tune: Any, tmp_path: Path) -> None:
+    for name, trials in (("short", 6), ("shorter", 5)):
+        tune("study.py", "--trials", trials, "--run-dir", tmp_path / name, "--no-verify", "-q")
+    path, counts = tmp_path / "short" / "run.json", {"evaluated": 6, "failed": 0, "refused": 0, "bounded": 0, "open": 3}
+    certificate = {"designs": 9, "listed": True, **counts}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "certificate": certificate}))
+    command = ["compare", tmp_path / "short", tmp_path / "shorter"]
+    assert json.loads(tune(*command, "--json"))["hypervolume"] == {"a": None, "b": None, "equal": None}
+    said = tune(*command, "--all")
+    assert "hypervolume: cannot be told before 20 feasible designs" in said
+    assert "nan" not in said
+    assert "not complete: 3 of the space's" in said
+
+
+@pytest.mark.parametrize("runs", [("runs/fake", "nope"), ("nope", "runs/fake"), ("nope/a", "nope/b")])
+def test_comparing_runs_says_which_one_is_missing(tune: Any, runs: tuple[str, str]) -> None:
+    missing = next(one for one in runs if "nope" in one)
+    assert f"error: {missing} is not a run directory" in tune("compare", *runs, code=2)
+
+
+def test_a_narrow_comparison_has_whole_names(tune: Any, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, result = made
+    monkeypatch.setenv("COLUMNS", "30")
+    assert "…" not in tune("compare", result.front[0].key, result.front[-1].key, "--all")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
