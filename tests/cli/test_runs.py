@@ -207,6 +207,7 @@ def test_a_narrow_comparison_has_whole_names(tune: Any, made: Any, monkeypatch: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["list", "nope"], "nope is not a directory"),
         (["show", "ffff"], "has no design 'ffff'"),
         (["show", "ab"], "4 characters"),
         (["show", "3", "--run", "nowhere"], "nowhere is not a run directory"),
