@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from allo_dse.cli import main
+from allo_dse.tune.show.numbers import format_value
 from allo_dse.tune.study_file import load_studies
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,17 @@ def test_terminals_may_be_narrow(run: Callable[..., Said], monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", columns)
     for command in ("status", "best", "pareto"):
         assert run(command, "r 1")[0] == 0
+
+
+@pytest.mark.parametrize("columns", ["20", "30", "40", "60"])
+def test_a_narrow_front_has_its_numbers(
+    run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    front = json.loads(run("pareto", "r 1", "--json")[1])["front"]
+    wanted = {text for one in front for text in (one["key"][:8], *map(format_value, one["values"].values()))}
+    monkeypatch.setenv("COLUMNS", columns)
+    for command in (("pareto", "r 1"), ("study.py", "--trials", "8", "-q", "--run-dir", "r 1")):
+        assert wanted - set(run(*command)[1].split()) == set()
 
 
 def test_commands_that_are_shown_can_be_pasted(run: Callable[..., Said]) -> None:
