@@ -100,6 +100,25 @@ def test_a_link_to_a_run_is_not_removed_and_that_is_said(run: Callable[..., Said
     assert (code, "is a link to" in said, Path("r 1").exists()) == (2, True, True)
 
 
+def test_one_damaged_run_hides_no_others_and_a_damaged_log_is_said(run: Callable[..., Said]) -> None:
+    shutil.copytree("r 1", "r 2")
+    Path("r 2/run.json").unlink()
+    Path("r 2/run.json").mkdir()
+    assert "r 2  cannot read r 2/run.json: Is a directory" in run("list", ".")[1]
+    with Path("r 1/log.jsonl").open("a") as log:
+        log.write("damaged\n")
+    warning = "warning: r 1/log.jsonl: damaged lines are skipped: 1\n"
+    assert [run(*command)[2] for command in (("status", "r 1"), ("report", "r 1"))] == [warning] * 2
+
+
+def test_standard_output_may_be_full(run: Callable[..., Said]) -> None:
+    command = [sys.executable, "-m", "allo_dse", "status", "r 1", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 def test_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
     (tmp_path / "study.py").write_text(FAKE)

@@ -90,10 +90,10 @@ def replay(
 ) -> None:
     from allo_dse.tune.rerun import replay_design
 
-    from ..opening import find_design, open_run
+    from ..opening import find_design, means_run, open_run
     from .rerun import replay_all
 
-    if design is None or Path(design).is_dir():
+    if design is None or means_run(design):
         if verify:
             raise StudyError("--verify needs the ID of a design", hint="runs verify their fronts themselves")
         raise typer.Exit(replay_all(run if design is None else Path(design), study, as_json=as_json))
@@ -120,9 +120,9 @@ def compare(
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..opening import find_design, open_run
+    from ..opening import find_design, means_run, open_run
 
-    are_runs = any("/" in text or Path(text).is_dir() for text in (a, b))
+    are_runs = any(map(means_run, (a, b)))
     if are_runs:
         first, second = (_run_facts(open_run(Path(path)), as_json=as_json) for path in (a, b))
     else:
@@ -132,7 +132,10 @@ def compare(
     if as_json:
         print_json({n: {"a": x, "b": y, "equal": None if x is y is None else x == y} for n, (x, y) in pairs.items()})
     else:
-        _print_comparison(pairs, (a, b), show_all=everything)
+        if everything or any(x != y for x, y in pairs.values()):
+            _print_comparison(pairs, (a, b), show_all=everything)
+        else:
+            console().print("nothing differs; --all shows what is equal")
         if are_runs and None in pairs["hypervolume"]:
             console().print(f"hypervolume: cannot be told before {REFERENCE_AFTER} feasible designs")
 

@@ -142,7 +142,9 @@ def clean(
         return
     for path in chosen:
         console().print(f"{'removed' if yes else 'would remove'} {displayed(str(path))}")
-    if chosen and not yes:
+    if not chosen:
+        console().print(f"no run in {RUNS}/ is empty")
+    elif not yes:
         console().print("the same with --yes removes them")
 
 
