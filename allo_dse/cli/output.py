@@ -94,14 +94,14 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
     """Names and values in two columns; empty values are left out. Paths and commands, which are copied, are not
     broken, nor are the parts of a tuple."""
     said = {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
-    width = max(map(len, said), default=0)
+    width = max(1, min(max(map(len, said), default=0), to.width // 2))
     for name, value in said.items():
         value = displayed(_packed(value, max(1, to.width - width - 2)) if isinstance(value, tuple) else str(value))
         if name in COPIED:
             to.print(f"[dim]{displayed(name):<{width}}[/]  {value}", soft_wrap=True)
             continue
         table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim", no_wrap=True, width=width)
+        table.add_column(style="dim", overflow="fold", width=width)
         table.add_column(overflow="fold")
         table.add_row(displayed(name), value)
         to.print(table)

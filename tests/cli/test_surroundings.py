@@ -62,12 +62,11 @@ def test_terminals_may_be_narrow(run: Callable[..., Said], monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("columns", ["20", "30", "40", "60"])
-def test_a_narrow_front_has_its_numbers(
-    run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, columns: str
-) -> None:
+def test_narrow_terminals_show_numbers(run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     front = json.loads(run("pareto", "r 1", "--json")[1])["front"]
     wanted = {text for one in front for text in (one["key"][:8], *map(format_value, one["values"].values()))}
     monkeypatch.setenv("COLUMNS", columns)
+    assert front[0]["key"][:8] in run("show", front[0]["key"], "--run", "r 1")[1]
     for command in (("pareto", "r 1"), ("study.py", "--trials", "8", "-q", "--run-dir", "r 1")):
         assert wanted - set(run(*command)[1].split()) == set()
 
