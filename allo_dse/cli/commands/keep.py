@@ -136,7 +136,7 @@ def clean(
             raise StudyError(f"{path} is in use by a run", hint="stop it first")
     if yes:
         for path in chosen:
-            shutil.rmtree(path)
+            shutil.rmtree(path.resolve())  # "." cannot be removed by that name
     if as_json:
         print_json({"removed" if yes else "would_remove": [str(path) for path in chosen]})
         return
