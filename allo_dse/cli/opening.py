@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 SHORTEST_KEY = 4
 
 
+def means_run(text: str) -> bool:
+    """Whether a word that may be a design or a run directory is the latter; it need not be there."""
+    return "/" in text or Path(text).is_dir()
+
+
 def open_run(path: Path | None) -> RunTable:
-    """A run directory as a table, read to its present end.
+    """A run directory as a table, read to its present end. What is wrong with its log is said.
 
     Raises:
         StudyError: when it is none.
@@ -23,8 +28,11 @@ def open_run(path: Path | None) -> RunTable:
     from allo_dse.dashboard.data.table.table import RunTable
     from allo_dse.tune.store.rundir import find_run
 
+    from .output import print_warnings
+
     table = RunTable(find_run(path))
     table.refresh()
+    print_warnings(table.notes)
     return table
 
 

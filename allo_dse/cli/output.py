@@ -10,7 +10,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import typer
@@ -29,6 +29,7 @@ RUN_OPTION = typer.Option(
 JSON = typer.Option("--json", help="One JSON object on standard output.")
 
 
+NO_DESIGN = "no design satisfies all limits and constraints yet"
 STDOUT, STDERR = 1, 2
 EXIT_SIGNALS = {name: 128 + number for number, name in SIGNALS.items()}
 COPIED = ("run", "go on with")
@@ -93,14 +94,14 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
     """Names and values in two columns; empty values are left out. Paths and commands, which are copied, are not
     broken, nor are the parts of a tuple."""
     said = {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
-    width = max(map(len, said), default=0)
+    width = max(1, min(max(map(len, said), default=0), to.width // 2))
     for name, value in said.items():
         value = displayed(_packed(value, max(1, to.width - width - 2)) if isinstance(value, tuple) else str(value))
         if name in COPIED:
             to.print(f"[dim]{displayed(name):<{width}}[/]  {value}", soft_wrap=True)
             continue
         table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim", no_wrap=True, width=width)
+        table.add_column(style="dim", overflow="fold", width=width)
         table.add_column(overflow="fold")
         table.add_row(displayed(name), value)
         to.print(table)
@@ -111,9 +112,16 @@ def _packed(parts: Sequence[str], width: int) -> str:
     return textwrap.fill("   ".join(part.replace(" ", "\xa0") for part in parts), width).replace("\xa0", " ")
 
 
+def print_warnings(notes: Sequence[str]) -> None:
+    to = Console(stderr=True, soft_wrap=True, highlight=False)
+    for note in notes:
+        to.print(f"[bold yellow]warning:[/] {displayed(note)}")
+
+
 def print_error(error: AlloDseError, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"event": "error", "message": error.message, "hint": error.hint, **error.place})
+    with suppress(OSError):  # standard output may be what is wrong
+        if as_json:
+            print_json({"event": "error", "message": error.message, "hint": error.hint, **error.place})
     to = Console(stderr=True, soft_wrap=True, highlight=False)
     before, word, after = error.report.partition("error:")
     to.print(f"{displayed(before)}[bold red]{word}[/]{displayed(after)}")

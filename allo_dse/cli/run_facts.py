@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
     proposed = len(table) + len(table.ruled_out)
     at = table.numbers("at")
     last = _log_age(table)
+    volume = float(table.hypervolume[-1]) if len(table.hypervolume) else math.nan
     return {
         "study": table.facts.study,
         "run_dir": str(table.path),
@@ -48,7 +50,7 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
             o: None if (row := best_row(table, o)) is None else objective(table, row, o) for o in table.objectives
         },
         "front_size": len(table.front),
-        "hypervolume": float(table.hypervolume[-1]) if len(table.hypervolume) else None,
+        "hypervolume": None if math.isnan(volume) else volume,
         "certificate": None if table.facts.certificate is None else msgspec.to_builtins(table.facts.certificate),
         "verified": sum(v.ok for v in table.verified.values()),
         "wrong": [key for key, v in table.verified.items() if not v.ok],

@@ -73,8 +73,7 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
     from .programs import Programs
 
     def read() -> None:
-        for note in (note for run in board.runs for note in run.notes):
-            console.print(f"[bold yellow]warning:[/] {escape(note)}")
+        _warn(board, console)
         context.reference = _reference(board, reference)
         if study is not None:
             for number in range(len(board.runs)):
@@ -98,6 +97,11 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
         raise typer.Exit(2)
 
 
+def _warn(board: Board, console: Console) -> None:
+    for note in (note for run in board.runs for note in run.notes):
+        console.print(f"[bold yellow]warning:[/] {escape(note)}")
+
+
 def report(
     runs: Runs = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("report.html"),
@@ -110,6 +114,7 @@ def report(
     from .report import write_report
 
     board = Board.open(_paths(runs))
+    _warn(board, Console(stderr=True, highlight=False, soft_wrap=True))
     programs = Programs(board, study)
     if study is not None:
         for number in range(len(board.runs)):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from allo_dse.common.whole_files import write_whole
 
 LIMIT_BYTES = 512 << 20
 """Of all files of a kind; beyond, those unused for longest go until half is left."""
@@ -41,9 +42,7 @@ def keep(kind: str, content: bytes, made: bytes) -> None:
     path = _file(kind, content)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(made).digest() + made)
-        os.replace(file.name, path)
+        write_whole(path, hashlib.sha256(made).digest() + made)
         if path.name.endswith(_COUNTED):
             _prune(path.parent)
 

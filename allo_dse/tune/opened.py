@@ -59,16 +59,15 @@ def study_of(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
     """The study of a run, from its file.
 
     Raises:
-        StudyError: when the run did not come from a study file, and none is named.
+        StudyError: when the run did not come from a study file, or the file has moved, and none is named.
     """
     from .study_file import load_study
 
-    source = info.study_source
-    if source is None and study_file is None:
+    stored = info.study_source or {"file": "", "function": info.study, "settings": {}}
+    file = str(study_file or stored["file"])
+    if study_file is None and not Path(file).is_file():
         raise StudyError(
-            f"{path} was not made from a study file",
+            f"{path} was made with {file}, which is not there" if file else f"{path} was not made from a study file",
             hint="name the file that defines it with --study; in Python give the study: dse.open_run(path, study=...)",
         )
-    stored = source or {"file": "", "function": info.study, "settings": {}}
-    file = str(study_file or stored["file"])
     return load_study(StudySource(file, stored["function"], stored["settings"]))

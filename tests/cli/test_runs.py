@@ -178,9 +178,58 @@ def test_compare_designs_and_runs(tune: Any, made: Any) -> None:
     assert json.loads(tune("compare", "runs/fake", "copy", "--json"))["trials"]["equal"]
 
 
+def test_what_two_short_runs_cannot_tell_is_said(tune: Any, tmp_path: Path) -> None:
+    for name, trials in (("short", 6), ("shorter", 5)):
+        tune("study.py", "--trials", trials, "--run-dir", tmp_path / name, "--no-verify", "-q")
+    path, counts = tmp_path / "short" / "run.json", {"evaluated": 6, "failed": 0, "refused": 0, "bounded": 0, "open": 3}
+    certificate = {"designs": 9, "listed": True, **counts}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "certificate": certificate}))
+    command = ["compare", tmp_path / "short", tmp_path / "shorter"]
+    assert json.loads(tune(*command, "--json"))["hypervolume"] == {"a": None, "b": None, "equal": None}
+    said = tune(*command, "--all")
+    assert "hypervolume: cannot be told before 20 feasible designs" in said
+    assert "nan" not in said
+    assert "not complete: 3 of the space's" in said
+
+
+@pytest.mark.parametrize("runs", [("runs/fake", "nope"), ("nope", "runs/fake"), ("nope/a", "nope/b")])
+def test_comparing_runs_says_which_one_is_missing(tune: Any, runs: tuple[str, str]) -> None:
+    missing = next(one for one in runs if "nope" in one)
+    assert f"error: {missing} is not a run directory" in tune("compare", *runs, code=2)
+
+
+def test_equal_designs_are_said_to_be_equal(tune: Any, made: Any) -> None:
+    key = made[1].best().key
+    assert tune("compare", key, key) == "nothing differs; --all shows what is equal\n"
+    assert key in tune("compare", key, key, "--all")
+
+
+def test_a_run_without_a_feasible_design_says_so_and_exports_those_that_failed(tune: Any, tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(
+        "from tests.tune.fakes import FakeEvaluator, fake_study\n"
+        "class Failing(FakeEvaluator):\n"
+        "    def evaluate(self, design): raise ValueError('no licence')\n"
+        "study = fake_study('failing', evaluator=Failing)\n"
+    )
+    run = tmp_path / "run"
+    tune(tmp_path / "failing.py", "--trials", 3, "--run-dir", run, "-q", code=1)
+    none = "no design satisfies all limits and constraints yet\n"
+    assert (tune("pareto", run, code=1), tune("best", run, code=1), tune("verify", "--run", run)) == (none,) * 3
+    tune("export", "0", "--run", run, "--to", tmp_path / "design")
+    assert json.loads((tmp_path / "design" / "design.json").read_text())["predicted"] == {}
+
+
+def test_a_narrow_comparison_has_whole_names(tune: Any, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, result = made
+    monkeypatch.setenv("COLUMNS", "30")
+    assert "…" not in tune("compare", result.front[0].key, result.front[-1].key, "--all")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["list", "nope"], "nope is not a directory"),
+        (["replay", "nope/run"], "nope/run is not a run directory"),
         (["show", "ffff"], "has no design 'ffff'"),
         (["show", "ab"], "4 characters"),
         (["show", "3", "--run", "nowhere"], "nowhere is not a run directory"),
@@ -310,6 +359,7 @@ def test_runs_are_listed_exported_and_removed(tune: Any, made: Any, tmp_path: Pa
     assert json.loads(tune("clean", copy, "--yes", "--json")) == {"removed": [str(copy)]}
     assert not copy.exists()
     assert "is not a run directory" in tune("clean", tmp_path, "--yes", code=2)
+    assert "no run in runs/ is empty" in tune("clean", "--empty")
     assert "clean needs the names of runs" in tune("clean", code=2)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from allo_dse.cli import main
+from allo_dse.tune.show.numbers import format_value
 from allo_dse.tune.study_file import load_studies
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,16 @@ def test_terminals_may_be_narrow(run: Callable[..., Said], monkeypatch: pytest.M
         assert run(command, "r 1")[0] == 0
 
 
+@pytest.mark.parametrize("columns", ["20", "30", "40", "60"])
+def test_narrow_terminals_show_numbers(run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    front = json.loads(run("pareto", "r 1", "--json")[1])["front"]
+    wanted = {text for one in front for text in (one["key"][:8], *map(format_value, one["values"].values()))}
+    monkeypatch.setenv("COLUMNS", columns)
+    assert front[0]["key"][:8] in run("show", front[0]["key"], "--run", "r 1")[1]
+    for command in (("pareto", "r 1"), ("study.py", "--trials", "8", "-q", "--run-dir", "r 1")):
+        assert wanted - set(run(*command)[1].split()) == set()
+
+
 def test_commands_that_are_shown_can_be_pasted(run: Callable[..., Said]) -> None:
     assert "allo-tune dashboard 'r 1'" in run("study.py", "--trials", "9", "-q", "--run-dir", "r 1")[1]
 
@@ -82,10 +93,44 @@ def test_what_a_file_system_refuses_is_no_traceback(run: Callable[..., Said]) ->
     assert (code, "File name too long" in said) == (2, True)
 
 
+def test_a_run_can_be_removed_from_inside(
+    run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("r 1")
+    assert run("clean", ".", "--yes")[0] == 0
+    assert not (tmp_path / "r 1").exists()
+
+
+def test_a_study_file_that_has_moved_is_asked_for(run: Callable[..., Said]) -> None:
+    Path("study.py").rename("moved.py")
+    code, _, said = run("replay", "1", "--run", "r 1")
+    assert (code, "study.py, which is not there" in said, "--study" in said) == (2, True, True)
+    assert run("replay", "1", "--run", "r 1", "--study", "moved.py")[0] == 0
+
+
 def test_a_link_to_a_run_is_not_removed_and_that_is_said(run: Callable[..., Said]) -> None:
     Path("link").symlink_to("r 1")
     code, _, said = run("clean", "link", "--yes")
     assert (code, "is a link to" in said, Path("r 1").exists()) == (2, True, True)
+
+
+def test_one_damaged_run_hides_no_others_and_a_damaged_log_is_said(run: Callable[..., Said]) -> None:
+    shutil.copytree("r 1", "r 2")
+    Path("r 2/run.json").unlink()
+    Path("r 2/run.json").mkdir()
+    assert "r 2  cannot read r 2/run.json: Is a directory" in run("list", ".")[1]
+    with Path("r 1/log.jsonl").open("a") as log:
+        log.write("damaged\n")
+    warning = "warning: r 1/log.jsonl: damaged lines are skipped: 1\n"
+    assert [run(*command)[2] for command in (("status", "r 1"), ("report", "r 1"))] == [warning] * 2
+
+
+def test_standard_output_may_be_full(run: Callable[..., Said]) -> None:
+    command = [sys.executable, "-m", "allo_dse", "status", "r 1", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])

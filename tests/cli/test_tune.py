@@ -305,6 +305,18 @@ def test_importing_the_package_and_asking_for_help_stay_fast() -> None:
     assert found.stdout.strip() == ""
 
 
+def test_a_full_disk_leaves_a_report_as_it_was(study: Any) -> None:
+    folder = study()
+    assert allo_tune(folder, "study.py", "--trials", 6, "--run-dir", "run", "--no-verify").returncode == 0
+    (folder / "report.html").write_text("before")
+    names = {path.name for path in folder.iterdir()}
+    with started(folder, "report", "run", file_bytes=40 << 10) as command:
+        ended = command.end()
+    assert (ended.returncode, "cannot write report.html: File too large" in ended.stderr) == (2, True), ended.stderr
+    assert (folder / "report.html").read_text() == "before"
+    assert {path.name for path in folder.iterdir()} == names
+
+
 def test_lint_names_the_line_and_what_to_write(tmp_path: Path) -> None:
     done = allo_tune(tmp_path, "lint", ROOT / "studies" / "gemm_two_level_npu.py")
     assert done.returncode == 1

@@ -32,14 +32,14 @@ def tune(tmp_path: Path, monkeypatch: Any, capsys: Any) -> Callable[..., str]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
-    def call(*arguments: str) -> str:
+    def call(*arguments: str, code: int = 0) -> str:
         monkeypatch.setattr(sys, "argv", ["allo-tune", *arguments])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()
-        assert (ended.value.code or 0) == 0, captured.err
-        return str(captured.out)
+        assert (ended.value.code or 0) == code, captured.err
+        return str(captured.err if code else captured.out)
 
     return call
 
@@ -69,3 +69,12 @@ def test_a_run_compares_its_front_for_all_inputs_at_full_size(tune: Callable[...
     messages = [entry["message"] for entry in entries if entry.get("type") == "verify"]
     assert messages
     assert all("; for all inputs: equal at " in said and "(full size: 16x16" in said for said in messages)
+
+
+def test_what_is_wrong_with_an_exported_folder_is_said(tune: Callable[..., str]) -> None:
+    folder = "runs/gemm/best/latency_us"
+    Path(folder, "mapping.py").unlink()
+    assert f"error: {folder} has no mapping.py" in tune("verify", folder, code=2)
+    for text in ("{", "{}", "[]"):
+        Path(folder, "design.json").write_text(text)
+        assert f"error: {folder}/design.json is damaged" in tune("verify", folder, code=2)

@@ -12,6 +12,7 @@ import jinja2
 from msgspec import Struct, field
 
 from allo_dse.common.records import replace
+from allo_dse.common.whole_files import write_whole
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
@@ -153,7 +154,7 @@ class HlsProject(Struct, frozen=True):
         for name, content in contents.items():
             path = Path(directory) / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            write_whole(path, content)
             written.append(path)
         return written
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.tune.search.front import REFERENCE_AFTER
 from allo_dse.tune.store.file_names import displayed
 
 from ..design_words import print_design, short
@@ -89,10 +90,10 @@ def replay(
 ) -> None:
     from allo_dse.tune.rerun import replay_design
 
-    from ..opening import find_design, open_run
+    from ..opening import find_design, means_run, open_run
     from .rerun import replay_all
 
-    if design is None or Path(design).is_dir():
+    if design is None or means_run(design):
         if verify:
             raise StudyError("--verify needs the ID of a design", hint="runs verify their fronts themselves")
         raise typer.Exit(replay_all(run if design is None else Path(design), study, as_json=as_json))
@@ -119,18 +120,24 @@ def compare(
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..opening import find_design, open_run
+    from ..opening import find_design, means_run, open_run
 
-    if Path(a).is_dir() and Path(b).is_dir():
-        first, second = (_run_facts(open_run(Path(path))) for path in (a, b))
+    are_runs = any(map(means_run, (a, b)))
+    if are_runs:
+        first, second = (_run_facts(open_run(Path(path)), as_json=as_json) for path in (a, b))
     else:
         table = open_run(run)
         first, second = (_flat_design(table, find_design(table, wanted)) for wanted in (a, b))
     pairs = {name: (first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])}
     if as_json:
-        print_json({name: {"a": x, "b": y, "equal": x == y} for name, (x, y) in pairs.items()})
+        print_json({n: {"a": x, "b": y, "equal": None if x is y is None else x == y} for n, (x, y) in pairs.items()})
     else:
-        _print_comparison(pairs, (a, b), show_all=everything)
+        if everything or any(x != y for x, y in pairs.values()):
+            _print_comparison(pairs, (a, b), show_all=everything)
+        else:
+            console().print("nothing differs; --all shows what is equal")
+        if are_runs and None in pairs["hypervolume"]:
+            console().print(f"hypervolume: cannot be told before {REFERENCE_AFTER} feasible designs")
 
 
 def _flat_design(table: RunTable, row: int) -> JsonObject:
@@ -139,21 +146,22 @@ def _flat_design(table: RunTable, row: int) -> JsonObject:
     return {"key": table.keys[row], **flat, "status": table.record(row).get("status")}
 
 
-def _run_facts(table: RunTable) -> JsonObject:
+def _run_facts(table: RunTable, *, as_json: bool) -> JsonObject:
     from allo_dse.tune.store.rundir import running
 
     facts = run_status(table, running(table.path))
     best = {f"best {name}": value for name, value in facts.pop("best").items()}
     dropped = ("reasons", "rungs", "wrong", "resume", "pid", "running", "last_result_seconds_ago")
+    if not as_json and table.facts.certificate is not None:
+        facts["certificate"] = str(table.facts.certificate)
     return {**{k: v for k, v in facts.items() if k not in dropped}, **best}
 
 
 def _print_comparison(pairs: dict[str, tuple[Any, Any]], names: tuple[str, str], *, show_all: bool) -> None:
     table = Table(show_edge=False)
-    table.add_column("")
-    for name in names:
+    table.add_column("", overflow="fold")
+    for name in (*names, "change"):
         table.add_column(displayed(name), justify="right", overflow="fold")
-    table.add_column("change", justify="right")
     for name, (x, y) in pairs.items():
         if show_all or x != y:
             table.add_row(displayed(name), displayed(_cell(x)), displayed(_cell(y)), _change(x, y))

@@ -14,6 +14,9 @@ from allo_dse.tune.store.file_names import displayed
 
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
+RUNS = Path("runs")
+"""Where runs are unless somebody says so; nothing is there before the first one."""
+
 _LIST = """The runs in a directory: what each is of, how far it is, and where.
 
 [bold]Examples[/]
@@ -49,7 +52,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def list_(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where the runs are.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where the runs are.")] = RUNS,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.tune.store.rundir import running
@@ -57,6 +60,8 @@ def list_(
     from ..opening import open_run
     from ..run_facts import run_status
 
+    if folder != RUNS and not folder.is_dir():
+        raise StudyError(f"{folder} is not a directory", hint="name the one that run directories are in")
     found = []
     for path in _runs(folder):
         try:
@@ -122,7 +127,7 @@ def clean(
         )
     chosen = [find_run(path) for path in runs or ()]
     if empty:
-        chosen += [path for path in _runs(Path("runs")) if not path.is_symlink() and not len(open_run(path))]
+        chosen += [path for path in _runs(RUNS) if not path.is_symlink() and not len(open_run(path))]
     chosen = list(dict.fromkeys(chosen))
     for path in chosen:
         if path.is_symlink():
@@ -131,13 +136,15 @@ def clean(
             raise StudyError(f"{path} is in use by a run", hint="stop it first")
     if yes:
         for path in chosen:
-            shutil.rmtree(path)
+            shutil.rmtree(path.resolve())  # "." cannot be removed by that name
     if as_json:
         print_json({"removed" if yes else "would_remove": [str(path) for path in chosen]})
         return
     for path in chosen:
         console().print(f"{'removed' if yes else 'would remove'} {displayed(str(path))}")
-    if chosen and not yes:
+    if not chosen:
+        console().print(f"no run in {RUNS}/ is empty")
+    elif not yes:
         console().print("the same with --yes removes them")
 
 

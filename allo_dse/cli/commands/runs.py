@@ -14,7 +14,7 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
 
 from ..design_words import print_design
-from ..output import JSON, RUN, console, print_facts, print_json
+from ..output import JSON, NO_DESIGN, RUN, console, print_facts, print_json
 from ..run_facts import best_row, design_facts, objective, run_status
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def best(
                     console().print(said, soft_wrap=False)
     if all(row is None for row in rows.values()):
         if not as_json:
-            console().print("no design satisfies all limits and constraints yet")
+            console().print(NO_DESIGN)
         raise typer.Exit(EXIT_NO_RESULT)
 
 
@@ -154,8 +154,10 @@ def pareto(
         writer = csv.writer(sys.stdout)
         writer.writerow(names)
         writer.writerows([table.columns[name].value(row) for name in names] for row in rows)
-    else:
+    elif rows:
         _print_front(table, rows)
+    else:
+        console().print(NO_DESIGN)
     if not rows:
         raise typer.Exit(EXIT_NO_RESULT)
 
@@ -176,7 +178,8 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], co
     from allo_dse.tune.show.numbers import format_value
     from allo_dse.tune.store.file_names import displayed
 
-    shown = Table(title=f"Pareto front: {len(rows)} designs", title_justify="left", title_style="bold")
+    size = "1 design" if len(rows) == 1 else f"{len(rows)} designs"
+    shown = Table(title=f"Pareto front: {size}", title_justify="left", title_style="bold")
     shown.add_column("")
     for name in table.objectives:
         shown.add_column(displayed(name), justify="right", overflow="fold")

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.file_names import displayed
 from allo_dse.tune.store.run_info import MARKER
 
-from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import JSON, NO_DESIGN, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
     from allo_dse.tune.rerun import Replayer
@@ -57,7 +58,7 @@ def verify(
     for wanted in designs or (table.keys[row] for row in table.front.tolist()):
         exported = Path(wanted) / "design.json"
         if exported.is_file():
-            chosen.append((str(json.loads(exported.read_text())["key"]), exported.parent))
+            chosen.append((_exported_key(exported), exported.parent))
         else:
             chosen.append((table.keys[find_design(table, wanted)], None))
     found: list[JsonObject] = []
@@ -68,8 +69,17 @@ def verify(
                 _print(found[-1])
     if as_json:
         print_json(found)
+    elif not chosen:
+        console().print(NO_DESIGN)
     if any(one["equal"] is False for one in found):
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _exported_key(file: Path) -> str:
+    try:
+        return str(json.loads(file.read_bytes())["key"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise StudyError(f"{file} is damaged", hint="export the design again") from error
 
 
 def _run_of(designs: Sequence[str]) -> Path | None:

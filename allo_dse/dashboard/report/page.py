@@ -15,6 +15,7 @@ import jinja2
 from allo_dse import __version__
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.common.whole_files import write_whole
 
 from ..data.board import Board, Ref
 from ..data.progress import statuses
@@ -42,7 +43,7 @@ def write_report(board: Board, programs: Programs, path: Path, *, reference: Ref
     html = render(board, programs, reference or board.default_reference)
     data = html.encode("utf-8", "backslashreplace")
     try:
-        path.write_bytes(data)
+        write_whole(path, data)
     except OSError as error:
         raise StudyError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
     return len(data)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.whole_files import whole_file, write_whole
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
@@ -36,9 +37,9 @@ def save_timeline(result: RunResult, path: str | Path, labels: Labels | None = N
     path, explanation = Path(path), result.explain(labels)
     suffix = path.suffix.lower()
     if suffix == ".svg":
-        path.write_text(timeline_svg(explanation), encoding="utf-8")
+        write_whole(path, timeline_svg(explanation))
     elif suffix == ".json":
-        path.write_text(json.dumps(explanation.to_dict(), indent=1) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(explanation.to_dict(), indent=1) + "\n")
     elif suffix in TABLES:
         _write_table(path, interval_table(explanation))
     else:
@@ -54,7 +55,7 @@ def save_occupancy(result: RunResult, path: str | Path, labels: Labels | None = 
     path, labels = Path(path), labels or result.labels
     if path.suffix.lower() == ".json":
         table = occupancy_table(result.timeline, labels)
-        path.write_text(table.to_json(orient="records") + "\n", encoding="utf-8")
+        write_whole(path, table.to_json(orient="records") + "\n")
     elif path.suffix.lower() in TABLES:
         _write_table(path, occupancy_table(result.timeline, labels))
     else:
@@ -62,12 +63,11 @@ def save_occupancy(result: RunResult, path: str | Path, labels: Labels | None = 
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:
-    if path.suffix.lower() == ".csv":
-        table.to_csv(path, index=False)
-        return
-    if find_spec("pyarrow") is None:
+    is_csv = path.suffix.lower() == ".csv"
+    if not is_csv and find_spec("pyarrow") is None:
         raise SimulationError(f"{path}: writing parquet needs pyarrow", hint="pip install pyarrow, or write .csv")
-    table.to_parquet(path, index=False)
+    with whole_file(path) as scratch:
+        (table.to_csv if is_csv else table.to_parquet)(scratch, index=False)
 
 
 def _refuse(path: Path, suffixes: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from allo_dse.common.whole_files import whole_file
 from allo_dse.simulator.engine.critical_path import KINDS, CriticalPath
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Activity, Timeline
@@ -38,7 +39,7 @@ def save_perfetto(
     timeline, labels = result.timeline, labels or result.labels
     chain = result.explain(labels).path if timeline.events.is_complete else None
     us_per_cycle = 1.0 if clock_ghz is None else 1e-3 / clock_ghz
-    with open(path, "w", encoding="utf-8") as file:
+    with whole_file(Path(path)) as scratch, scratch.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
         for number, event in enumerate(_events(timeline, labels, chain, us_per_cycle)):
             file.write((",\n" if number else "") + json.dumps(event, separators=(",", ":")))

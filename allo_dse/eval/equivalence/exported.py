@@ -12,8 +12,8 @@ from allo_dse.common.errors import StudyError
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import load_program
 
-PROGRAM = "program.py"
-"""The file of a design's folder that has its program, as Allo gets it."""
+PROGRAM, MAPPING = "program.py", "mapping.py"
+"""The files of a design's folder that have its program, as Allo gets it, and its mapping."""
 
 
 def exported_graph(folder: Path, params: Mapping[str, object] | None = None) -> VMG:
@@ -23,16 +23,18 @@ def exported_graph(folder: Path, params: Mapping[str, object] | None = None) -> 
         params: of an instance of another size with the same mesh; by default those that the design was exported with.
 
     Raises:
-        StudyError: if the folder has no program of its own.
+        StudyError: if the folder has no program of its own, or no mapping.
         AlloDseError: for a program or a mapping that is not accepted.
     """
-    path = folder / PROGRAM
-    if not path.is_file():
-        raise StudyError(f"{folder} has no {PROGRAM}", hint="designs for NPUs are exported with a program of their own")
+    path, mapping = folder / PROGRAM, folder / MAPPING
+    for file in (path, mapping):
+        if not file.is_file():
+            hint = "designs for NPUs are exported with a program of their own"
+            raise StudyError(f"{folder} has no {file.name}", hint=hint)
     lang.install()
     names = runpy.run_path(str(path))
     region = names["region"]() if params is None else names[_maker(path)](**params)
-    primitives = runpy.run_path(str(folder / "mapping.py"))["mapping_primitives"]()
+    primitives = runpy.run_path(str(mapping))["mapping_primitives"]()
     return load_program(region).vmg.apply(primitives)
 
 

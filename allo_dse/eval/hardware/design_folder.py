@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.whole_files import write_whole
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.mapper.program import Program
 from allo_dse.program.tolerance import tolerance_of
@@ -43,7 +44,7 @@ def write_files(files: Files, folder: Path) -> list[Path]:
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        write_whole(path, content)
         written.append(path)
     return written
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import replace
+from allo_dse.common.whole_files import write_whole
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import PLACE_SECONDS, DeviceMapping
@@ -69,7 +70,7 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
 
     picture = placement_svg(mapping) if isinstance(mapping, PlacedDesign) else vmg_svg(_graph(mapping, "draw"))
     if path is not None:
-        Path(path).write_text(picture, encoding="utf-8")
+        write_whole(Path(path), picture)
     return Picture(picture)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from allo_dse.common.aliases import Array, JsonObject
+from allo_dse.common.whole_files import whole_file
 
 from ..network.array_channels import ArrayStreams
 from .check import check_trace
@@ -64,13 +65,10 @@ def save_trace(data: TraceData, path: str | Path) -> None:
         arrays["place"] = _compact(data.place)
     if len(events) and (events.stage != _default_stage(data.loops, events.loop, events.kind)).any():
         arrays["stage"] = _compact(events.stage)
-    part = file.with_name(file.name + ".part")
     try:
-        with part.open("wb") as out:
+        with whole_file(file) as scratch, scratch.open("wb") as out:
             np.savez_compressed(out, allow_pickle=False, **arrays)
-        part.replace(file)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise TraceError(f"cannot write trace {file}: {error.strerror or error}") from error
 
 

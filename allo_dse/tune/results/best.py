@@ -109,7 +109,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
             self.candidate,
             params=self.params,
             metrics=self.metrics,
-            values=self.values,
+            values={} if self.record.status == "failed" else self.values,
             explanation=self.explain(),
             placement=self.placement,
             directory=Path(directory),

@@ -9,12 +9,12 @@ placement is solved then, and kept if the directory can be written.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allo_dse.common.whole_files import write_whole
 from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign, placement_from_dict
 
 if TYPE_CHECKING:
@@ -58,12 +58,7 @@ def _read(file: Path) -> Placement | None:
 
 
 def _write(file: Path, found: Placement) -> None:
-    """Keep a placement: readers see all of the file or none of it. A directory that cannot be written keeps nothing."""
-    scratch = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    """Keep a placement. A directory that cannot be written keeps nothing."""
+    with suppress(OSError):
         file.parent.mkdir(exist_ok=True)
-        scratch.write_text(json.dumps({"version": VERSION, "placement": found.to_dict()}) + "\n", encoding="utf-8")
-        scratch.replace(file)
-    except OSError:
-        with suppress(OSError):
-            scratch.unlink()
+        write_whole(file, json.dumps({"version": VERSION, "placement": found.to_dict()}) + "\n")

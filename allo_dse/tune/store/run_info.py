@@ -117,6 +117,8 @@ def read_info(directory: Path) -> RunInfo:
         raise StudyError(
             f"{directory} is not a run directory: it has no {MARKER}", hint="runs are kept in runs/<study> by default"
         ) from None
+    except OSError as error:
+        raise StudyError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StudyError(f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir") from error
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
+from allo_dse.common.whole_files import write_whole
 
 from .certificate import Certificate
 from .file_names import file_name
@@ -120,7 +121,7 @@ class RunDirectory:
             raise (disk_full(self.path, error) or error) from error
 
     def _refuse_foreign(self) -> None:
-        strangers = [p.name for p in self.path.iterdir() if p.name not in (LOCK, f".{MARKER}.new")]
+        strangers = [p.name for p in self.path.iterdir() if p.name != LOCK and not p.name.startswith(f".{MARKER}.")]
         if strangers and not (self.path / MARKER).exists() and not self.log.exists():
             raise StudyError(
                 f"{self.path} is not a run directory (it holds {', '.join(sorted(strangers)[:3])})",
@@ -196,13 +197,10 @@ class RunDirectory:
     def write(self, name: str, text: str) -> Path:
         """Write a file of the directory so that readers see the old or the new one, never half of it."""
         path = self.path / name
-        scratch = path.with_name(f".{path.name}.new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_bytes(text.encode("utf-8", "backslashreplace"))
-            scratch.replace(path)
+            write_whole(path, text)
         except OSError as error:
-            scratch.unlink(missing_ok=True)
             raise (disk_full(path, error) or error) from error
         return path
 

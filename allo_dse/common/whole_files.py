@@ -1,0 +1,41 @@
+"""Files of which readers see all or nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import get_native_id
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Where to write what takes the place of a file when the block ends; the file is as before if that fails.
+
+    Raises:
+        OSError: naming the file, where it cannot be written.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a device or a pipe, whose place no file may take
+            yield path
+            return
+        target = Path(os.path.realpath(path))  # a link stays one
+        scratch = target.with_name(f".{target.name}.{get_native_id()}")  # threads and processes write the same files
+        try:
+            yield scratch
+            scratch.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                scratch.unlink()
+            raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so; characters that UTF-8 does not have are escaped."""
+    with whole_file(path) as scratch:
+        scratch.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
