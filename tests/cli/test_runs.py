@@ -175,7 +175,9 @@ def test_compare_designs_and_runs(tune: Any, made: Any) -> None:
     assert pairs["latency_us"] == {"a": a.values["latency_us"], "b": b.values["latency_us"], "equal": False}
     assert pairs["size"]["equal"]
     shutil.copytree(folder / "runs/fake", folder / "copy", dirs_exist_ok=True)
-    assert json.loads(tune("compare", "runs/fake", "copy", "--json"))["trials"]["equal"]
+    found = json.loads(tune("compare", "runs/fake", "copy", "--json"))
+    assert found["trials"]["equal"]
+    assert found["hypervolume"]["a"] == pytest.approx(found["hypervolume"]["b"])
 
 
 def test_what_two_short_runs_cannot_tell_is_said(tune: Any, tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_what_two_short_runs_cannot_tell_is_said(tune: Any, tmp_path: Path) -> N
     command = ["compare", tmp_path / "short", tmp_path / "shorter"]
     assert json.loads(tune(*command, "--json"))["hypervolume"] == {"a": None, "b": None, "equal": None}
     said = tune(*command, "--all")
-    assert "hypervolume: cannot be told before 20 feasible designs" in said
+    assert "hypervolume: can be compared for the same objectives, and once A has 20 feasible designs" in said
     assert "nan" not in said
     assert "not complete: 3 of the space's" in said
 

@@ -49,7 +49,8 @@ again, in order, at its rung; rungs whose evaluator cannot run here are left out
   allo-tune replay runs/gemm --json | jq .different  everything
 """
 
-_COMPARE = """Two designs of a run side by side, or two runs. What is equal is left out, unless --all is given.
+_COMPARE = """Two designs of a run side by side, or two runs: hypervolumes are up to the reference point of the
+first. What is equal is left out, unless --all is given.
 
 [bold]Examples[/]
 
@@ -124,7 +125,9 @@ def compare(
 
     are_runs = any(map(means_run, (a, b)))
     if are_runs:
-        first, second = (_run_facts(open_run(Path(path)), as_json=as_json) for path in (a, b))
+        tables = [open_run(Path(path)) for path in (a, b)]
+        first, second = (_run_facts(table, as_json=as_json) for table in tables)
+        second["hypervolume"] = tables[1].hypervolume_beside(tables[0])  # volumes of two boxes say nothing
     else:
         table = open_run(run)
         first, second = (_flat_design(table, find_design(table, wanted)) for wanted in (a, b))
@@ -137,7 +140,8 @@ def compare(
         else:
             console().print("nothing differs; --all shows what is equal")
         if are_runs and None in pairs["hypervolume"]:
-            console().print(f"hypervolume: cannot be told before {REFERENCE_AFTER} feasible designs")
+            known = f"for the same objectives, and once A has {REFERENCE_AFTER} feasible designs"
+            console().print(f"hypervolume: can be compared {known}")
 
 
 def _flat_design(table: RunTable, row: int) -> JsonObject:

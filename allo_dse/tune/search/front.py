@@ -109,6 +109,12 @@ class Front:
         history[done:] = self._known_volume
         return history
 
+    def volume_up_to(self, reference: Front) -> float | None:
+        """The hypervolume up to the reference point of another front; None until that is fixed."""
+        if reference.reference is None:
+            return None
+        return hypervolume(reference._scale(self._array), np.ones(self.objectives))
+
     def _promising(self, losses: Points) -> Iterator[int]:
         """Positions of the designs that may enter when those before them have."""
         start = 0

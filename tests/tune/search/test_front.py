@@ -62,6 +62,18 @@ def test_incremental_hypervolume_equals_the_direct_one(rows: Any) -> None:
     assert (reference > np.array(rows[:REFERENCE_AFTER]).max(0)).all()
 
 
+@given(st.lists(st.tuples(*[st.integers(1, 50)] * 2), min_size=REFERENCE_AFTER, max_size=40), st.randoms())
+def test_fronts_of_the_same_designs_have_the_same_volume_up_to_one_reference(rows: Any, order: Any) -> None:
+    one, other = Front(2), Front(2)
+    assert one.volume_up_to(other) is None
+    for number, row in enumerate(rows):
+        one.add(str(number), row)
+    order.shuffle(rows)
+    for number, row in enumerate(rows):
+        other.add(str(number), row)
+    assert one.hypervolume == pytest.approx(other.volume_up_to(one))
+
+
 def test_knee_is_the_balanced_design() -> None:
     losses = np.array([[0.0, 100.0], [1.0, 20.0], [10.0, 0.0]])
     assert knee(losses) == 1

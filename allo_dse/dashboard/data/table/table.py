@@ -287,6 +287,12 @@ class RunTable:
         self._settle()
         return self._volumes.values
 
+    def hypervolume_beside(self, other: RunTable) -> float | None:
+        """The hypervolume up to the reference point of another run of the same objectives, if it has one."""
+        self._settle()
+        other._settle()
+        return self._front.volume_up_to(other._front) if self.facts.objectives == other.facts.objectives else None
+
     @property
     def objectives(self) -> list[str]:
         return [o.name for o in self.facts.objectives]
