@@ -77,6 +77,7 @@ def test_json_has_the_depths_of_every_point(trace: Path, depths: Any) -> None:
         (["--bits", "brst=8"], "did you mean burst?"),
         (["--device", "npu1_4col"], "npu1_4col is no FPGA"),
         (["nothing.npz"], "there is no trace nothing.npz"),
+        (["--run", "runs/gemm"], "--run and --study are about designs"),
     ],
 )
 def test_mistakes_are_named(trace: Path, depths: Any, arguments: list[str], message: str) -> None:
@@ -84,3 +85,8 @@ def test_mistakes_are_named(trace: Path, depths: Any, arguments: list[str], mess
     assert code == 2
     assert message in err
     assert "Traceback" not in err
+
+
+def test_a_design_has_its_own_widths_and_device(depths: Any) -> None:
+    code, _, err = depths("41", "--device", "zcu102")
+    assert (code, "--bits and --device are about traces" in err) == (2, True)

@@ -73,6 +73,9 @@ def test_a_run_compares_its_front_for_all_inputs_at_full_size(tune: Callable[...
 
 def test_what_is_wrong_with_an_exported_folder_is_said(tune: Callable[..., str]) -> None:
     folder = "runs/gemm/best/latency_us"
+    for text, kind in (("def (", "SyntaxError"), ("import nothing_like_it", "ModuleNotFoundError")):
+        Path(folder, "mapping.py").write_text(text)
+        assert f"error: {folder}/mapping.py cannot be run: {kind}" in tune("verify", folder, code=2)
     Path(folder, "mapping.py").unlink()
     assert f"error: {folder} has no mapping.py" in tune("verify", folder, code=2)
     for text in ("{", "{}", "[]"):

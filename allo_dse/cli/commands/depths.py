@@ -51,28 +51,30 @@ def depths(
     bits: Annotated[
         list[str] | None, typer.Option(metavar="N | STREAM=N", help="Width of tokens, 32 unless given; repeatable.")
     ] = None,
-    device: Annotated[str, typer.Option(help="The FPGA that builds the FIFOs.")] = "u280",
+    device: Annotated[str | None, typer.Option(help="The FPGA that builds the FIFOs: u280 unless given.")] = None,
     max_runs: Annotated[int, typer.Option("--runs", min=2, help="Replays at most.")] = 100,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     with json_only() if as_json else nullcontext():
         is_design = len(what) == 1 and not Path(what[0]).suffix and not Path(what[0]).exists()
-        view = (
-            _of_design(what[0], run, study, max_runs) if is_design else _of_traces(what, bits or [], device, max_runs)
-        )
+        if is_design and (bits or device):
+            raise StudyError("--bits and --device are about traces", hint="a design has its own")
+        if not is_design and (run or study):
+            raise StudyError("--run and --study are about designs", hint="name a design by its number or key")
+        view = _of_design(what[0], run, study, max_runs) if is_design else _of_traces(what, bits, device, max_runs)
     if as_json:
         print_json(view.facts())
     else:
         view.show()
 
 
-def _of_traces(paths: list[str], bits: list[str], device: str, max_runs: int) -> _View:
+def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max_runs: int) -> _View:
     from allo_dse.eval.fpga.depth_front import depth_front, fifo_total, fpga_of
     from allo_dse.simulator.replay.trace import Trace
 
-    fpga = fpga_of(device)
+    fpga = fpga_of(device or "u280")
     loaded = [Trace.load(Path(path)) for path in paths]
-    widths = _widths(bits, loaded[0].streams)
+    widths = _widths(bits or [], loaded[0].streams)
     front = depth_front(loaded, bits=widths, device=fpga, max_runs=max_runs)
     return _View(front, lambda point: fifo_total(fpga, loaded[0], widths, point.depths))
 

@@ -6,9 +6,10 @@ import ast
 import runpy
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from allo_dse import lang
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import load_program
 
@@ -32,10 +33,21 @@ def exported_graph(folder: Path, params: Mapping[str, object] | None = None) -> 
             hint = "designs for NPUs are exported with a program of their own"
             raise StudyError(f"{folder} has no {file.name}", hint=hint)
     lang.install()
-    names = runpy.run_path(str(path))
+    names = _run(path)
     region = names["region"]() if params is None else names[_maker(path)](**params)
-    primitives = runpy.run_path(str(mapping))["mapping_primitives"]()
+    primitives = _run(mapping)["mapping_primitives"]()
     return load_program(region).vmg.apply(primitives)
+
+
+def _run(file: Path) -> dict[str, Any]:
+    """The names that a file defines."""
+    try:
+        return runpy.run_path(str(file))
+    except AlloDseError:
+        raise
+    except Exception as error:  # whatever an edited file raises
+        hint = "correct it, or export the design again"
+        raise StudyError(f"{file} cannot be run: {type(error).__name__}: {error}", hint=hint) from error
 
 
 def _maker(path: Path) -> str:
