@@ -30,14 +30,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def calibrate(monkeypatch: Any, capsys: Any) -> Callable[..., str]:
-    def call(*arguments: object) -> str:
+    def call(*arguments: object, fails: bool = False) -> str:
         monkeypatch.setattr(sys, "argv", ["allo-tune", "calibrate", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "160")
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()
-        assert not ended.value.code, captured.err
-        return str(captured.out)
+        assert bool(ended.value.code) == fails, captured.err
+        return str(captured.err if fails else captured.out)
 
     return call
 
@@ -89,3 +89,14 @@ def test_reports_that_say_what_the_device_does_teach_nothing(latency: int, tmp_p
     arguments = (report, "--device", "u280", "-o", output)
     assert ("learned nothing" in calibrate(*arguments)) == (latency == 6)
     assert json.loads(calibrate(*arguments, "--json"))["learned"] == (latency == 7)
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path, calibrate: Any) -> None:
+    table, mine, link = (tmp_path / name for name in ("measured.csv", "mine.toml", "link.toml"))
+    table.touch()
+    mine.write_text(MINE)
+    link.symlink_to(mine)
+    for output in (table, link):
+        said = calibrate(table, "--device", mine, "-o", output, fails=True)
+        assert f"cannot write {output}: it is what is read" in " ".join(said.split())
+    assert mine.read_text() == MINE

@@ -56,7 +56,7 @@ def calibrate(
     from allo_dse.tune.measured import on_device, read_measurements
     from allo_dse.tune.reported import has_reports
 
-    require_writable(output)
+    require_writable(output, measurements, *([Path(device)] if device else []))
     if has_reports(measurements):
         _calibrate_operators(measurements, output, device, as_json=as_json)
         return
