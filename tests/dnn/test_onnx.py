@@ -154,3 +154,78 @@ def test_a_model_whose_shapes_do_not_fit_is_refused_at_its_place() -> None:
     w = models.Writer()
     with pytest.raises(dse.StudyError, match="MatMul 'matmul_0': not as ONNX has it"):
         dse.from_onnx(w.model(w("MatMul", "x", w.weight(5, 5)), (models.LENGTH, models.WIDTH)))
+
+
+MLP = models.mlp().SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.onnx", b"", "empty.onnx: has no operators and no outputs"),
+        ("begun.onnx", MLP[:2], "begun.onnx: has no operators and no outputs"),
+        ("half.onnx", MLP[: len(MLP) // 2], "half.onnx is not a model that onnx reads"),
+        ("text.onnx", b"not a model", "text.onnx is not a model that onnx reads"),
+        ("other.json", b'{"a": 1}', "other.json is not a model that onnx reads"),
+        ("other.textproto", b"\xff", "other.textproto is not a model that onnx reads"),
+    ],
+)
+def test_a_file_that_is_no_whole_model_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(dse.StudyError, match=said) as caught:
+        load_network(tmp_path / name)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("missing", ["node", "output"])
+def test_a_model_without_operators_or_outputs_is_refused(missing: str) -> None:
+    model = models.mlp()
+    model.graph.ClearField(missing)
+    with pytest.raises(dse.StudyError, match=f"small: has no {'operators' if missing == 'node' else 'outputs'}"):
+        dse.from_onnx(model)
+
+
+def test_a_network_of_rearrangements_alone_has_nothing_to_search() -> None:
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w("Transpose", "x", perm=[1, 0]), (models.LENGTH, models.WIDTH)))
+    with pytest.raises(dse.StudyError, match="network 'small': no program does any of its steps"):
+        dse.search_fronts(network)
+
+
+def test_damaged_constants_are_named() -> None:
+    model = models.mlp()
+    model.graph.initializer[0].raw_data = b"123"
+    with pytest.raises(dse.StudyError, match="small: constant 'c0' is damaged"):
+        dse.from_onnx(model)
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "said"),
+    [
+        ("Reshape", [np.array([3, 3])], "Reshape 'reshape_0': ONNX's reference evaluator cannot compute it"),
+        ("Gemm", [], "Gemm 'gemm_0': not as ONNX has it"),
+    ],
+)
+def test_operators_that_onnx_does_not_compute_are_named(op: str, constants: list[NDArray[np.int64]], said: str) -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(
+            w.model(w(op, "x", *[w.const(one, np.int64) for one in constants]), (models.LENGTH, models.WIDTH))
+        )
+
+
+@pytest.mark.parametrize(("shape", "said"), [(None, "no shape"), ((0, models.WIDTH), r"open dimensions: \?")])
+def test_an_input_without_all_sizes_is_named(shape: tuple[int, ...] | None, said: str) -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=f"input 'x' has {said}"):
+        dse.from_onnx(w.model(w("Relu", "x"), shape))
+
+
+def test_a_size_is_of_an_open_dimension_and_of_one_reading() -> None:
+    w = models.Writer()
+    model = w.model(w("Relu", "x"), ("rows", models.WIDTH))
+    with pytest.raises(dse.StudyError, match="no input has an open dimension 'row'") as caught:
+        dse.from_onnx(model, sizes={"row": 8})
+    assert "did you mean rows?" in caught.value.hint
+    for rows in (4, 8):
+        assert dse.from_onnx(model, sizes={"rows": rows}).shapes["x"] == (rows, models.WIDTH)
