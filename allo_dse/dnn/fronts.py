@@ -32,9 +32,9 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .execute import loaded
 from .fusion import Operator, fused_operators, single_operators
 from .network import Network
+from .operators.execute import loaded
 from .operators.work import Work
 
 TRIALS = 60

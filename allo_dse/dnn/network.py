@@ -27,7 +27,7 @@ from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 
-from .execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program, tolerance
+from .operators.execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program, tolerance
 from .operators.work import Work
 
 Array = NDArray[np.generic]
