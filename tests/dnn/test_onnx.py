@@ -79,8 +79,33 @@ def test_a_model_is_read_from_a_file_with_the_sizes_that_it_leaves_open(
     onnx.save(w.model(w("Relu", "x"), ("rows", models.WIDTH)), str(tmp_path / "relu.onnx"))
     found = load_network(tmp_path / "relu.onnx", {"rows": "8", "element": "f32"})
     assert found.shapes["x"] == (8, models.WIDTH)
-    with pytest.raises(dse.StudyError, match="not the size of a dimension"):
-        load_network(tmp_path / "relu.onnx", {"rows": "many"})
+    for size in ("many", "0", "²", "9" * 20):
+        with pytest.raises(dse.StudyError, match="not the size of a dimension"):
+            load_network(tmp_path / "relu.onnx", {"rows": size})
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "said"),
+    [
+        ("return None", {}, r"net.py: network\(\) needs n"),
+        ("return 1 / n", {"n": "0"}, "net.py:1: ZeroDivisionError"),
+        ("return n", {"n": "0"}, r"net.py: network\(\) returned int, not a Network"),
+        ("return n", {"m": "0"}, "net.py has no setting 'm'"),
+    ],
+)
+def test_what_is_wrong_with_a_function_of_a_network_is_said(
+    tmp_path: Path, body: str, settings: dict[str, str], said: str
+) -> None:
+    (tmp_path / "net.py").write_text(f"def network(n: int): {body}\n")
+    with pytest.raises(dse.StudyError, match=said):
+        load_network(tmp_path / "net.py", settings)
+
+
+def test_an_input_may_be_an_output_too(tmp_path: Path) -> None:
+    model = models.mlp()
+    model.graph.output.extend(model.graph.input)
+    network = dse.from_onnx(model)
+    assert [one.largest for one in network.check({"x": _input(network)}) if one.step == "x"] == [0.0]
 
 
 def test_a_layer_with_onnx_own_operators() -> None:
@@ -185,10 +210,14 @@ def test_a_model_without_operators_or_outputs_is_refused(missing: str) -> None:
         dse.from_onnx(model)
 
 
-def test_a_network_of_rearrangements_alone_has_nothing_to_search() -> None:
+def test_a_network_without_programs_or_outputs_has_nothing_to_search() -> None:
     w = models.Writer()
     network = dse.from_onnx(w.model(w("Transpose", "x", perm=[1, 0]), (models.LENGTH, models.WIDTH)))
-    with pytest.raises(dse.StudyError, match="network 'small': no program does any of its steps"):
+    with pytest.raises(dse.StudyError, match="network 'small' has no operators"):
+        dse.search_fronts(network)
+    network = dse.from_onnx(models.mlp())
+    network.outputs.clear()
+    with pytest.raises(dse.StudyError, match="network 'small' has no outputs"):
         dse.search_fronts(network)
 
 

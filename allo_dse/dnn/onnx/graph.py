@@ -195,9 +195,8 @@ def load_model(path: str | Path, name: str = "") -> ModelProto:
     try:
         model = onnx.load(str(path))
     except Exception as error:  # a parser for each format, with exceptions of its own
-        raise StudyError(
-            f"{path} is not a model that onnx reads: {error}", hint="is it whole? Export it again"
-        ) from None
+        hint = "name an ONNX model, or a .py file" if isinstance(error, OSError) else "is it whole? Export it again"
+        raise StudyError(f"{path} is not a model that onnx reads: {error}", hint=hint) from None
     model.graph.name = name or model.graph.name
     return model
 
