@@ -151,6 +151,67 @@ def test_products_of_batches_outside_of_attention_are_refused() -> None:
         dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
 
 
+WIDTH = models.WIDTH
+HEADS = (1, 2, WIDTH, WIDTH)  # as many positions as elements of a head
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "constants", "attributes", "why"),
+    [
+        ("Gemm", (WIDTH, WIDTH), [(WIDTH, WIDTH), (WIDTH, 1)], {}, r"a bias of \(16, 1\)"),
+        ("Div", (WIDTH, WIDTH), [()], {}, "a known number that is not 0"),
+        ("LayerNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
+        ("LayerNormalization", (4, WIDTH), [(1,)], {}, "with a weight for each"),
+        ("RMSNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
+        ("Attention", HEADS, [HEADS, HEADS], {"softcap": 2.0}, "without .* a softcap"),
+        ("Attention", (1, 3, WIDTH, WIDTH), [HEADS, HEADS], {}, "values of .* for queries of"),
+        ("RotaryEmbedding", HEADS, [(1, 4, WIDTH // 2)] * 2, {}, "tables of other positions"),
+    ],
+)
+def test_what_would_be_computed_as_something_else_is_refused(
+    op: str, shape: tuple[int, ...], constants: list[tuple[int, ...]], attributes: dict[str, object], why: str
+) -> None:
+    w = models.Writer()
+    given = [w.const(np.zeros(one)) for one in constants]
+    with pytest.raises(dse.StudyError, match=f"{op} '{op.lower()}_0': .*{why}"):
+        dse.from_onnx(w.model(w(op, "x", *given, **attributes), shape, 23))
+
+
+def test_positions_outside_of_the_tables_are_refused() -> None:
+    w = models.Writer()
+    tables = [w.const(np.zeros((4, WIDTH // 2))) for _ in range(2)]
+    turned = w("RotaryEmbedding", "x", *tables, w.const(np.arange(WIDTH)[None], np.int64))
+    with pytest.raises(dse.StudyError, match="tables of other positions"):
+        dse.from_onnx(w.model(turned, HEADS, 23))
+
+
+def test_a_softmax_of_old_models_is_over_all_dimensions_but_the_first() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="another dimension than the last"):
+        dse.from_onnx(w.model(w("Softmax", "x"), (2, 4, WIDTH), 11))
+
+
+def test_optional_inputs_need_not_be_given() -> None:
+    w = models.Writer()
+    product = w("Gemm", "x", w.weight(WIDTH, WIDTH), "")
+    model = w.model(w("LayerNormalization", product, w.weight(WIDTH), ""), (models.LENGTH, WIDTH))
+    assert _kinds(dse.from_onnx(model)) == ["gemm", "layer_norm"]
+
+
+def test_somebody_elses_operators_are_not_taken_for_those_of_onnx() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="no program for Relu 'relu_0'"):
+        dse.from_onnx(w.model(w("Relu", "x", domain="com.example"), (models.LENGTH, WIDTH)))
+
+
+def test_shapes_that_depend_on_what_inputs_hold_are_refused() -> None:
+    w = models.Writer()
+    model = w.model(w("Reshape", w("Relu", "x"), "sizes"), (models.LENGTH, WIDTH))
+    model.graph.input.append(onnx.helper.make_tensor_value_info("sizes", onnx.TensorProto.INT64, (2,)))
+    with pytest.raises(dse.StudyError, match=r"Reshape 'reshape_1': the shape of 'reshape_1\.out' is not known"):
+        dse.from_onnx(model)
+
+
 DISTANCES = np.subtract.outer(np.arange(models.LENGTH), np.arange(models.LENGTH))
 
 

@@ -37,6 +37,11 @@ class Node(Struct, frozen=True, eq=False):
         """Where it is in the model, for messages."""
         return f"{self.op} {self.name!r}" if self.name else f"{self.op} that writes {self.output!r}"
 
+    @property
+    def is_standard(self) -> bool:
+        """Whether it is an operator of ONNX's own, and not of somebody else's by the same name."""
+        return self.proto is None or self.proto.domain in {"", "ai.onnx"}
+
     def number(self, name: str, default: float) -> float:
         """An attribute that is a number."""
         value = self.attributes.get(name, default)
@@ -112,7 +117,10 @@ def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
         renamed.input[:] = [same.get(name, name) for name in proto.input]
         proto = renamed
     attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
-    return Node(proto.op_type, proto.name, tuple(proto.input), proto.output[0], attributes, proto)
+    inputs = list(proto.input)
+    while inputs and not inputs[-1]:  # optional, and not given
+        inputs.pop()
+    return Node(proto.op_type, proto.name, tuple(inputs), proto.output[0], attributes, proto)
 
 
 def _changes_nothing(node: Node, types: Mapping[str, TypeProto]) -> bool:
