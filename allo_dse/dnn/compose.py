@@ -13,11 +13,11 @@ from allo_dse.device.device import FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
 
 from .elements import Accuracy, accuracy_of, converted, fastest_within, in_words
-from .execute import run_program
 from .fronts import Fronts
 from .fusion import Operator
 from .launches import Launch, Run
 from .network import Array, Arrays, Network
+from .operators.execute import run_program
 from .operators.work import Work
 from .problem import between_us, problem_of
 from .solver.problem import TICK_US, Problem

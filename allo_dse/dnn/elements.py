@@ -23,10 +23,10 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.lang.types import DType
 
-from .execute import difference, run_program
 from .fronts import Fronts
 from .fusion import Operator
 from .network import Array, Arrays, Convert, Host, Network, Step
+from .operators.execute import difference, run_program
 from .solver.problem import ALLOWED
 
 ROUNDS = 6

@@ -32,9 +32,9 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .execute import loaded
 from .fusion import Operator, fused_operators, single_operators
 from .network import Network
+from .operators.execute import loaded
 from .operators.work import Work
 
 TRIALS = 60
@@ -117,9 +117,13 @@ def search_fronts(
         say: is called with a line before designs of an operator are searched that the cache has none of.
 
     Raises:
-        StudyError: for an operator that fits the device in none of its types, and where a program changes meanwhile.
+        StudyError: for a network without operators or outputs, for an operator that fits the device in none of its
+            types, and where a program changes meanwhile.
         KeyboardInterrupt: once a search was stopped; another call goes on with it.
     """
+    for what, own, how in (("operators", network.worked, "add"), ("outputs", network.outputs, "output")):
+        if not own:
+            raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
     found, options = Device.of(device), Options(Path(cache), trials, target, seed)
     points: dict[str, tuple[Point, ...]] = {}
     candidates = tuple(

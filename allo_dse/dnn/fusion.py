@@ -9,8 +9,8 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 from allo_dse.lang.types import DType
 
-from .execute import interface, loaded
 from .network import Arrange, Network, Step
+from .operators.execute import interface, loaded
 from .operators.fused import fused_work
 from .operators.work import Work
 

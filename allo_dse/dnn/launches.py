@@ -13,9 +13,9 @@ from allo_dse.eval.npu.together import Part, ends_together
 from allo_dse.lang.types import DType
 from allo_dse.mapper.model.disjoint_sets import DisjointSets
 
-from .execute import interface
 from .fronts import Point
 from .network import Step
+from .operators.execute import interface
 from .problem import choice_of
 from .solver.problem import BANDWIDTH
 

@@ -27,7 +27,7 @@ from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 
-from .execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program, tolerance
+from .operators.execute import Deviation, deviation, difference, interface, loaded, reference_of, run_program, tolerance
 from .operators.work import Work
 
 Array = NDArray[np.generic]
@@ -229,14 +229,14 @@ class Network:
             expected: tensors by name, as another evaluator computes them; steps that write others, and all where it is
                 not given, are compared with their NumPy references.
         """
-        exact: Arrays = {**self.run(inputs, simulated=False), **(expected or {})}
-        known: Arrays = {**self.constants, **self._given(inputs), **exact}
+        given: Arrays = {**self.constants, **self._given(inputs)}
+        exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
         found = [
-            deviation(step.name, work, run_program(loaded(work), [known[n] for n in step.inputs]), exact[step.output])
+            deviation(step.name, work, run_program(loaded(work), [exact[n] for n in step.inputs]), exact[step.output])
             for step in self.steps
             for work in step.works
         ]
-        whole = self.run(inputs)
+        whole = {**given, **self.run(inputs)}
         return found + [
             Deviation(name, "whole", difference(whole[name], exact[name]), self.tolerance) for name in self.outputs
         ]

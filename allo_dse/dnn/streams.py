@@ -17,9 +17,9 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
 from allo_dse.eval.fpga.passages import Passage, passages
 
-from .execute import interface, loaded
 from .fronts import Fronts, Point
 from .network import Arrange, Network, Step
+from .operators.execute import interface, loaded
 from .operators.work import Work
 from .solver.problem import TICK_US, Edge
 

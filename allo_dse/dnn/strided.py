@@ -19,11 +19,11 @@ from allo_dse.device.device import NpuDevice
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.program.index_maps import IntArray
 
-from .execute import interface
 from .fronts import Fronts, Point
 from .fusion import Operator
 from .layouts import order_of
 from .network import Arrange, Convert, Network, Step
+from .operators.execute import interface
 from .problem import moved_us
 
 Order = IntArray

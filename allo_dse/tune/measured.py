@@ -15,7 +15,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.calibrate.calibration import Measurement
-from allo_dse.eval.calibrate.correction import measured_us
+from allo_dse.eval.calibrate.correction import LEAST_US, MOST_US, measured_us
 from allo_dse.space.design import Design
 
 from .rerun import Replayer
@@ -116,6 +116,8 @@ def _rows(path: Path) -> Iterator[_Row]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             given = reader.fieldnames or []
+            if twice := [name for name in dict.fromkeys(given) if given.count(name) > 1]:
+                raise StudyError(f"{path}:1: more than one column {', '.join(map(repr, twice))}", hint=_COLUMNS_HINT)
             if unknown := [name for name in given if name not in COLUMNS]:
                 raise StudyError(f"{path}:1: unknown column {unknown[0]!r}", hint=_COLUMNS_HINT)
             if missing := [name for name in COLUMNS[:2] if name not in given]:
@@ -136,8 +138,9 @@ def _row(row: dict[str, str], where: str) -> _Row:
         latency_us = float(text)
     except ValueError:
         latency_us = math.nan
-    if not (0 < latency_us < math.inf):
-        raise StudyError(f"{where}: latency_us: {text!r} is no positive number", hint="microseconds, as in 412.5")
+    if not LEAST_US <= latency_us <= MOST_US:
+        limits = f"between {LEAST_US:g} and {MOST_US:g} us"
+        raise StudyError(f"{where}: latency_us: {text!r} is no number {limits}", hint="microseconds, as in 412.5")
     if not row["design"].strip():
         raise StudyError(f"{where}: design: empty", hint="its key or its number")
     return _Row(where, row["design"].strip(), latency_us, (row.get("run") or "").strip())

@@ -184,26 +184,34 @@ def _refuse_unknown(settings: Mapping[str, str], functions: Mapping[str, Callabl
 
 
 def _call(function: Callable[..., Any], source: StudySource) -> Study:
-    parameters = inspect.signature(function).parameters
-    missing = [n for n, p in parameters.items() if p.default is p.empty and n not in source.settings]
-    if missing:
-        raise StudyError(
-            f"{source.file}: {source.function}() needs {', '.join(missing)}", hint=f"add --set {missing[0]}=VALUE"
-        )
-    arguments = {
-        name: convert_setting(parameters[name], text) for name, text in source.settings.items() if name in parameters
-    }
-    try:
-        study = function(**arguments)
-    except (AlloDseError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        given = "".join(f" --set {n}={v}" for n, v in source.settings.items())
-        hint = f"with{given}" if given else ""
-        raise StudyError(_place(Path(source.file), error), hint=hint) from error
+    study = call(function, Path(source.file), source.settings)
     if not isinstance(study, Study):
         raise StudyError(f"{source.file}: {source.function}() returned {type(study).__name__}, not a Study")
     return _with_source(study, source)
+
+
+def call(function: Callable[..., Any], file: Path, settings: Mapping[str, str]) -> Any:
+    """What a function of the user's file returns for those of the settings that it takes.
+
+    Raises:
+        StudyError: when it needs others, or does not run; it names the line.
+    """
+    parameters = inspect.signature(function).parameters
+    missing = [n for n, p in parameters.items() if p.default is p.empty and n not in settings]
+    if missing:
+        raise StudyError(
+            f"{file}: {function.__name__}() needs {', '.join(missing)}", hint=f"add --set {missing[0]}=VALUE"
+        )
+    arguments = {
+        name: _convert_setting(parameters[name], text) for name, text in settings.items() if name in parameters
+    }
+    try:
+        return function(**arguments)
+    except (AlloDseError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        given = "".join(f" --set {n}={v}" for n, v in settings.items())
+        raise StudyError(_place(file, error), hint=f"with{given}" if given else "") from error
 
 
 def _with_source(study: Study, source: StudySource) -> Study:
@@ -218,7 +226,7 @@ def _with_source(study: Study, source: StudySource) -> Study:
     return study
 
 
-def convert_setting(parameter: inspect.Parameter, text: str) -> Any:
+def _convert_setting(parameter: inspect.Parameter, text: str) -> Any:
     """Text as the type of the parameter's annotation, or else of its default."""
     wanted = getattr(parameter.annotation, "__name__", parameter.annotation)
     name = wanted if wanted in _CONVERT else type(parameter.default).__name__

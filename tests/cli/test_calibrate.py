@@ -12,6 +12,9 @@ import pytest
 
 from allo_dse.cli.main import main
 from allo_dse.device.device import NpuDevice
+from allo_dse.eval.calibrate.calibration import predicted_us
+from allo_dse.tune.measured import read_measurements
+from tests.eval.hls.stand_in import report_xml
 from tests.tune.run.test_learning import TOP, search
 
 MINE = 'extends = "npu1_4col"\ndescription = "mine"\n[boards.default]\nlaunch_us = 150.0\n'
@@ -27,14 +30,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def calibrate(monkeypatch: Any, capsys: Any) -> Callable[..., str]:
-    def call(*arguments: object) -> str:
+    def call(*arguments: object, fails: bool = False) -> str:
         monkeypatch.setattr(sys, "argv", ["allo-tune", "calibrate", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "160")
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()
-        assert not ended.value.code, captured.err
-        return str(captured.out)
+        assert bool(ended.value.code) == fails, captured.err
+        return str(captured.err if fails else captured.out)
 
     return call
 
@@ -46,6 +49,7 @@ def test_a_run_directory_is_calibrated_by_what_its_rung_measured(
     found = json.loads(calibrate(measured, "-o", output, "--json"))
     assert found["file"] == str(output)
     assert (found["device"], found["board"]) == ("npu1_4col", "default")
+    assert found["learned"]
     assert len(found["measurements"]) == TOP
     assert all(one["measured_us"] > 1.15 * one["before_us"] for one in found["measurements"])
     assert found["errors"]["before"]["median"] > 0.15
@@ -64,3 +68,35 @@ def test_a_device_file_of_ones_own_is_extended_where_it_lies(measured: Path, tmp
     assert "cross-validated: median" in said
     assert 'extends = "devices/mine.toml"' in output.read_text()
     assert NpuDevice.load(output).description == "mine, calibrated"
+
+
+def test_a_fit_that_learned_nothing_says_so(measured: Path, tmp_path: Path, calibrate: Any) -> None:
+    rows = [
+        f"{m.design.key},{predicted_us(m.design, NpuDevice.of(m.design.device))}" for m in read_measurements(measured)
+    ]
+    table, output = tmp_path / "measured.csv", tmp_path / "fitted.toml"
+    table.write_text("\n".join(["design,latency_us", *rows]))
+    arguments = (table, "--run", measured, "-o", output)
+    assert "learned nothing" in calibrate(*arguments)
+    assert not json.loads(calibrate(*arguments, "--json"))["learned"]
+    assert "before" not in output.read_text()  # what stands beside a number that is changed
+
+
+@pytest.mark.parametrize("latency", [6, 7])
+def test_reports_that_say_what_the_device_does_teach_nothing(latency: int, tmp_path: Path, calibrate: Any) -> None:
+    report, output = tmp_path / "csynth.xml", tmp_path / "fitted.toml"
+    report.write_text(report_xml("top", {}, latency=1, units=[("fadd", "fulldsp", latency, 2)]))
+    arguments = (report, "--device", "u280", "-o", output)
+    assert ("learned nothing" in calibrate(*arguments)) == (latency == 6)
+    assert json.loads(calibrate(*arguments, "--json"))["learned"] == (latency == 7)
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path, calibrate: Any) -> None:
+    table, mine, link = (tmp_path / name for name in ("measured.csv", "mine.toml", "link.toml"))
+    table.touch()
+    mine.write_text(MINE)
+    link.symlink_to(mine)
+    for output in (table, link):
+        said = calibrate(table, "--device", mine, "-o", output, fails=True)
+        assert f"cannot write {output}: it is what is read" in " ".join(said.split())
+    assert mine.read_text() == MINE

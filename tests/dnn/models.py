@@ -34,7 +34,7 @@ class Writer:
         self.known[name] = np.asarray(value, dtype)
         return name
 
-    def model(self, output: str, shape: tuple[int | str, ...], version: int = 17) -> ModelProto:
+    def model(self, output: str, shape: tuple[int | str, ...] | None, version: int = 17) -> ModelProto:
         inits = [numpy_helper.from_array(array, name) for name, array in self.known.items()]
         given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
         outs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)]

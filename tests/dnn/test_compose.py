@@ -18,9 +18,9 @@ from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.dnn import fronts as fronts_module
 from allo_dse.dnn.compose import Composition, compose, compositions
-from allo_dse.dnn.execute import difference
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
+from allo_dse.dnn.operators.execute import difference
 from allo_dse.dnn.out.export import export
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.budget import StepLeft

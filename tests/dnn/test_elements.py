@@ -24,11 +24,11 @@ from allo_dse.device.device import Device
 from allo_dse.dnn import fronts as module
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.elements import Accuracy, random_inputs
-from allo_dse.dnn.execute import difference
 from allo_dse.dnn.fronts import Fronts, Options, Point, search_fronts
 from allo_dse.dnn.network import Arrange, Convert, Host
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
 from allo_dse.dnn.operators.elementwise import unary
+from allo_dse.dnn.operators.execute import difference
 from allo_dse.dnn.operators.work import Work
 from allo_dse.dnn.out.export import export, facts_of
 from allo_dse.dnn.solver.problem import ticks

@@ -98,6 +98,7 @@ def test_a_batch_normalization_of_its_own_scales_and_shifts() -> None:
     [
         ("Conv", {"group": 2}, "Conv 'conv_1': 2 groups"),
         ("Conv", {"auto_pad": "SAME_UPPER"}, "Conv 'conv_1': padding as numbers"),
+        ("Conv", {"dilations": [4, 4]}, "Conv 'conv_1': a kernel of"),
         ("MaxPool", {"kernel_shape": [2, 2], "ceil_mode": 1}, "MaxPool 'maxpool_1': .*whole windows"),
         ("AveragePool", {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}, "AveragePool 'averagepool_1': a mean over"),
         ("ReduceMean", {"axes": [1]}, "ReduceMean 'reducemean_1': a mean over other dimensions"),
@@ -109,3 +110,13 @@ def test_what_is_not_known_is_refused_with_its_place(op: str, attributes: dict[s
     model = w.model(w(op, w("Relu", "x"), *weights, **attributes), (1, CHANNELS, SIDE, SIDE))
     with pytest.raises(dse.StudyError, match=why):
         dse.from_onnx(model)
+
+
+def test_weights_of_other_channels_and_statistics_that_are_learned_are_refused() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=r"Conv 'conv_0': weights of \(8, 3, 1, 1\) for an image of"):
+        dse.from_onnx(w.model(w("Conv", "x", w.weight(8, 3, 1, 1)), (1, CHANNELS, SIDE, SIDE)))
+    trained = w("BatchNormalization", "x", *_statistics(w, CHANNELS), training_mode=1)
+    w.nodes[-1].output.extend(["mean", "variance"])
+    with pytest.raises(dse.StudyError, match="BatchNormalization 'batchnormalization_1': known weights"):
+        dse.from_onnx(w.model(trained, (1, CHANNELS, SIDE, SIDE)))

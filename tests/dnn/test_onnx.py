@@ -79,8 +79,33 @@ def test_a_model_is_read_from_a_file_with_the_sizes_that_it_leaves_open(
     onnx.save(w.model(w("Relu", "x"), ("rows", models.WIDTH)), str(tmp_path / "relu.onnx"))
     found = load_network(tmp_path / "relu.onnx", {"rows": "8", "element": "f32"})
     assert found.shapes["x"] == (8, models.WIDTH)
-    with pytest.raises(dse.StudyError, match="not the size of a dimension"):
-        load_network(tmp_path / "relu.onnx", {"rows": "many"})
+    for size in ("many", "0", "²", "9" * 20):
+        with pytest.raises(dse.StudyError, match="not the size of a dimension"):
+            load_network(tmp_path / "relu.onnx", {"rows": size})
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "said"),
+    [
+        ("return None", {}, r"net.py: network\(\) needs n"),
+        ("return 1 / n", {"n": "0"}, "net.py:1: ZeroDivisionError"),
+        ("return n", {"n": "0"}, r"net.py: network\(\) returned int, not a Network"),
+        ("return n", {"m": "0"}, "net.py has no setting 'm'"),
+    ],
+)
+def test_what_is_wrong_with_a_function_of_a_network_is_said(
+    tmp_path: Path, body: str, settings: dict[str, str], said: str
+) -> None:
+    (tmp_path / "net.py").write_text(f"def network(n: int): {body}\n")
+    with pytest.raises(dse.StudyError, match=said):
+        load_network(tmp_path / "net.py", settings)
+
+
+def test_an_input_may_be_an_output_too(tmp_path: Path) -> None:
+    model = models.mlp()
+    model.graph.output.extend(model.graph.input)
+    network = dse.from_onnx(model)
+    assert [one.largest for one in network.check({"x": _input(network)}) if one.step == "x"] == [0.0]
 
 
 def test_a_layer_with_onnx_own_operators() -> None:
@@ -126,6 +151,67 @@ def test_products_of_batches_outside_of_attention_are_refused() -> None:
         dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
 
 
+WIDTH = models.WIDTH
+HEADS = (1, 2, WIDTH, WIDTH)  # as many positions as elements of a head
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "constants", "attributes", "why"),
+    [
+        ("Gemm", (WIDTH, WIDTH), [(WIDTH, WIDTH), (WIDTH, 1)], {}, r"a bias of \(16, 1\)"),
+        ("Div", (WIDTH, WIDTH), [()], {}, "a known number that is not 0"),
+        ("LayerNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
+        ("LayerNormalization", (4, WIDTH), [(1,)], {}, "with a weight for each"),
+        ("RMSNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
+        ("Attention", HEADS, [HEADS, HEADS], {"softcap": 2.0}, "without .* a softcap"),
+        ("Attention", (1, 3, WIDTH, WIDTH), [HEADS, HEADS], {}, "values of .* for queries of"),
+        ("RotaryEmbedding", HEADS, [(1, 4, WIDTH // 2)] * 2, {}, "tables of other positions"),
+    ],
+)
+def test_what_would_be_computed_as_something_else_is_refused(
+    op: str, shape: tuple[int, ...], constants: list[tuple[int, ...]], attributes: dict[str, object], why: str
+) -> None:
+    w = models.Writer()
+    given = [w.const(np.zeros(one)) for one in constants]
+    with pytest.raises(dse.StudyError, match=f"{op} '{op.lower()}_0': .*{why}"):
+        dse.from_onnx(w.model(w(op, "x", *given, **attributes), shape, 23))
+
+
+def test_positions_outside_of_the_tables_are_refused() -> None:
+    w = models.Writer()
+    tables = [w.const(np.zeros((4, WIDTH // 2))) for _ in range(2)]
+    turned = w("RotaryEmbedding", "x", *tables, w.const(np.arange(WIDTH)[None], np.int64))
+    with pytest.raises(dse.StudyError, match="tables of other positions"):
+        dse.from_onnx(w.model(turned, HEADS, 23))
+
+
+def test_a_softmax_of_old_models_is_over_all_dimensions_but_the_first() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="another dimension than the last"):
+        dse.from_onnx(w.model(w("Softmax", "x"), (2, 4, WIDTH), 11))
+
+
+def test_optional_inputs_need_not_be_given() -> None:
+    w = models.Writer()
+    product = w("Gemm", "x", w.weight(WIDTH, WIDTH), "")
+    model = w.model(w("LayerNormalization", product, w.weight(WIDTH), ""), (models.LENGTH, WIDTH))
+    assert _kinds(dse.from_onnx(model)) == ["gemm", "layer_norm"]
+
+
+def test_somebody_elses_operators_are_not_taken_for_those_of_onnx() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="no program for Relu 'relu_0'"):
+        dse.from_onnx(w.model(w("Relu", "x", domain="com.example"), (models.LENGTH, WIDTH)))
+
+
+def test_shapes_that_depend_on_what_inputs_hold_are_refused() -> None:
+    w = models.Writer()
+    model = w.model(w("Reshape", w("Relu", "x"), "sizes"), (models.LENGTH, WIDTH))
+    model.graph.input.append(onnx.helper.make_tensor_value_info("sizes", onnx.TensorProto.INT64, (2,)))
+    with pytest.raises(dse.StudyError, match=r"Reshape 'reshape_1': the shape of 'reshape_1\.out' is not known"):
+        dse.from_onnx(model)
+
+
 DISTANCES = np.subtract.outer(np.arange(models.LENGTH), np.arange(models.LENGTH))
 
 
@@ -154,3 +240,82 @@ def test_a_model_whose_shapes_do_not_fit_is_refused_at_its_place() -> None:
     w = models.Writer()
     with pytest.raises(dse.StudyError, match="MatMul 'matmul_0': not as ONNX has it"):
         dse.from_onnx(w.model(w("MatMul", "x", w.weight(5, 5)), (models.LENGTH, models.WIDTH)))
+
+
+MLP = models.mlp().SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.onnx", b"", "empty.onnx: has no operators and no outputs"),
+        ("begun.onnx", MLP[:2], "begun.onnx: has no operators and no outputs"),
+        ("half.onnx", MLP[: len(MLP) // 2], "half.onnx is not a model that onnx reads"),
+        ("text.onnx", b"not a model", "text.onnx is not a model that onnx reads"),
+        ("other.json", b'{"a": 1}', "other.json is not a model that onnx reads"),
+        ("other.textproto", b"\xff", "other.textproto is not a model that onnx reads"),
+    ],
+)
+def test_a_file_that_is_no_whole_model_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(dse.StudyError, match=said) as caught:
+        load_network(tmp_path / name)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("missing", ["node", "output"])
+def test_a_model_without_operators_or_outputs_is_refused(missing: str) -> None:
+    model = models.mlp()
+    model.graph.ClearField(missing)
+    with pytest.raises(dse.StudyError, match=f"small: has no {'operators' if missing == 'node' else 'outputs'}"):
+        dse.from_onnx(model)
+
+
+def test_a_network_without_programs_or_outputs_has_nothing_to_search() -> None:
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w("Transpose", "x", perm=[1, 0]), (models.LENGTH, models.WIDTH)))
+    with pytest.raises(dse.StudyError, match="network 'small' has no operators"):
+        dse.search_fronts(network)
+    network = dse.from_onnx(models.mlp())
+    network.outputs.clear()
+    with pytest.raises(dse.StudyError, match="network 'small' has no outputs"):
+        dse.search_fronts(network)
+
+
+def test_damaged_constants_are_named() -> None:
+    model = models.mlp()
+    model.graph.initializer[0].raw_data = b"123"
+    with pytest.raises(dse.StudyError, match="small: constant 'c0' is damaged"):
+        dse.from_onnx(model)
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "said"),
+    [
+        ("Reshape", [np.array([3, 3])], "Reshape 'reshape_0': ONNX's reference evaluator cannot compute it"),
+        ("Gemm", [], "Gemm 'gemm_0': not as ONNX has it"),
+    ],
+)
+def test_operators_that_onnx_does_not_compute_are_named(op: str, constants: list[NDArray[np.int64]], said: str) -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(
+            w.model(w(op, "x", *[w.const(one, np.int64) for one in constants]), (models.LENGTH, models.WIDTH))
+        )
+
+
+@pytest.mark.parametrize(("shape", "said"), [(None, "no shape"), ((0, models.WIDTH), r"open dimensions: \?")])
+def test_an_input_without_all_sizes_is_named(shape: tuple[int, ...] | None, said: str) -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=f"input 'x' has {said}"):
+        dse.from_onnx(w.model(w("Relu", "x"), shape))
+
+
+def test_a_size_is_of_an_open_dimension_and_of_one_reading() -> None:
+    w = models.Writer()
+    model = w.model(w("Relu", "x"), ("rows", models.WIDTH))
+    with pytest.raises(dse.StudyError, match="no input has an open dimension 'row'") as caught:
+        dse.from_onnx(model, sizes={"row": 8})
+    assert "did you mean rows?" in caught.value.hint
+    for rows in (4, 8):
+        assert dse.from_onnx(model, sizes={"rows": rows}).shapes["x"] == (rows, models.WIDTH)

@@ -12,10 +12,10 @@ import allo_dse as dse
 from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.dnn.compose import Composition, compose
-from allo_dse.dnn.execute import difference
 from allo_dse.dnn.fronts import Fronts, search_fronts
 from allo_dse.dnn.network import Arrange, Array
 from allo_dse.dnn.operators import element_type, unary_work
+from allo_dse.dnn.operators.execute import difference
 from allo_dse.dnn.out.export import export
 from allo_dse.dnn.out.page import page_html
 from allo_dse.dnn.problem import moved_us, problem_of

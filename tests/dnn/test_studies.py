@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from allo_dse.dnn.compose import compose
-from allo_dse.dnn.execute import difference
 from allo_dse.dnn.fronts import search_fronts
 from allo_dse.dnn.network import Network
 from allo_dse.dnn.onnx.files import load_network
+from allo_dse.dnn.operators.execute import difference
 
 STUDIES = Path("studies/networks")
 HEADS = {"width": "32", "heads": "4", "kv_heads": "2"}

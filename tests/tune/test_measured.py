@@ -59,8 +59,12 @@ def test_a_column_can_name_the_run(run: Any, tmp_path: Path) -> None:
     [
         ("design,time\n", ":1: unknown column 'time'"),
         ("design\n", ":1: no column 'latency_us'"),
-        ("design,latency_us\n0,1\n1,-4\n", ":3: latency_us: '-4' is no positive number"),
-        ("design,latency_us\n0,nan\n", ":2: latency_us: 'nan' is no positive number"),
+        ("design,run,design,latency_us,run\n0,a,1,3,b\n", ":1: more than one column 'design', 'run'"),
+        ("design,latency_us\n0,1\n1,-4\n", ":3: latency_us: '-4' is no number between 0.001 and 1e\\+10 us"),
+        *[
+            (f"design,latency_us\n0,{time}\n", f":2: latency_us: '{time}' is no number between")
+            for time in ("", "0", "nan", "inf", "1e-300", "1e300")
+        ],
         ("design,latency_us\n0\n", ":2: has not as many values"),
         ("design,latency_us\n,3\n", ":2: design: empty"),
         ("design,latency_us\n0,1\nffffffffff,3\n", ":3: .* has no design 'ffffffffff'"),

@@ -169,7 +169,9 @@ def read_cosim_report(path: Path, text: str) -> HlsReport:
             cosims = tuple(_cosim(path, row) for row in table.records())
             top = path.stem.removesuffix("_cosim") if path.stem.endswith("_cosim") else ""
             return HlsReport(files=(str(path),), top=top, cosims=cosims)
-    raise HlsReportError(f"{path}: not a co-simulation report, or truncated", hint="give sim/report/*_cosim.rpt")
+    raise HlsReportError(
+        f"{path}: no report of an HLS tool, or truncated", hint="give csynth.xml, *_csynth.rpt or *_cosim.rpt"
+    )
 
 
 def _cosim(path: Path, row: dict[str, str]) -> Cosim:

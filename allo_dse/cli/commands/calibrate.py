@@ -56,7 +56,7 @@ def calibrate(
     from allo_dse.tune.measured import on_device, read_measurements
     from allo_dse.tune.reported import has_reports
 
-    require_writable(output)
+    require_writable(output, measurements, *([Path(device)] if device else []))
     if has_reports(measurements):
         _calibrate_operators(measurements, output, device, as_json=as_json)
         return
@@ -111,6 +111,8 @@ def _print_operators(found: OperatorCalibration, other_parts: Sequence[str], out
         f"latency and DSPs exact: {one.before} of {one.readings} operators of reports before, "
         f"{one.after} with those of other reports"
     )
+    if not found.learned:
+        to.print("[bold]learned nothing[/]: the device has all of this already")
     to.print(f"wrote {displayed(str(output))}")
 
 
@@ -138,8 +140,9 @@ def _extends(name_or_path: str | None, base: Device, output: Path) -> str:
 
 def _print(found: Calibration, output: Path) -> None:
     to = console()
-    to.print(_parameters(found))
     left = [p for p in found.parameters if p.deviation is None]
+    if len(left) < len(found.parameters):
+        to.print(_parameters(found))
     for p in left:
         if p.alike:
             to.print(f"{p.name} {p.words}")
@@ -149,6 +152,8 @@ def _print(found: Calibration, output: Path) -> None:
         to.print(_unexplained(found))
     for kind, (median, high) in found.errors.items():
         to.print(f"{kind.replace('_', '-'):>15}: median {median:.1%}, 90th percentile {high:.1%} off")
+    if not found.learned:
+        to.print("[bold]learned nothing[/] that holds for other designs: no number of the device is changed")
     to.print(f"{len(found.judged)} measurements; wrote {displayed(str(output))}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
 from .host import host_step
 from .images import batch_norm, conv, pooling, reduce_mean
-from .patterns import over_last, with_patterns
+from .patterns import with_patterns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -51,12 +51,7 @@ def from_onnx(
     graph = with_patterns(read_graph(model, sizes))
     own = dict(programs or {})
     needed = _needed(graph)
-    unknown = [n for n in needed if n.op not in CONVERTERS and n.name not in own and n.op not in own]
-    if unknown:
-        raise StudyError(
-            f"{graph.name}: no program for {', '.join(n.place for n in unknown)}",
-            hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
-        )
+    _require_known(graph, [n for n in needed if n.name not in own and n.op not in own])
     builder = Builder(graph, Network(graph.name), element_type(element))
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
@@ -67,6 +62,23 @@ def from_onnx(
             CONVERTERS[node.op](builder, node)
     builder.net.output(*graph.outputs)
     return simplified(builder.net)
+
+
+def _require_known(graph: Graph, nodes: Sequence[Node]) -> None:
+    """See that there are converters for nodes, and shapes of what they read and write."""
+    unknown = [n for n in nodes if n.op not in CONVERTERS or not n.is_standard]
+    if unknown:
+        raise StudyError(
+            f"{graph.name}: no program for {', '.join(n.place for n in unknown)}",
+            hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
+        )
+    shaped = {"", *graph.shapes, *graph.known}
+    for node in nodes:
+        if missing := [name for name in (*node.inputs, node.output) if name not in shaped]:
+            raise StudyError(
+                f"{graph.name}: {node.place}: the shape of {missing[0]!r} is not known",
+                hint="it may not depend on what inputs hold; export the model with sizes that are fixed",
+            )
 
 
 def _needed(graph: Graph) -> list[Node]:
@@ -86,7 +98,8 @@ def _gemm(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, "alpha and beta must be 1")
     a = builder.arranged(np.transpose, a) if node.number("transA", 0) else builder.read(a)
     b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
-    if rest and math.prod(builder.shape(rest[0])) != builder.net.shapes[b][1]:
+    width = builder.net.shapes[b][1]
+    if rest and not math.prod(builder.shape(rest[0])) == width == (1, *builder.shape(rest[0]))[-1]:
         raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; a row is known")
     builder.product(node, a, b, *rest)
 
@@ -123,8 +136,8 @@ def _binary(op: str) -> Callable[[Builder, Node], None]:
 
 def _div(builder: Builder, node: Node) -> None:
     known = builder.graph.known.get(node.inputs[1])
-    if known is None or known.size != 1:
-        raise builder.refuse(node, "a division by something else than a known number")
+    if known is None or known.size != 1 or not known.any():
+        raise builder.refuse(node, "a division by something else than a known number that is not 0")
     size = math.prod(builder.shape(node.output))
     builder.elementwise(node, affine_work(1.0 / float(known.ravel()[0]), 0.0, size, builder.element), node.inputs[0])
 
@@ -143,18 +156,31 @@ def _silu_mul(builder: Builder, node: Node) -> None:
 
 
 def _softmax(builder: Builder, node: Node) -> None:
-    if not over_last(node, builder.graph):
+    before = 1 if builder.graph.functions.get("", 1) < 13 else -1  # what ONNX has where none is given
+    if not _along_last(builder, node, before):
         raise builder.refuse(node, "a softmax along another dimension than the last")
     builder.add(node, softmax_work(*builder.rows(node.inputs[0]), builder.element), node.inputs[0])
 
 
-def _rms_norm(builder: Builder, node: Node) -> None:
+def _along_last(builder: Builder, node: Node, default: int = -1) -> bool:
+    return node.number("axis", default) in (-1, len(builder.shape(node.inputs[0])) - 1)
+
+
+def _normed(builder: Builder, node: Node) -> tuple[int, int]:
+    """What is normed, as a matrix, once its weights are known to be those of a row."""
     rows, width = builder.rows(node.inputs[0])
+    if not _along_last(builder, node) or any(math.prod(builder.shape(one)) != width for one in node.inputs[1:]):
+        raise builder.refuse(node, "a norm along the last dimension, with a weight for each of its elements, is known")
+    return rows, width
+
+
+def _rms_norm(builder: Builder, node: Node) -> None:
+    rows, width = _normed(builder, node)
     builder.add(node, rms_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element), *node.inputs[:2])
 
 
 def _layer_norm(builder: Builder, node: Node) -> None:
-    rows, width = builder.rows(node.inputs[0])
+    rows, width = _normed(builder, node)
     bias = node.inputs[2] if len(node.inputs) > 2 else builder.known(np.zeros(width, np.float32))
     weights = builder.arranged(lambda one, other: np.stack([one, other]), node.inputs[1], bias)
     work = layer_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element)
@@ -170,7 +196,10 @@ def _rope(builder: Builder, node: Node) -> None:
     if batch != 1 or node.number("interleaved", 0) or 2 * cosine.shape[-1] != width:
         raise builder.refuse(node, "one batch, halves that turn with each other and whole heads are known")
     if positions:
-        cosine, sine = cosine[positions[0].ravel()], sine[positions[0].ravel()]
+        at = positions[0].ravel().astype(np.int64)
+        cosine, sine = (one[at[at < len(one)]] for one in (cosine, sine))
+    if not cosine.size == sine.size == length * width // 2:
+        raise builder.refuse(node, f"tables of other positions than those of {builder.shape(x)}")
     table = np.concatenate([cosine, sine], axis=-1).reshape(length, width)
     by_position = builder.arranged(lambda one: one.transpose(0, 2, 1, 3).reshape(-1, width), x)
     turned = builder.net.add(
@@ -186,11 +215,11 @@ def _rope(builder: Builder, node: Node) -> None:
 def _attention(builder: Builder, node: Node) -> None:
     q, k, v, *masks = node.inputs
     batch, heads, queries, width = (1, 1, 1, *builder.shape(q))[-4:]
-    if batch != 1 or len(builder.shape(q)) > 4 or any(masks):
-        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own is known")
+    if batch != 1 or len(builder.shape(q)) > 4 or any(masks) or node.number("softcap", 0):
+        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own or a softcap is known")
     kv_heads, length, value_width = (1, *builder.shape(v))[-3:]
     causal = bool(node.number("is_causal", 0))
-    if value_width != width or (causal and queries != length):
+    if value_width != width or heads % kv_heads or (causal and queries != length):
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)

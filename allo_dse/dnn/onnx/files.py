@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.tune.study_file import convert_setting, execute_file
+from allo_dse.tune.study_file import call, execute_file
 
 from ..network import Network
 from .convert import from_onnx
@@ -21,7 +21,7 @@ def load_network(path: str | Path, settings: Mapping[str, str] | None = None) ->
         settings: arguments of that function as text; of a model `element`, and the sizes of its open dimensions.
 
     Raises:
-        StudyError: when there is no network in it, or no such setting.
+        StudyError: when there is no network in it, no such setting, or it does not run.
     """
     file, given = Path(path), dict(settings or {})
     if file.suffix != ".py":
@@ -35,13 +35,13 @@ def load_network(path: str | Path, settings: Mapping[str, str] | None = None) ->
         if name not in parameters:
             hint = f"{did_you_mean(name, parameters)}There are: {', '.join(parameters)}"
             raise StudyError(f"{file} has no setting {name!r}", hint=hint)
-    made = function(**{name: convert_setting(parameters[name], text) for name, text in given.items()})
+    made = call(function, file, given)
     if not isinstance(made, Network):
         raise StudyError(f"{file}: network() returned {type(made).__name__}, not a Network")
     return made
 
 
 def _size(name: str, text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise StudyError(f"--set {name}={text}: not the size of a dimension")
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**63):  # ONNX's integers
+        raise StudyError(f"--set {name}={text}: not the size of a dimension", hint="a positive whole number")
     return int(text)

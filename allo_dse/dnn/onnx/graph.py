@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +13,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import StudyError, did_you_mean
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TypeProto
+    from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 Array = NDArray[np.generic]
 Shape = tuple[int, ...]
@@ -35,6 +36,11 @@ class Node(Struct, frozen=True, eq=False):
     def place(self) -> str:
         """Where it is in the model, for messages."""
         return f"{self.op} {self.name!r}" if self.name else f"{self.op} that writes {self.output!r}"
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether it is an operator of ONNX's own, and not of somebody else's by the same name."""
+        return self.proto is None or self.proto.domain in {"", "ai.onnx"}
 
     def number(self, name: str, default: float) -> float:
         """An attribute that is a number."""
@@ -72,19 +78,20 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         StudyError: without `onnx`, for a file that is no model, or dimensions that stay open.
     """
     read = load_model(model) if isinstance(model, str | Path) else model
-    from onnx import numpy_helper
-
-    _bind(read, sizes or {})
     graph, versions = read.graph, {one.domain: one.version for one in read.opset_import}
-    known = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
-    inputs = [one.name for one in graph.input if one.name not in known]
-    types = {one.name: one.type for one in [*graph.value_info, *graph.output, *graph.input]}
+    place = str(model) if isinstance(model, str | Path) else graph.name or "model"
+    if missing := [what for what, own in (("operators", graph.node), ("outputs", graph.output)) if not own]:
+        raise StudyError(f"{place}: has no {' and no '.join(missing)}", hint="is it a whole model? Export it again")
+    known = {one.name: _constant(place, one) for one in graph.initializer}
+    given = _bound(place, graph.input, sizes or {})
+    inputs = [one.name for one in given if one.name not in known]
+    types = {one.name: one.type for one in [*graph.value_info, *graph.output, *given]}
     for name in inputs:
-        _require_shape(graph.name, name, types[name])
+        _require_shape(place, name, types[name])
     types |= {name: _type_of(array) for name, array in known.items()}
     outputs, nodes = [o.name for o in graph.output], []
     same: dict[str, str] = {}
-    for proto in graph.node:
+    for proto in (one for one in graph.node if one.output):
         node = _node(proto, same)
         values = _values(node, known, types, versions.get("", 1))
         if values is None:
@@ -110,7 +117,10 @@ def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
         renamed.input[:] = [same.get(name, name) for name in proto.input]
         proto = renamed
     attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
-    return Node(proto.op_type, proto.name, tuple(proto.input), proto.output[0], attributes, proto)
+    inputs = list(proto.input)
+    while inputs and not inputs[-1]:  # optional, and not given
+        inputs.pop()
+    return Node(proto.op_type, proto.name, tuple(inputs), proto.output[0], attributes, proto)
 
 
 def _changes_nothing(node: Node, types: Mapping[str, TypeProto]) -> bool:
@@ -136,12 +146,12 @@ def _type_of(array: Array) -> TypeProto:
 
 
 def _require_shape(model: str, name: str, type_: TypeProto) -> None:
-    if _shape(type_) is None:
-        names = [dim.dim_param or "?" for dim in type_.tensor_type.shape.dim if not dim.HasField("dim_value")]
-        raise StudyError(
-            f"{model}: input {name!r} has open dimensions: {', '.join(names)}",
-            hint=f"give their sizes: sizes={{{names[0]!r}: 1}}",
-        )
+    if _shape(type_) is None or 0 in (_shape(type_) or ()):
+        names = [dim.dim_param for dim in type_.tensor_type.shape.dim if dim.dim_value < 1]
+        said = f"open dimensions: {', '.join(one or '?' for one in names)}" if names else "no shape"
+        named = next(filter(None, names), None)
+        hint = f"give their sizes: --set {named}=1, or sizes={{{named!r}: 1}}" if named else "export it with its shape"
+        raise StudyError(f"{model}: input {name!r} has {said}", hint=hint)
 
 
 def _values(
@@ -160,7 +170,7 @@ def _inferred(
     node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], versions: Mapping[str, int]
 ) -> dict[str, TypeProto]:
     """The types of what a node writes, by ONNX's rules, which read sizes from small constants."""
-    from onnx import defs, helper, numpy_helper, shape_inference
+    from onnx import checker, defs, helper, numpy_helper, shape_inference
 
     assert node.proto is not None
     domain, names = node.proto.domain, [name for name in node.inputs if name]
@@ -175,7 +185,7 @@ def _inferred(
             {name: numpy_helper.from_array(known[name], name) for name in small},
             opset_imports=[helper.make_opsetid(name, version) for name, version in versions.items()],
         )
-    except (shape_inference.InferenceError, defs.SchemaError) as error:
+    except (shape_inference.InferenceError, defs.SchemaError, checker.ValidationError) as error:
         raise StudyError(f"{node.place}: not as ONNX has it: {str(error).strip()}") from None
     return dict(found)
 
@@ -190,22 +200,36 @@ def load_model(path: str | Path, name: str = "") -> ModelProto:
         import onnx
     except ImportError:
         raise StudyError("reading ONNX models needs the package onnx", hint="pip install 'allo-dse[onnx]'") from None
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-
     try:
         model = onnx.load(str(path))
-    except (OSError, DecodeError) as error:
-        raise StudyError(f"{path} is not a model that onnx reads: {error}") from None
+    except Exception as error:  # a parser for each format, with exceptions of its own
+        hint = "name an ONNX model, or a .py file" if isinstance(error, OSError) else "is it whole? Export it again"
+        raise StudyError(f"{path} is not a model that onnx reads: {error}", hint=hint) from None
     model.graph.name = name or model.graph.name
     return model
 
 
-def _bind(model: ModelProto, sizes: Mapping[str, int]) -> None:
-    """Give open dimensions of the inputs their sizes."""
-    for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in sizes:
-                dim.dim_value = sizes[dim.dim_param]
+def _bound(model: str, inputs: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -> list[ValueInfoProto]:
+    """The inputs, with the sizes of their open dimensions; a model that is given stays as it is."""
+    found = [deepcopy(one) for one in inputs]
+    open_ = [dim for one in found for dim in one.type.tensor_type.shape.dim if dim.dim_param]
+    names = {dim.dim_param for dim in open_}
+    if unknown := [name for name in sizes if name not in names]:
+        hint = f"{did_you_mean(unknown[0], names)}There are: {', '.join(sorted(names)) or 'none'}"
+        raise StudyError(f"{model}: no input has an open dimension {unknown[0]!r}", hint=hint)
+    for dim in open_:
+        if dim.dim_param in sizes:
+            dim.dim_value = sizes[dim.dim_param]
+    return found
+
+
+def _constant(model: str, tensor: TensorProto) -> Array:
+    from onnx import numpy_helper
+
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (TypeError, ValueError) as error:
+        raise StudyError(f"{model}: constant {tensor.name!r} is damaged: {error}") from None
 
 
 def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str, Array]:
@@ -218,6 +242,10 @@ def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str,
     infos = [onnx.helper.make_tensor_value_info(name, 0, None) for name in dict.fromkeys(names)]
     outs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in node.proto.output if name]
     graph = onnx.helper.make_graph([node.proto], "node", infos, outs)
-    evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)]))
-    found = evaluator.run(None, {name: arrays[name] for name in names})
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
+    given = {name: arrays[name] for name in names}
+    try:
+        found = ReferenceEvaluator(model).run(None, given)
+    except Exception as error:  # whatever an operator of NumPy raises
+        raise StudyError(f"{node.place}: ONNX's reference evaluator cannot compute it: {error}") from None
     return {info.name: np.asarray(value) for info, value in zip(outs, found, strict=True)}

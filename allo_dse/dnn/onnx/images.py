@@ -30,6 +30,8 @@ def conv(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, "one image of two dimensions and known weights are known")
     if (groups := int(node.number("group", 1))) != 1:
         raise builder.refuse(node, f"{groups} groups; a convolution of all channels is known")
+    if weights.shape[1] != builder.shape(x)[1]:
+        raise builder.refuse(node, f"weights of {weights.shape} for an image of {builder.shape(x)}")
     index = _windows(builder, node, weights.shape[2:])
     under = builder.arranged(lambda one: _gathered(one, index).reshape(len(index), -1), builder.pixels(x))
     matrix = builder.known(weights.transpose(2, 3, 1, 0).reshape(-1, weights.shape[0]))
@@ -67,7 +69,7 @@ def reduce_mean(builder: Builder, node: Node) -> None:
 def batch_norm(builder: Builder, node: Node) -> None:
     """Part of the convolution before it, where there is one."""
     x, *names = node.inputs[:5]
-    if any(name not in builder.graph.known for name in names):
+    if any(name not in builder.graph.known for name in names) or node.number("training_mode", 0):
         raise builder.refuse(node, "known weights and statistics are known")
     scale, bias, mean, variance = (builder.graph.known[name].astype(np.float32) for name in names)
     factor = scale / np.sqrt(variance + np.float32(node.number("epsilon", 1e-5)))
@@ -112,6 +114,8 @@ def _windows(builder: Builder, node: Node, kernel: Sequence[int]) -> Index:
         _axis(size, kernel[axis], strides[axis], steps[axis], pads[axis], pads[axis + 2])
         for axis, size in enumerate((height, width))
     )
+    if not (rows.size and columns.size):
+        raise builder.refuse(node, f"a kernel of {tuple(kernel)} does not fit into {(height, width)}")
     row, column = rows[:, None, :, None], columns[None, :, None, :]
     found: Index = np.where((row < 0) | (column < 0), height * width, row * width + column)
     return found.reshape(-1, math.prod(kernel))

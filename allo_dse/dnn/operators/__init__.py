@@ -1,9 +1,10 @@
 """The operators of networks as dataflow programs: one file per kind, each with its program, what may vary in it, and
 what it computes in NumPy.
 
-`work` is what a kind hands over. A program's tensors are those of the operator, in another shape at most.
+`work` is what a kind hands over, and `execute` runs it on numbers. A program's tensors are those of the operator, in
+another shape at most.
 
-Imports: common, lang, space.
+Imports: common, eval, frontend, lang, mapper, program, space.
 Imported by: dnn, dnn.onnx, dnn.out.
 """
 

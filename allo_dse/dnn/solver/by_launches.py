@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
 
-from .problem import ALLOWED, Choice, Problem
+from .problem import ALLOWED, Choice, Problem, longest
 from .solution import Solution
 
 MOST_SETS, MOST_LAUNCHES = 2_000, 100_000
@@ -46,14 +46,9 @@ class ByLaunches:
         return [sum(1 << step for step in steps) for steps in self.problem.does]
 
     @cached_property
-    def before(self) -> list[int]:
+    def before(self) -> list[set[int]]:
         """Of each step, those that it waits for."""
-        found = [0] * self.problem.steps
-        for o, steps in enumerate(self.problem.does):
-            if len(steps) == 1:
-                for other in self.problem.after[o]:
-                    found[steps[0]] |= 1 << self.problem.does[other][-1]
-        return found
+        return self.problem.before
 
     @cached_property
     def launches(self) -> dict[int, list[int]] | None:
@@ -73,9 +68,10 @@ class ByLaunches:
     def _next(self, done: int) -> Iterator[int]:
         """Sets of steps that one launch may do next, each with what it waits for."""
         seen, waiting = {0}, [0]
+        before = [sum(1 << step for step in own) for own in self.before]
         while waiting:
             launch = waiting.pop()
-            for step, needs in enumerate(self.before):
+            for step, needs in enumerate(before):
                 more = launch | 1 << step
                 if not (done | launch) >> step & 1 and not needs & ~(done | launch) and more not in seen:
                     seen.add(more)
@@ -143,16 +139,7 @@ class ByLaunches:
         if len(ticks) < launch.bit_count():
             return math.inf
         area = sum(areas.values()) / self.problem.limits[0]
-        return max(self._in_turn(self._path(ticks), inside), math.ceil(area - 1e-6))
-
-    def _path(self, ticks: Mapping[int, int]) -> list[int]:
-        """The steps of which each waits for the one before that take longest."""
-        longest: dict[int, tuple[int, list[int]]] = {}
-        for step in sorted(ticks):
-            paths = [longest[one] for one in _bits(self.before[step]) if one in longest]
-            took, path = max(paths, default=(0, []))
-            longest[step] = took + ticks[step], [*path, step]
-        return max(longest.values())[1]
+        return max(self._in_turn(longest(ticks, self.before), inside), math.ceil(area - 1e-6))
 
     def _in_turn(self, path: list[int], inside: list[tuple[int, int, float]]) -> float:
         """The least ticks of operators that do all of a path."""

@@ -9,7 +9,7 @@ one, and operators that are alike may be of several kinds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct, field
@@ -91,18 +91,20 @@ class Problem(Struct, frozen=True):
         return list(found.values())
 
     @property
+    def before(self) -> list[set[int]]:
+        """Of each step, those that it waits for."""
+        found: list[set[int]] = [set() for _ in range(self.steps)]
+        for steps, waits in zip(self.does, self.after, strict=True):
+            if len(steps) == 1:
+                found[steps[0]] |= {self.does[other][-1] for other in waits}
+        return found
+
+    @property
     def longest_path(self) -> frozenset[int]:
         """The steps that take longest, at their fastest, of those of which each waits for the one before."""
-        longest: dict[int, tuple[int, list[int]]] = {}
         single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
-        for step, own in sorted(single.items()):  # in an order in which they can run
-            waits = {self.does[b][0] for b in self.after[own[0]] if len(self.does[b]) == 1}
-            took, path = max((longest[before] for before in waits), default=(0, []))
-            longest[step] = (
-                took + min((ticks for o in own for ticks in self.ticks(o) if ticks), default=0),
-                [*path, step],
-            )
-        return frozenset(max(longest.values())[1])
+        ticks = {s: min((t for o in own for t in self.ticks(o) if t), default=0) for s, own in single.items()}
+        return frozenset(longest(ticks, self.before))
 
     @property
     def steps(self) -> int:
@@ -120,6 +122,15 @@ class Problem(Struct, frozen=True):
         choices = self.choices[self.kinds[edge.source]]
         lags = [(lag, own.ticks) for own, row in zip(choices, edge.lags, strict=True) for lag in row if lag is not None]
         return max([0, *(lag - took for lag, took in lags)])
+
+
+def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[int]:
+    """Of the steps that have ticks, those of which each waits for the one before that together take longest."""
+    paths: dict[int, tuple[int, list[int]]] = {}
+    for step in sorted(ticks):  # in an order in which they can run
+        took, path = max((paths[one] for one in before[step] if one in paths), default=(0, []))
+        paths[step] = took + ticks[step], [*path, step]
+    return max(paths.values())[1]
 
 
 def ticks(us: float) -> int:

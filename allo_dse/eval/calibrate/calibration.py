@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import DeviceError
@@ -106,13 +107,15 @@ class Calibration(Struct, frozen=True, dict=True):
     """What a fit has found.
 
     Attributes:
-        device: the device with the fitted numbers.
+        device: the device with the fitted numbers; as it was where nothing was learned.
+        learned: whether the fit predicts designs that have no part in it better than the device did before.
         scale: standard deviation of the logarithm of predicted over measured, without outliers.
     """
 
     device: NpuDevice
     parameters: tuple[FittedParameter, ...]
     judged: tuple[Judged, ...]
+    learned: bool
     scale: float
 
     @property
@@ -130,7 +133,7 @@ class Calibration(Struct, frozen=True, dict=True):
 
     @property
     def accuracy(self) -> tuple[Accuracy, ...]:
-        """How good predictions with the fitted numbers are, by cross-validation, where enough was measured to say so.
+        """How good predictions of the device are for what had no part in a fit, where enough was measured to say so.
 
         The calibrated board is the default one of the file that is written.
         """
@@ -138,7 +141,8 @@ class Calibration(Struct, frozen=True, dict=True):
         for one in self.judged:
             program = one.measurement.design.program
             kind = (operations_of(program), type_key(program.tensors[0].dtype))
-            errors.setdefault(kind, []).append(abs(one.held_out_us / one.measurement.latency_us - 1))
+            predicted_us = one.held_out_us if self.learned else one.before_us
+            errors.setdefault(kind, []).append(abs(predicted_us / one.measurement.latency_us - 1))
         return tuple(
             Accuracy(
                 board="default",
@@ -157,6 +161,7 @@ class Calibration(Struct, frozen=True, dict=True):
         return {
             "device": self.device.name,
             "board": self.device.board_name,
+            "learned": self.learned,
             "parameters": [parameter.to_dict() for parameter in self.parameters],
             "measurements": [one.to_dict() for one in self.judged],
             "errors": {kind: {"median": a, "quantile_90": b} for kind, (a, b) in self.errors.items()},
@@ -172,7 +177,7 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     """Fit the numbers of the measurements' device to them.
 
     Raises:
-        DeviceError: for too few measurements, or for those of different boards.
+        DeviceError: for measurements of too few designs, or of different boards.
     """
     devices = _devices(measurements)
     parameters = parameters_of((m.design for m in measurements), devices[0])
@@ -188,21 +193,21 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     problem = Problem(residuals_at, low, high, tuple(i for i, p in enumerate(parameters) if p.is_rate))
     start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
     found = fit(problem, start)
-    moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if i in found.selection.free}
+    before, held_out = residuals_at(start), found.held_out(_folds(measurements))
+    # As a sum of logarithms: where the median hides what has become better, and an outlier counts little.
+    error_before, error = np.quantile(np.abs([before, held_out]), (0.5, 0.9), axis=1).sum(axis=0)
+    learned = bool(error_before - error >= LEAST_PERCENT / 100)
+    moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if learned and i in found.selection.free}
     return Calibration(
         with_values(devices[0], moved),
         _described(parameters, devices[0], found),
-        _judged(measurements, residuals_at(start), found),
+        _judged(measurements, before, found, held_out),
+        learned,
         found.scale,
     )
 
 
 def _devices(measurements: Sequence[Measurement]) -> list[NpuDevice]:
-    if len(measurements) < FEWEST:
-        raise DeviceError(
-            f"{len(measurements)} measurements are too few to fit a device to",
-            hint=f"measure {FEWEST} designs at least, which differ in size and in tiles",
-        )
     devices = [NpuDevice.of(m.design.device) for m in measurements]
     for measurement, device in zip(measurements, devices, strict=True):
         if (device.board, device.kernels) != (devices[0].board, devices[0].kernels):
@@ -211,6 +216,12 @@ def _devices(measurements: Sequence[Measurement]) -> list[NpuDevice]:
                 f"{device.board_name!r}, the first one on {devices[0].name}, board {devices[0].board_name!r}",
                 hint="calibrate boards one by one",
             )
+    designs = len({m.design.key for m in measurements})
+    if designs < FEWEST:
+        raise DeviceError(
+            f"measurements of {designs} design{'s' * (designs != 1)} are too few to fit a device to",
+            hint=f"measure {FEWEST} designs at least, which differ in size and in tiles",
+        )
     return devices
 
 
@@ -229,10 +240,13 @@ def _described(parameters: Sequence[Parameter], device: NpuDevice, found: Fit) -
     return tuple(described)
 
 
-def _judged(measurements: Sequence[Measurement], before: Vector, found: Fit) -> tuple[Judged, ...]:
+def _folds(measurements: Sequence[Measurement]) -> NDArray[np.int64]:
+    """Of each measurement, with all measurements of a design in one."""
     distinct = {key: i for i, key in enumerate(dict.fromkeys(m.design.key for m in measurements))}
-    folds = np.array([distinct[m.design.key] % FOLDS for m in measurements])
-    held_out = found.held_out(folds)
+    return np.array([distinct[m.design.key] % FOLDS for m in measurements])
+
+
+def _judged(measurements: Sequence[Measurement], before: Vector, found: Fit, held_out: Vector) -> tuple[Judged, ...]:
     limit = max(UNEXPLAINED * found.scale, UNEXPLAINED_AT_LEAST)
     judged = []
     for m, *errors in zip(measurements, before, found.residuals, held_out, strict=True):

@@ -32,6 +32,8 @@ from .robust import (
 Metrics = Mapping[str, Any]
 
 LATENCY, RANGE, PREDICTED, BOUND = "latency_us", "latency_range", "predicted", "bound"
+LEAST_US, MOST_US = 1e-3, 1e10
+"""Of a call that was measured: a clock cycle, and three hours. Anything else is a mistake."""
 STEP_SHARE = 8  # of what is known: so much more must be measured before it is learned from
 ROUNDS = 10
 TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # standard deviations of the logarithm: of the constant, and of a resource's weight
@@ -175,7 +177,7 @@ def measured_us(metrics: Metrics | None) -> float | None:
     """The latency in metrics that an evaluator has measured; None for a prediction's, which say how good they are
     (`latency_range`)."""
     latency_us = (metrics or {}).get(LATENCY)
-    if RANGE in (metrics or {}) or not isinstance(latency_us, int | float) or not 0 < latency_us < math.inf:
+    if RANGE in (metrics or {}) or not isinstance(latency_us, int | float) or not LEAST_US <= latency_us <= MOST_US:
         return None
     return float(latency_us)
 

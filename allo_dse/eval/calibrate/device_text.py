@@ -58,8 +58,8 @@ def fpga_text(device: FpgaDevice, base: FpgaDevice, extends: str, comments: Mapp
     return "\n".join(lines) + "\n"
 
 
-def require_writable(path: Path) -> None:
-    """See that a file can be written, before it is known what.
+def require_writable(path: Path, *read: Path) -> None:
+    """See that a file can be written, before it is known what, and is none of those that are read for it.
 
     Raises:
         DeviceError: when it cannot.
@@ -69,6 +69,8 @@ def require_writable(path: Path) -> None:
         problem = "is a directory" if path.is_dir() else "there is no such directory"
     elif not os.access(there, os.W_OK):
         problem = "no permission"
+    elif path.exists() and any(one.exists() and path.samefile(one) for one in read):
+        problem = "it is what is read"
     else:
         return
     raise DeviceError(f"cannot write {path}: {problem}", hint="name another file with -o")

@@ -119,6 +119,11 @@ class OperatorCalibration(Struct, frozen=True):
     held_out: HeldOut
 
     @property
+    def learned(self) -> bool:
+        """Whether reports say anything else than the device."""
+        return any(row.is_changed for row in self.rows)
+
+    @property
     def comments(self) -> dict[str, str]:
         """By operator ("f32.add") how many reports its new rows rest on."""
         changed = [row for row in self.rows if row.is_changed]
@@ -135,7 +140,8 @@ class OperatorCalibration(Struct, frozen=True):
         """For machines."""
         held_out = self.held_out
         counts = {"readings": held_out.readings, "exact_before": held_out.before, "exact_held_out": held_out.after}
-        return {"device": self.device.name, "operators": [row.to_dict() for row in self.rows], "held_out": counts}
+        operators = [row.to_dict() for row in self.rows]
+        return {"device": self.device.name, "learned": self.learned, "operators": operators, "held_out": counts}
 
 
 _FIGURES = ("latency", "dsp", "ff", "lut")

@@ -124,10 +124,8 @@ class Fit(Struct, frozen=True):
         """Residuals of each fold by a fit to the others, in which times are linear in what is free."""
         free = self.jacobian[:, self.selection.free]
         result = self.residuals.copy()
-        for fold in np.unique(folds):
+        for fold in np.unique(folds) if free.size else ():
             out = folds == fold
-            if out.all() or not free.shape[1]:
-                continue
             result[out] += free[out] @ _linear(free[~out], self.residuals[~out])
         return result
 

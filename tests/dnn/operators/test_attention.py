@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from allo_dse.common.records import replace
-from allo_dse.dnn.execute import deviation, loaded, reference_of, run_program
 from allo_dse.dnn.operators import attention_work, element_type
+from allo_dse.dnn.operators.execute import deviation, loaded, reference_of, run_program
 
 
 @pytest.mark.parametrize(("blocks", "chunks"), [(2, 4), (4, 2), (1, 8)])

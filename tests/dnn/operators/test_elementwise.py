@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.dnn.execute import difference, loaded, reference_of, run_program
 from allo_dse.dnn.operators import element_type, unary_work
+from allo_dse.dnn.operators.execute import difference, loaded, reference_of, run_program
 
 
 @pytest.mark.parametrize(("element", "tolerance"), [("f32", 1e-6), ("bf16", 0.01)])

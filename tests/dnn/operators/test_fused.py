@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.dnn.execute import deviation, difference, loaded, reference_of, run_program
 from allo_dse.dnn.fusion import fused_operators
 from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import binary_work, element_type, gemm_work, row_work, unary_work
+from allo_dse.dnn.operators.execute import deviation, difference, loaded, reference_of, run_program
 from allo_dse.dnn.operators.fused import fused_work
 from allo_dse.dnn.operators.work import Work
 

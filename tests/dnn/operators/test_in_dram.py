@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from allo_dse.dnn.execute import difference, interface, run_program
 from allo_dse.dnn.fronts import in_dram
 from allo_dse.dnn.operators import (
     Work,
@@ -23,6 +22,7 @@ from allo_dse.dnn.operators import (
     row_work,
     unary_work,
 )
+from allo_dse.dnn.operators.execute import difference, interface, run_program
 from allo_dse.dnn.operators.fused import fused_work
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.hls.design_project import hls_project

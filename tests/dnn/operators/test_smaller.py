@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from allo_dse.common.records import replace
-from allo_dse.dnn.execute import difference, loaded, reference_of, run_program
 from allo_dse.dnn.operators import (
     attention_work,
     element_type,
@@ -17,6 +16,7 @@ from allo_dse.dnn.operators import (
     softmax_work,
     unary_work,
 )
+from allo_dse.dnn.operators.execute import difference, loaded, reference_of, run_program
 from allo_dse.dnn.operators.fused import fused_work
 from allo_dse.dnn.operators.gemm import gemv_work
 from allo_dse.dnn.operators.pool import pool_work

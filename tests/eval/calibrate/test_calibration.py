@@ -47,9 +47,21 @@ def test_the_numbers_that_made_the_times_are_found_again(found: Any) -> None:
     by_name = {p.name: p for p in found.parameters}
     launch = by_name[str(LAUNCH)]
     assert launch.after == pytest.approx(260.0, abs=4 * launch.deviation + 5)
+    assert found.learned
     assert found.errors["before"][0] > 0.1
     assert found.errors["after"][0] < 0.02
     assert found.errors["cross_validated"][0] < 0.04
+
+
+@pytest.mark.parametrize(("off", "percent"), [(lambda n: 1.0, 0.1), (lambda n: 1.5 ** (-1) ** n, 50.0)])
+def test_a_fit_that_does_not_hold_for_other_designs_changes_no_number(device: Any, off: Any, percent: float) -> None:
+    """And what is said of predictions is how far they were off as they were."""
+    designs = [gemm_design(size, mesh, gemm_fold(1, 2, 2), device=device) for size, mesh in SHAPES]
+    times = [predicted_us(design, device) * off(n) for n, design in enumerate(designs)]
+    found = calibrate([Measurement(d, t) for d, t in zip(designs, times, strict=True)])
+    assert not found.learned
+    assert found.device == device
+    assert [(one.percent, one.measurements) for one in found.accuracy] == [(percent, len(SHAPES))]
 
 
 def test_an_outlier_is_named_and_does_not_bend_the_fit(found: Any) -> None:
@@ -104,10 +116,10 @@ def test_a_changed_number_is_the_only_change_and_has_a_key_of_its_own(device: An
         assert with_values(changed, {parameter: parameter.of(device)}) == device
 
 
-def test_too_few_measurements_and_those_of_two_boards_are_refused(device: Any) -> None:
+def test_measurements_of_too_few_designs_and_of_two_boards_are_refused(device: Any) -> None:
     design = gemm_design(device=device)
-    with pytest.raises(DeviceError, match="too few"):
-        calibrate([Measurement(design, 100.0)])
+    with pytest.raises(DeviceError, match="measurements of 1 design are too few"):
+        calibrate([Measurement(design, time_us) for time_us in (90.0, 100.0, 110.0, 120.0)])
     other = gemm_design(device=Device.load("npu1_4col").with_options(board="ph"))
     with pytest.raises(DeviceError, match="line 5: measured on npu1_4col, board 'ph'"):
         calibrate([*[Measurement(design, 100.0)] * 3, Measurement(other, 90.0, "line 5")])

@@ -119,6 +119,7 @@ def test_each_design_is_judged_by_the_others() -> None:
         (predicted(3.0, 0.5), predicted(3.0, 0.5)),
         (predicted(3.0, 0.5), {"pe_count": 3}),
         (predicted(3.0, 0.5), {"latency_us": 0.0}),
+        (predicted(3.0, 0.5), {"latency_us": 1e-300}),
         (predicted(3.0, 0.5), {"latency_us": math.inf}),
         (predicted(3.0, 0.5), {"latency_us": "3"}),
     ],

@@ -16,7 +16,7 @@ from allo_dse.mapper.program import Program, load_program
 from allo_dse.program.tensors import Tensor
 from allo_dse.program.tolerance import tolerance_of
 
-from .operators.work import Work
+from .work import Work
 
 Array = NDArray[np.generic]
 
