@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
+from allo_dse.common.whole_files import write_whole
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
@@ -300,9 +301,7 @@ def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDes
     found = _kept(study, place / KEPT)
     if found is None:
         found = _kept_of(_run(study, place, options))
-        scratch = place / f"{KEPT}.part"
-        scratch.write_bytes(msgspec.json.encode(found))
-        scratch.replace(place / KEPT)
+        write_whole(place / KEPT, msgspec.json.encode(found))
     if not found.designs:
         raise StudyError(found.why[0], hint=found.why[1])
     return [BestDesign(study, record, place, found.near) for record in found.designs], found.proved

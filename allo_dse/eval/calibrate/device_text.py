@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import DeviceError
+from allo_dse.common.whole_files import write_whole
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 
 _TABLES = ("kernels", "elementwise", "scalar_loop")
@@ -82,7 +83,7 @@ def write_device(path: Path, text: str) -> None:
     Raises:
         DeviceError: when it cannot be loaded.
     """
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     Device.load(path)
 
 
