@@ -12,8 +12,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from allo_dse.common.errors import StudyError
 
@@ -22,6 +24,7 @@ from ..search.budget import SIGNALS
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
+PUT_OFF_SECONDS = 30.0  # at most; Ray starts and ends on a machine in a few
 REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
 
 
@@ -45,22 +48,39 @@ def reach(address: str) -> None:
 
 
 @contextmanager
-def own_signals() -> Iterator[None]:
-    """Has signals mean after it what they meant before: where Ray starts and ends it has them end the process.
+def undisturbed() -> Iterator[None]:
+    """Puts off what a signal raises until the block ends: a Ray that is left while it starts or ends takes the process
+    down with it. Ray's own handler for SIGTERM, which would do just that, is not let in.
 
     Raises:
-        KeyboardInterrupt: for a SIGTERM that Ray has taken.
+        KeyboardInterrupt: what was put off; at once where the block has taken long, e.g. for a cluster that is silent.
     """
-    at_home = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in SIGNALS} if at_home else {}
-    try:
+    if threading.current_thread() is not threading.main_thread():
         yield
-    except SystemExit as ended:
-        raise KeyboardInterrupt(SIGNALS[signal.SIGTERM]) from ended
+        return
+    before = {int(n): handler for n in SIGNALS if callable(handler := signal.getsignal(n))}
+    until, set_handler = time.monotonic() + PUT_OFF_SECONDS, signal.signal
+    stops: list[KeyboardInterrupt] = []
+
+    def put_off(number: int, frame: FrameType | None) -> None:
+        try:
+            before[number](number, frame)
+        except KeyboardInterrupt as stop:
+            if time.monotonic() > until:
+                raise
+            stops.append(stop)
+
+    try:
+        for number in before:
+            signal.signal(number, put_off)
+        signal.signal = lambda signalnum, handler: signal.getsignal(signalnum)
+        yield
     finally:
+        signal.signal = set_handler
         for number, handler in before.items():
-            if handler is not None:  # one that Python knows
-                signal.signal(number, handler)
+            signal.signal(number, handler)
+    if stops:
+        raise stops[-1]
 
 
 def unreachable(address: str | None, error: Exception) -> StudyError:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
@@ -28,7 +29,7 @@ from ..store.record import Measurement
 from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
 from .pool import Batch, Loss, Pool, Task
-from .ray_access import own_signals, unreachable
+from .ray_access import undisturbed, unreachable
 from .workbench import Introduction, Workbench
 
 WAIT_SECONDS = 0.1
@@ -73,8 +74,8 @@ class RayExecutor:
         self._ordered: dict[Any, tuple[int, Any]] = {}  # from workers that evaluate every design
         self._litters: list[tuple[Any, Any]] = []
         self._programs = SharedPrograms(study.space)
-        self._connect(study, workers, address)
         try:
+            self._connect(study, workers, address)
             self._hire(workers)
             self.problems = self._ask_around()
         except BaseException:
@@ -93,8 +94,10 @@ class RayExecutor:
                 "include_dashboard": False, "_temp_dir": _session_folder(),
                 "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
             }  # fmt: skip
+        # Else Ray's C++ takes a SIGTERM for a crash of the driver.
+        ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         try:
-            with own_signals():
+            with undisturbed():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # whatever class it is of: Ray raises its base class too
             raise unreachable(address, error) from error
@@ -374,17 +377,21 @@ class RayExecutor:
             pool.clear_waiting()
 
     def close(self) -> None:
-        actors = [actor for pool in self._pools.values() for actor in pool.actors if actor is not None]
+        with undisturbed():
+            self._dismiss()
+            if self._own:
+                ray.shutdown()
+
+    def _dismiss(self) -> None:
         if any(need.isolate for need in self._needs):
             # A killed worker's child process ends by itself, but not before it notices.
             idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]
             if idle:
                 ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
-        for actor in actors:
-            ray.kill(actor)
-        if self._own:
-            with own_signals():
-                ray.shutdown()
+        for pool in self._pools.values():
+            for actor in pool.actors:
+                if actor is not None:
+                    ray.kill(actor)
 
 
 def _first_line(error: Exception) -> str:

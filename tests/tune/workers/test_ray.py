@@ -5,8 +5,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -168,18 +170,30 @@ def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cl
         executor.close()
 
 
-def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["Ray starts", "it runs"])
+def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, moment: str) -> None:
     """Ray has handlers of its own for it, while it starts and when it ends."""
     (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study()\n")
     command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "100000", "-q", "--workers", "2"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         log = tmp_path / "runs" / "fake" / "log.jsonl"
-        wait_until(lambda: log.exists() and log.read_text().count('"status":"ok"') > 5)
+        if moment == "Ray starts":
+            wait_until(lambda: list(ray_files(process.pid, "logs/python-core-driver-*")))
+        else:
+            wait_until(lambda: log.exists() and log.read_text().count('"status":"ok"') > 5)
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate()
-    assert (process.returncode, "go on with" in said) == (143, True)
+        said, complained = process.communicate()
+    assert (process.returncode, complained, "go on with" in said) == (143, "", True)
     assert (tmp_path / "runs" / "fake" / "pareto.csv").exists()
+
+
+def ray_files(driver: int, pattern: str = "") -> Iterator[Path]:
+    """Files of a Ray that a driver has started on this machine."""
+    for place in {tempfile.gettempdir(), "/tmp"}:
+        yield from Path(place).glob(f"ray*/session_*_{driver}/{pattern}")
 
 
 def test_tasks_are_lost_only_so_often() -> None:
