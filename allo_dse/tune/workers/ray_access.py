@@ -7,6 +7,7 @@ does not show the token by itself, and tries for minutes without it.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -45,6 +46,14 @@ def reach(address: str) -> None:
     decided = AUTH_MODE in os.environ or "ray" in sys.modules
     if not decided and not address.startswith("ray://") and _wants_token(address):
         os.environ[AUTH_MODE] = "token"
+
+
+def have_token() -> None:
+    """Give a Ray of our own a token for this run where Ray would write one into a home that cannot be written."""
+    home = os.path.expanduser("~")
+    place = os.path.join(home, ".ray")
+    if not os.access(place if os.path.exists(place) else home, os.W_OK | os.X_OK):
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex())
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from ..store.record import Measurement
 from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
 from .pool import Batch, Loss, Pool, Task
-from .ray_access import undisturbed, unreachable
+from .ray_access import have_token, undisturbed, unreachable
 from .workbench import Introduction, Workbench
 
 WAIT_SECONDS = 0.1
@@ -89,6 +89,7 @@ class RayExecutor:
             return
         options: dict[str, Any] = {"address": address}
         if not address:
+            have_token()
             options = {
                 "address": "local", "num_cpus": workers or 1, "resources": self._local_resources(study),
                 "include_dashboard": False, "_temp_dir": _session_folder(),

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -172,18 +172,20 @@ def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cl
 
 @pytest.mark.parametrize("moment", ["Ray starts", "it runs"])
 def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, moment: str) -> None:
-    """Ray has handlers of its own for it, while it starts and when it ends."""
+    """Ray has handlers of its own for it, while it starts and when it ends. It has no home to keep a token in."""
     (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study()\n")
     command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "100000", "-q", "--workers", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[3]), "HOME": "/dev/null"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         log = tmp_path / "runs" / "fake" / "log.jsonl"
-        if moment == "Ray starts":
-            wait_until(lambda: list(ray_files(process.pid, "logs/python-core-driver-*")))
-        else:
-            wait_until(lambda: log.exists() and log.read_text().count('"status":"ok"') > 5)
+        come: dict[str, Callable[[], Any]] = {
+            "Ray starts": lambda: list(ray_files(process.pid, "logs/python-core-driver-*")),
+            "it runs": lambda: log.exists() and log.read_text().count('"status":"ok"') > 5,
+        }
+        wait_until(lambda: come[moment]() or process.poll() is not None)
         process.send_signal(signal.SIGTERM)
         said, complained = process.communicate()
     assert (process.returncode, complained, "go on with" in said) == (143, "", True)
