@@ -41,7 +41,7 @@ def reach(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
     except OSError as error:
-        raise unreachable(address, error) from error
+        raise unreachable(address, str(error)) from error
     # Ray reads the variable once, when it is imported: who has done so has decided.
     decided = AUTH_MODE in os.environ or "ray" in sys.modules
     if not decided and not address.startswith("ray://") and _wants_token(address):
@@ -92,12 +92,12 @@ def undisturbed() -> Iterator[None]:
         raise stops[-1]
 
 
-def unreachable(address: str | None, error: Exception) -> StudyError:
+def unreachable(address: str | None, error: str) -> StudyError:
     """What to say of a cluster that cannot be used."""
     hint = "one worker needs no Ray"
     if address:
         hint = "start a cluster with `ray start --head`, or leave --ray out to use this machine"
-    if REFUSED in str(error) or "token" in str(error):
+    if REFUSED in error or "token" in error:
         hint = f"set {AUTH_MODE}=token, and see `ray get-auth-token` on the cluster's head for the token"
     return StudyError(f"cannot reach Ray at {address or 'this machine'}: {error}", hint=hint)
 

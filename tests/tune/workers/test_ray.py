@@ -5,10 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +34,7 @@ from tests.tune.ray_evaluators import (
     noted,
 )
 
-from .conftest import EXHAUSTIVE, study
+from .conftest import EXHAUSTIVE, ray_files, study
 
 
 def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path: Path, cluster: Any, expected: Any) -> None:
@@ -172,7 +171,7 @@ def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cl
 
 @pytest.mark.parametrize("moment", ["Ray starts", "it runs"])
 def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, moment: str) -> None:
-    """Ray has handlers of its own for it, while it starts and when it ends. It has no home to keep a token in."""
+    """Ray has handlers of its own for it, while it starts and when it ends, and here no home for a token."""
     (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study()\n")
     command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "100000", "-q", "--workers", "2"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
@@ -190,12 +189,7 @@ def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, momen
         said, complained = process.communicate()
     assert (process.returncode, complained, "go on with" in said) == (143, "", True)
     assert (tmp_path / "runs" / "fake" / "pareto.csv").exists()
-
-
-def ray_files(driver: int, pattern: str = "") -> Iterator[Path]:
-    """Files of a Ray that a driver has started on this machine."""
-    for place in {tempfile.gettempdir(), "/tmp"}:
-        yield from Path(place).glob(f"ray*/session_*_{driver}/{pattern}")
+    assert not list(ray_files(process.pid))
 
 
 def test_tasks_are_lost_only_so_often() -> None:

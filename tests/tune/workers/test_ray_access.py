@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
+from allo_dse.common.errors import StudyError
+from allo_dse.eval.evaluator import needs
 from allo_dse.tune.run import session
 from allo_dse.tune.search.budget import SIGNALS, StepLeft, StopSignals
-from allo_dse.tune.workers import ray_access
+from allo_dse.tune.workers import ray_access, ray_folder
 from allo_dse.tune.workers.ray_access import undisturbed
+from allo_dse.tune.workers.ray_executor import RayExecutor
 from tests.tune.fakes import fake_study
 
 
@@ -56,3 +60,31 @@ def test_a_stop_does_not_wait_for_a_cluster_that_is_silent(monkeypatch: pytest.M
     with StopSignals(patience_seconds=60), pytest.raises(KeyboardInterrupt):
         start(signal.SIGTERM, said)
     assert not said
+
+
+@pytest.mark.parametrize("gets_far", [False, True])
+def test_only_logs_of_what_failed_outlast_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gets_far: bool) -> None:
+    def init(*, _temp_dir: str, **options: Any) -> None:
+        if gets_far:
+            (Path(_temp_dir) / "session_latest" / "logs").mkdir(parents=True)
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray_folder, "LONGEST_TMPDIR", 1000)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "new"))
+    made = fake_study()
+    with pytest.raises(StudyError, match="no memory") as caught:
+        RayExecutor(made, [needs(made.make_evaluator())], 2, None)
+    logs = list(tmp_path.glob("new/*/session_latest/logs"))
+    assert [str(place) in str(caught.value) for place in logs] == [True] * gets_far
+    assert len(list(tmp_path.glob("new/*"))) == gets_far
+
+
+def test_sockets_of_ray_fit_below_the_longest_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 10)))
+    folder = ray_folder.RayFolder()
+    made = Path(folder.make())
+    folder.remove()
+    assert (made.parent, made.exists()) == (Path("/tmp"), False)
+    socket = Path(made.name) / "session_2026-01-01_00-00-00_000000_4194304" / "sockets" / "plasma_store"
+    assert ray_folder.LONGEST_TMPDIR + len(f"/{socket}") <= 107
