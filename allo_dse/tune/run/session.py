@@ -71,20 +71,22 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             for note in ledger.notes:
                 reporter.note(note)
             certificate: Certificate | None = None
+            reason = ""
             # With rungs, designs may be waiting for their promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
             else:
-                with stop.leaving():
-                    proposer = _proposer(ledger, options, seed, budget, evaluators[0])
-                    workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
-                if workforce.breeders and options.storage is None:
-                    proposer = _shared_out(proposer, workforce.breeders, ledger, options, seed, evaluators[0])
-                keeper = Keeper(directory, ledger.screen, caches)
-                with _sharing(ledger, options, workforce, reporter) as team:
-                    reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
-                certificate = certificate_of(proposer)
+                with suppress(StepLeft):  # before there is anything to search with
+                    with stop.leaving():
+                        proposer = _proposer(ledger, options, seed, budget, evaluators[0])
+                        workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                    if workforce.breeders and options.storage is None:
+                        proposer = _shared_out(proposer, workforce.breeders, ledger, options, seed, evaluators[0])
+                    keeper = Keeper(directory, ledger.screen, caches)
+                    with _sharing(ledger, options, workforce, reporter) as team:
+                        reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
+                    certificate = certificate_of(proposer)
             if reason == "exhausted":
                 ledger.refuse_nothing()
             if options.verify:

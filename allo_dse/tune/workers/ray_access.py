@@ -7,13 +7,16 @@ does not show the token by itself, and tries for minutes without it.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from allo_dse.common.errors import StudyError
 
@@ -22,6 +25,7 @@ from ..search.budget import SIGNALS
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
+PUT_OFF_SECONDS = 30.0  # at most; Ray starts and ends on a machine in a few
 REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
 
 
@@ -37,38 +41,63 @@ def reach(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
     except OSError as error:
-        raise unreachable(address, error) from error
+        raise unreachable(address, str(error)) from error
     # Ray reads the variable once, when it is imported: who has done so has decided.
     decided = AUTH_MODE in os.environ or "ray" in sys.modules
     if not decided and not address.startswith("ray://") and _wants_token(address):
         os.environ[AUTH_MODE] = "token"
 
 
+def have_token() -> None:
+    """Give a Ray of our own a token for this run where Ray would write one into a home that cannot be written."""
+    home = os.path.expanduser("~")
+    place = os.path.join(home, ".ray")
+    if not os.access(place if os.path.exists(place) else home, os.W_OK | os.X_OK):
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex())
+
+
 @contextmanager
-def own_signals() -> Iterator[None]:
-    """Has signals mean after it what they meant before: where Ray starts and ends it has them end the process.
+def undisturbed() -> Iterator[None]:
+    """Puts off what a signal raises until the block ends: a Ray that is left while it starts or ends takes the process
+    down with it. Ray's own handler for SIGTERM, which would do just that, is not let in.
 
     Raises:
-        KeyboardInterrupt: for a SIGTERM that Ray has taken.
+        KeyboardInterrupt: what was put off; at once where the block has taken long, e.g. for a cluster that is silent.
     """
-    at_home = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in SIGNALS} if at_home else {}
-    try:
+    if threading.current_thread() is not threading.main_thread():
         yield
-    except SystemExit as ended:
-        raise KeyboardInterrupt(SIGNALS[signal.SIGTERM]) from ended
+        return
+    before = {int(n): handler for n in SIGNALS if callable(handler := signal.getsignal(n))}
+    until, set_handler = time.monotonic() + PUT_OFF_SECONDS, signal.signal
+    stops: list[KeyboardInterrupt] = []
+
+    def put_off(number: int, frame: FrameType | None) -> None:
+        try:
+            before[number](number, frame)
+        except KeyboardInterrupt as stop:
+            if time.monotonic() > until:
+                raise
+            stops.append(stop)
+
+    try:
+        for number in before:
+            signal.signal(number, put_off)
+        signal.signal = lambda signalnum, handler: signal.getsignal(signalnum)
+        yield
     finally:
+        signal.signal = set_handler
         for number, handler in before.items():
-            if handler is not None:  # one that Python knows
-                signal.signal(number, handler)
+            signal.signal(number, handler)
+    if stops:
+        raise stops[-1]
 
 
-def unreachable(address: str | None, error: Exception) -> StudyError:
+def unreachable(address: str | None, error: str) -> StudyError:
     """What to say of a cluster that cannot be used."""
     hint = "one worker needs no Ray"
     if address:
         hint = "start a cluster with `ray start --head`, or leave --ray out to use this machine"
-    if REFUSED in str(error) or "token" in str(error):
+    if REFUSED in error or "token" in error:
         hint = f"set {AUTH_MODE}=token, and see `ray get-auth-token` on the cluster's head for the token"
     return StudyError(f"cannot reach Ray at {address or 'this machine'}: {error}", hint=hint)
 

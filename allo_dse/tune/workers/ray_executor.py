@@ -10,13 +10,12 @@ What was lost with a whole node, or with its connection, is no design's fault.
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
@@ -28,7 +27,8 @@ from ..store.record import Measurement
 from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
 from .pool import Batch, Loss, Pool, Task
-from .ray_access import own_signals, unreachable
+from .ray_access import have_token, undisturbed, unreachable
+from .ray_folder import RayFolder
 from .workbench import Introduction, Workbench
 
 WAIT_SECONDS = 0.1
@@ -40,7 +40,6 @@ PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray: of a cluster, or RAY_... of one process
 FINDING = "finding"  # of designs, beside an evaluator that waits
 MAX_STARTS = 3  # of a worker that fails to start
-LONGEST_TMPDIR = 35  # bytes: Ray's sockets are in it, whose names take 70 beside it of the 107 that they can have
 
 
 class RayExecutor:
@@ -62,7 +61,7 @@ class RayExecutor:
         self._needs = list(needs)
         self._names = [full_name(evaluator) for evaluator in study.make_evaluators()]
         self._own = not ray.is_initialized()
-        self._on_this_machine = self._own and not address
+        self._folder = RayFolder()
         # Ray would end the child processes of a worker that ends, before they can end what they have started.
         self._isolates = any(need.isolate for need in self._needs)
         self._known: list[Measurement] = []
@@ -73,8 +72,8 @@ class RayExecutor:
         self._ordered: dict[Any, tuple[int, Any]] = {}  # from workers that evaluate every design
         self._litters: list[tuple[Any, Any]] = []
         self._programs = SharedPrograms(study.space)
-        self._connect(study, workers, address)
         try:
+            self._connect(study, workers, address)
             self._hire(workers)
             self.problems = self._ask_around()
         except BaseException:
@@ -88,16 +87,19 @@ class RayExecutor:
             return
         options: dict[str, Any] = {"address": address}
         if not address:
+            have_token()
             options = {
                 "address": "local", "num_cpus": workers or 1, "resources": self._local_resources(study),
-                "include_dashboard": False, "_temp_dir": _session_folder(),
+                "include_dashboard": False, "_temp_dir": self._folder.make(),
                 "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
             }  # fmt: skip
+        # Else Ray's C++ takes a SIGTERM for a crash of the driver.
+        ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         try:
-            with own_signals():
+            with undisturbed():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # whatever class it is of: Ray raises its base class too
-            raise unreachable(address, error) from error
+            raise unreachable(address, self._folder.with_logs(str(error))) from error
 
     def _local_resources(self, study: StudySpec) -> dict[str, float]:
         """What this machine has: one of each resource whose evaluator can run here."""
@@ -119,7 +121,7 @@ class RayExecutor:
         # No CPU for workers with a resource: the resource says where they may be and how many.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
         options["enable_task_events"] = False  # nobody looks at Ray's own list of what was called, which costs the most
-        if self._isolates and not self._on_this_machine:
+        if self._isolates and not self._folder.path:
             # There the cluster says so: for an environment of its own a worker starts anew, half as long again.
             options["runtime_env"] = {"env_vars": {f"RAY_{KILL_CHILDREN}": "0"}}
         if self._needs[0].waits and resource == self._needs[0].resource:
@@ -142,7 +144,8 @@ class RayExecutor:
         references = [r for r, (of, _) in self._starting.items() if of == resource]
         ready, _ = ray.wait(references, num_returns=1, timeout=START_SECONDS)
         if not ready:
-            return ["its workers do not start: are there free CPUs in the cluster?"] * len(self._needs)
+            why = self._folder.with_logs("its workers do not start: are there free CPUs in the cluster?")
+            return [why] * len(self._needs)
         try:
             said: Introduction = ray.get(ready[0])
         except RayError as error:
@@ -150,7 +153,7 @@ class RayExecutor:
             if isinstance(cause, StudyError):
                 raise cause from error
             raise StudyError(
-                f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}",
+                self._folder.with_logs(f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}"),
                 hint="each node needs the study file at the same path, and the same packages",
             ) from error
         self._greet(ready[0])
@@ -184,7 +187,7 @@ class RayExecutor:
                 continue
             if resource == self._needs[0].resource:
                 raise StudyError(
-                    "all workers are lost, and no others can be started",
+                    self._folder.with_logs("all workers are lost, and no others can be started"),
                     hint="everything evaluated so far is kept: see to the cluster and run the same command again",
                 )
             count = pool.abandon()
@@ -363,7 +366,8 @@ class RayExecutor:
         return [found for pool, reference in overdue for found in self._conclude(pool, reference)]
 
     def _again(self, pool: Pool, tasks: tuple[Task, ...], guilty: bool, reason: str) -> list[Measurement]:
-        return [self._failed(task, str(task.fault(reason))) for task in pool.again(tasks, guilty)]
+        failed = pool.again(tasks, guilty)
+        return [self._failed(task, self._folder.with_logs(str(task.fault(reason)))) for task in failed]
 
     def _failed(self, task: Task, why: str) -> Measurement:
         return task.failed(why, self._names[task.rung])
@@ -374,17 +378,22 @@ class RayExecutor:
             pool.clear_waiting()
 
     def close(self) -> None:
-        actors = [actor for pool in self._pools.values() for actor in pool.actors if actor is not None]
+        with undisturbed():
+            self._dismiss()
+            if self._own:
+                ray.shutdown()
+            self._folder.remove()
+
+    def _dismiss(self) -> None:
         if any(need.isolate for need in self._needs):
             # A killed worker's child process ends by itself, but not before it notices.
             idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]
             if idle:
                 ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
-        for actor in actors:
-            ray.kill(actor)
-        if self._own:
-            with own_signals():
-                ray.shutdown()
+        for pool in self._pools.values():
+            for actor in pool.actors:
+                if actor is not None:
+                    ray.kill(actor)
 
 
 def _first_line(error: Exception) -> str:
@@ -396,10 +405,3 @@ def _missing(resource: str | None) -> str:
         f"no node has the resource {resource!r}: start one that has the tool with "
         f"`ray start --address=HEAD:PORT --resources='{{\"{resource}\": 1}}'`"
     )
-
-
-def _session_folder() -> str | None:
-    """Where a Ray of our own keeps its logs and sockets; None for where it does by itself."""
-    if "RAY_TMPDIR" in os.environ or len(os.fsencode(tempfile.gettempdir())) <= LONGEST_TMPDIR:
-        return None
-    return "/tmp/ray"

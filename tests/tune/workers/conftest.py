@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,3 +53,9 @@ def study(evaluator: Any = FakeEvaluator, **changes: Any) -> Study:
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     result = study().run(10**6, run_dir=tmp_path_factory.mktemp("inline") / "run", **EXHAUSTIVE)
     return {r.key: r.metrics for r in result.records}
+
+
+def ray_files(driver: int, pattern: str = "") -> Iterator[Path]:
+    """Files of a Ray that a driver has started on this machine."""
+    for place in {tempfile.gettempdir(), "/tmp"}:
+        yield from Path(place).glob(f"ray-*/session_*_{driver}/{pattern}")

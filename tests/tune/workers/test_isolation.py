@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -18,6 +19,8 @@ from tests.support.values import present
 from tests.tune import hazards
 from tests.tune.fakes import FakeEvaluator
 from tests.tune.hazards import Hazard, study, wait_until
+
+from .conftest import ray_files
 
 FIRST, TRIALS, MANY = 12, 15, 24
 """As many as it takes for one unlucky design, which is the last, so that the child need not be started again; for two,
@@ -165,6 +168,8 @@ def test_the_child_ends_with_its_parent(tmp_path: Path, workers: int) -> None:
     os.waitpid(driver, 0)
     wait_until(lambda: not hazards.sleepers())
     wait_until(lambda: not list(tmp_path.glob("temporary/allo-dse-*")))
+    for session in ray_files(driver):  # which its driver removes otherwise
+        shutil.rmtree(session.parent, ignore_errors=True)
 
 
 @pytest.mark.parametrize("deadline", ["2000ms", {"hanging": 2, "": "1h"}])

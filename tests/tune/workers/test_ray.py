@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -33,7 +34,7 @@ from tests.tune.ray_evaluators import (
     noted,
 )
 
-from .conftest import EXHAUSTIVE, study
+from .conftest import EXHAUSTIVE, ray_files, study
 
 
 def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path: Path, cluster: Any, expected: Any) -> None:
@@ -168,18 +169,27 @@ def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cl
         executor.close()
 
 
-def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path) -> None:
-    """Ray has handlers of its own for it, while it starts and when it ends."""
+@pytest.mark.parametrize("moment", ["Ray starts", "it runs"])
+def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, moment: str) -> None:
+    """Ray has handlers of its own for it, while it starts and when it ends, and here no home for a token."""
     (tmp_path / "study.py").write_text("from tests.tune.fakes import fake_study\nstudy = fake_study()\n")
     command = [sys.executable, "-m", "allo_dse", "study.py", "--trials", "100000", "-q", "--workers", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[3]), "HOME": "/dev/null"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         log = tmp_path / "runs" / "fake" / "log.jsonl"
-        wait_until(lambda: log.exists() and log.read_text().count('"status":"ok"') > 5)
+        come: dict[str, Callable[[], Any]] = {
+            "Ray starts": lambda: list(ray_files(process.pid, "logs/python-core-driver-*")),
+            "it runs": lambda: log.exists() and log.read_text().count('"status":"ok"') > 5,
+        }
+        wait_until(lambda: come[moment]() or process.poll() is not None)
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate()
-    assert (process.returncode, "go on with" in said) == (143, True)
+        said, complained = process.communicate()
+    assert (process.returncode, complained, "go on with" in said) == (143, "", True)
     assert (tmp_path / "runs" / "fake" / "pareto.csv").exists()
+    assert not list(ray_files(process.pid))
 
 
 def test_tasks_are_lost_only_so_often() -> None:

@@ -1,0 +1,90 @@
+"""What comes before Ray, and around it."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from allo_dse.common.errors import StudyError
+from allo_dse.eval.evaluator import needs
+from allo_dse.tune.run import session
+from allo_dse.tune.search.budget import SIGNALS, StepLeft, StopSignals
+from allo_dse.tune.workers import ray_access, ray_folder
+from allo_dse.tune.workers.ray_access import undisturbed
+from allo_dse.tune.workers.ray_executor import RayExecutor
+from tests.tune.fakes import fake_study
+
+
+def start(number: signal.Signals, said: list[str]) -> None:
+    """As Ray does, which takes signals for itself, and gets two meanwhile."""
+    with undisturbed():
+        signal.signal(number, lambda *_: sys.exit(1))
+        signal.raise_signal(number)
+        signal.raise_signal(number)
+        said.append("started")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_waits_until_ray_has_started_or_ended(number: signal.Signals) -> None:
+    said: list[str] = []
+    with StopSignals(patience_seconds=60) as stop:
+        handlers = {each: signal.getsignal(each) for each in SIGNALS}
+        with pytest.raises(KeyboardInterrupt, match=SIGNALS[number]):
+            start(number, said)
+        assert said == ["started"]
+        assert stop.requested == SIGNALS[number]
+        assert {each: signal.getsignal(each) for each in SIGNALS} == handlers
+
+
+def test_a_run_that_is_left_before_it_has_workers_writes_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recruit(*given: Any) -> None:
+        raise StepLeft("SIGTERM")
+
+    made = fake_study()
+    made.run(5, run_dir=tmp_path, progress="quiet", verify=False)
+    written = (tmp_path / "pareto.csv").read_text()
+    (tmp_path / "pareto.csv").unlink()
+    monkeypatch.setattr(session, "recruit", recruit)
+    made.run(10, run_dir=tmp_path, progress="quiet", verify=False)
+    assert (tmp_path / "pareto.csv").read_text() == written
+
+
+def test_a_stop_does_not_wait_for_a_cluster_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_access, "PUT_OFF_SECONDS", -1.0)
+    said: list[str] = []
+    with StopSignals(patience_seconds=60), pytest.raises(KeyboardInterrupt):
+        start(signal.SIGTERM, said)
+    assert not said
+
+
+@pytest.mark.parametrize("gets_far", [False, True])
+def test_only_logs_of_what_failed_outlast_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gets_far: bool) -> None:
+    def init(*, _temp_dir: str, **options: Any) -> None:
+        if gets_far:
+            (Path(_temp_dir) / "session_latest" / "logs").mkdir(parents=True)
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray_folder, "LONGEST_TMPDIR", 1000)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "new"))
+    made = fake_study()
+    with pytest.raises(StudyError, match="no memory") as caught:
+        RayExecutor(made, [needs(made.make_evaluator())], 2, None)
+    logs = list(tmp_path.glob("new/*/session_latest/logs"))
+    assert [str(place) in str(caught.value) for place in logs] == [True] * gets_far
+    assert len(list(tmp_path.glob("new/*"))) == gets_far
+
+
+def test_sockets_of_ray_fit_below_the_longest_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 10)))
+    folder = ray_folder.RayFolder()
+    made = Path(folder.make())
+    folder.remove()
+    assert (made.parent, made.exists()) == (Path("/tmp"), False)
+    socket = Path(made.name) / "session_2026-01-01_00-00-00_000000_4194304" / "sockets" / "plasma_store"
+    assert ray_folder.LONGEST_TMPDIR + len(f"/{socket}") <= 107
