@@ -197,7 +197,7 @@ class _Painter:
         }
         if self.colors is not None:
             marker["color"] = COLORED
-        kept = self._kept(number, rows, name, MAX_POINTS) if len(rows) > MAX_POINTS else rows
+        kept = self._kept(number, rows, name, MAX_POINTS)
         picked = np.isin(kept, rows[chosen])
         marker["line"] = {
             "color": np.where(picked, ORANGE, self.look.panel if self.colors is None else self.look.text).tolist(),
