@@ -18,13 +18,14 @@ from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
 from allo_dse.dashboard.data.limits import is_fpga, uses
+from allo_dse.dashboard.data.progress import timeline
 from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
-from allo_dse.dashboard.figures.progress import best_figure
+from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
-from allo_dse.dashboard.figures.style import DARK, LIGHT, ORANGE
+from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import RunLog
@@ -151,6 +152,43 @@ def test_infeasible_designs_are_drawn_by_reason_when_asked_for(board: Board) -> 
     assert "infeasible: bram18 <= 300" not in drawn(board, infeasible=False)
     assert "dominated" not in drawn(board, dominated=False)
     assert {"Pareto front", "knee"} <= drawn(board, dominated=False, infeasible=False).keys()
+
+
+REASONS = [f"RuntimeError: no answer of the computer in the laboratory: {letter}" for letter in "abcdefgh"]
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    """A run of which a second evaluator fails for many reasons, each rarer than the one before."""
+    path = write_run(tmp_path_factory.mktemp("runs") / "failing", 0)
+    log = RunLog(path / "log.jsonl")
+    later = {"rung": 1, "evaluator": "board 1", "status": "failed", "metrics": None}
+    failures = [reason for place, reason in enumerate(REASONS) for _ in range(len(REASONS) - place)]
+    for number, reason in enumerate(failures):
+        made = {**design(number).to_dict(), "status": "ok", "metrics": {"latency_us": 100.0 + number, "bram18": number}}
+        log.append([made, {**made, **later, "error": reason}])
+    log.close()
+    return Board.open([path])
+
+
+def test_there_are_no_more_kinds_of_failures_than_symbols(failing: Board) -> None:
+    figure = front_figure(failing, View("latency_us", "bram18"), LIGHT).figure
+    traces = [t for t in figure["data"] if t["name"].startswith("failed: ")]
+    assert [len(t["customdata"]) for t in traces] == [8, 7, 6, 5, 4, 3 + 2 + 1]
+    assert traces[0]["name"] == f"failed: {REASONS[0]}"[: LINE - 1] + "…"
+    assert traces[-1]["name"] == "failed: 3 other reasons"
+    for own in ({t["uid"] for t in traces}, {t["marker"]["symbol"] for t in traces}):
+        assert len(own) == len(traces)
+
+
+def test_bars_whose_names_are_too_long_for_the_plot_stay_apart(failing: Board) -> None:
+    figure = lost_figure(failing.runs[0], LIGHT)
+    (bars,), names = figure["data"], figure["layout"]["yaxis"]["ticktext"]
+    assert bars["customdata"] == REASONS[::-1]
+    assert len(set(bars["y"])) == len(names) == len(REASONS)
+    assert max(map(len, names)) == NAME
+    over_time = failures_figure(timeline(failing.runs[0]), LIGHT)["data"]
+    assert max(len(trace["name"]) for trace in over_time) == NAME
 
 
 def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm(board: Board) -> None:
