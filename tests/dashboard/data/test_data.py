@@ -215,6 +215,7 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path: Path) ->
         log.write(encode_line({**again, "status": "infeasible", "rung": 2, "values": {"latency_us": 1e9}}))
     run.refresh()
     assert len(run.front) > 1  # and when it has found nothing feasible, the front is that of the first
+    assert row not in run.front
 
 
 def promoted(run: RunTable, key: Any, **metrics: float) -> Any:

@@ -332,12 +332,12 @@ class RunTable:
 
     @property
     def measured_rows(self) -> Rows | None:
-        """Feasible designs that the highest rung with any has measured; None while that is the first rung."""
+        """Feasible designs that the highest rung with any has measured; None where there is only the first rung."""
         top = self._top.values
         if not (top > 0).any():
             return None
-        usable = self.ok & ~np.isnan(self.losses).any(axis=1) & (top > 0)
-        return np.flatnonzero(usable & (top == top[usable].max())) if usable.any() else None
+        usable = self.ok & ~np.isnan(self.losses).any(axis=1)
+        return np.flatnonzero(usable & (top == top[usable].max(initial=0)))
 
     @property
     def knee(self) -> int | None:
