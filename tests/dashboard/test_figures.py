@@ -25,7 +25,7 @@ from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
 from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
-from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE
+from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE, SERIES
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import RunLog
@@ -292,6 +292,26 @@ def test_the_best_so_far_ends_at_one(board: Board) -> None:
         values = np.frombuffer(base64.b64decode(trace["y"]["bdata"]))
         assert values[-1] == 1
         assert (np.diff(values) <= 0).all()
+
+
+def test_the_best_so_far_is_the_best_of_the_front_where_a_second_evaluator_has_measured(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 20)
+    log = RunLog(path / "log.jsonl")
+    log.append([{**design(0).to_dict(), "rung": 1, "evaluator": "board 1", "metrics": {"latency_us": 123_456.0}}])
+    log.close()
+    latency = best_figure(Board.open([path]).runs[0], LIGHT)["data"][0]
+    assert latency["name"] == "latency (µs): 123,456"
+
+
+def test_each_of_many_objectives_has_a_line_unlike_that_of_bounds(tmp_path: Path) -> None:
+    objectives = [{"name": f"bound.{n}", "direction": "minimize"} for n in range(len(SERIES) + 1)]
+    path = write_run(tmp_path / "many", 0, objectives=objectives)
+    log = RunLog(path / "log.jsonl")
+    log.append([{**design(0).to_dict(), "values": {o["name"]: 1.0 for o in objectives}}])
+    log.close()
+    lines = [trace["line"]["dash"] for trace in best_figure(Board.open([path]).runs[0], LIGHT)["data"]]
+    assert len(lines) == len(objectives)
+    assert "dot" not in lines
 
 
 @pytest.mark.parametrize(("against", "ends"), [("designs", [10.0, 20.0]), ("time", [0.095, 0.195])])

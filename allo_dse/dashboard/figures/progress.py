@@ -20,7 +20,7 @@ from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, pack
 MAX_STEPS = 2_000
 MAX_REASONS = 6
 MAX_CAUSES = 8  # with two lines each
-_DASHES = ("solid", "dash", "dot")
+_DASHES = ("solid", "dash", "dashdot")
 _NONE = "no design has been evaluated yet"
 
 
@@ -64,14 +64,17 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
 
 def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figure:
     """The best value of each objective against evaluated designs or wall time ("time"), as a multiple of the best at
-    the end, so that all fit; and what no design can be better than, where the search knows."""
+    the end, so that all fit; and what no design can be better than, where the search knows. Of several evaluators the
+    most expensive one counts, as for the front."""
+    measured = run.measured_rows
+    compared = run.ok if measured is None else np.isin(np.arange(len(run)), measured)
     across, ticks, traces = run.numbers("at"), np.array([tick.at for tick in run.ticks]), []
     designs, unit = against == "designs", "" if against == "designs" else " s"
     if designs:
         ticks = np.searchsorted(across, ticks, "right").astype(np.float64)
         across = np.arange(1, len(across) + 1, dtype=np.float64)
     for number, objective in enumerate(run.facts.objectives):
-        values = np.where(run.ok, run.numbers(objective.name), np.nan)
+        values = np.where(compared, run.numbers(objective.name), np.nan)
         smaller = objective.direction == "minimize"
         best = (np.fmin if smaller else np.fmax).accumulate(values) if len(values) else values
         known = np.flatnonzero(np.isfinite(best))
@@ -79,7 +82,7 @@ def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figu
             continue
         steps = np.append(known[np.flatnonzero(np.diff(best[known], prepend=np.inf) != 0)], known[-1])
         last = float(best[known[-1]])
-        color = look.series[number]
+        color = look.series[number % len(look.series)]
         line = {"shape": "hv", "width": 2, "color": color, "dash": _DASHES[number % 3]}
         traces.append(_relative(f"{label(objective.name)}: {last:,.6g}", across[steps], best[steps], last, line, unit))
         bounds = np.array([tick.bounds.get(objective.name, np.nan) for tick in run.ticks])
