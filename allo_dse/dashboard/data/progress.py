@@ -82,9 +82,6 @@ def lost(table: RunTable) -> Counter[str]:
     if reason is not None and not reason.numeric:
         numbers = np.bincount(reason.codes[reason.codes >= 0], minlength=len(reason.categories))
         counts.update({name: int(n) for name, n in zip(reason.categories, numbers, strict=True) if n})
-    wrong = sum(not v.ok for v in table.verified.values())
-    if wrong:
-        counts["wrong numbers"] = wrong
     return counts
 
 

@@ -16,6 +16,8 @@ from allo_dse.dashboard.data.query.analysis import Sample, differences, importan
 from allo_dse.dashboard.data.query.selection import Selection, inside
 from allo_dse.dashboard.data.table.columns import Column
 from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.dashboard.figures.scatter import View, front_figure
+from allo_dse.dashboard.figures.style import LIGHT
 from allo_dse.tune.search.front import hypervolume, pareto_positions
 from allo_dse.tune.store.log import encode_line
 from allo_dse.tune.store.run_info import read_info
@@ -119,7 +121,15 @@ def test_a_design_that_computed_wrong_numbers_leaves_the_front(tmp_path: Path) -
     run.refresh()
     assert wrong not in [run.keys[row] for row in run.front]
     assert run.verified[wrong].message == "C differs"
-    assert lost(run)["wrong numbers"] == 1
+    (at_once,) = Board.open([tmp_path / "run"]).runs
+    for table in (run, at_once):
+        assert lost(table)["wrong numbers"] == timeline(table).failures["wrong numbers"].sum() == 1
+    names = [t["name"] for t in front_figure(Board([run]), View("latency_us", "bram18"), LIGHT).figure["data"]]
+    assert "infeasible: wrong numbers" in names
+    verify(tmp_path / "run", wrong, ok=True)
+    run.refresh()
+    assert wrong in [run.keys[row] for row in run.front]
+    assert "wrong numbers" not in lost(run)
 
 
 def test_hypervolume_grows_and_ends_at_that_of_the_front(table: RunTable) -> None:

@@ -26,6 +26,8 @@ from .rung import Rung
 
 Rows = NDArray[np.int64]
 OK = "ok"
+WRONG = "wrong numbers"
+"""The reason of a design that satisfies everything but does not compute what its program does."""
 KEY = "key"
 
 
@@ -151,10 +153,13 @@ class RunTable:
                     self._add_designs(new)
                     new = {}
                     self._promote(key, entry, where)
-                elif isinstance(entry, Revaluation):
+                elif isinstance(entry, Revaluation | Verification):
                     self._add_designs(new)
                     new = {}
-                    self._revalue(entry)
+                    if isinstance(entry, Verification):
+                        self._verify(entry)
+                    else:
+                        self._revalue(entry)
                 else:
                     self._note(entry)
         finally:
@@ -162,10 +167,7 @@ class RunTable:
 
     def _note(self, entry: Entry) -> None:
         """What is no row of the table."""
-        if isinstance(entry, Verification):
-            self._stale |= not entry.ok or entry.key in self.verified
-            self.verified[entry.key] = entry
-        elif isinstance(entry, Record):
+        if isinstance(entry, Record):
             if entry.key in self._ruled_out:
                 return
             self._ruled_out.add(entry.key)
@@ -224,6 +226,13 @@ class RunTable:
             if name not in self.columns:
                 self.columns[name] = Column(name, kind, missing=len(self.keys))
             self.columns[name].replace(row, value)
+
+    def _verify(self, entry: Verification) -> None:
+        self._stale |= not entry.ok or entry.key in self.verified
+        self.verified[entry.key] = entry
+        row = self.row_of.get(entry.key)
+        if row is not None and self.columns["status"].value(row) == OK:
+            self.columns["reason"].replace(row, None if entry.ok else WRONG)
 
     def _revalue(self, entry: Revaluation) -> None:
         """Objectives that were changed between two runs in the same directory."""
