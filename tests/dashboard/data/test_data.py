@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allo_dse.cli.run_facts import run_status
 from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import status_text
@@ -19,9 +20,9 @@ from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.dashboard.figures.scatter import View, front_figure
 from allo_dse.dashboard.figures.style import LIGHT
 from allo_dse.tune.search.front import hypervolume, pareto_positions
-from allo_dse.tune.store.log import encode_line
+from allo_dse.tune.store.log import RunLog, encode_line
 from allo_dse.tune.store.run_info import read_info
-from tests.dashboard.synthetic import append, design, verify, write_run
+from tests.dashboard.synthetic import append, design, verify, violation, write_run
 from tests.support.values import present
 
 
@@ -156,6 +157,15 @@ def test_importance_finds_the_parameter_that_decides(table: RunTable) -> None:
     assert sum(shares.values()) == pytest.approx(1)
     few = sample(table, "latency_us")
     assert importance(Sample({name: codes[:9] for name, codes in few.codes.items()}, few.losses[:9])) == {}
+
+
+def test_a_run_that_meets_nothing_but_limits_goes_on_all_the_same(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 10)
+    log = RunLog(path / "log.jsonl")
+    log.append([violation(70).to_dict()])
+    log.close()
+    (run,) = Board.open([path]).runs
+    assert run.seconds == timeline(run).edges[-1] == run_status(run, None)["seconds"] == violation(70).at
 
 
 def test_what_was_lost_is_counted_by_reason_over_time(table: RunTable) -> None:

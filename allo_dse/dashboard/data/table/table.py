@@ -26,8 +26,7 @@ from .rung import Rung
 
 Rows = NDArray[np.int64]
 OK = "ok"
-WRONG = "wrong numbers"
-"""The reason of a design that satisfies everything but does not compute what its program does."""
+WRONG = "wrong numbers"  # the reason of a design that satisfies everything, and does not compute what it should
 KEY = "key"
 
 
@@ -151,11 +150,9 @@ class RunTable:
                         new[key] = entry, where
                         continue
                     self._add_designs(new)
-                    new = {}
                     self._promote(key, entry, where)
                 elif isinstance(entry, Revaluation | Verification):
                     self._add_designs(new)
-                    new = {}
                     if isinstance(entry, Verification):
                         self._verify(entry)
                     else:
@@ -177,7 +174,7 @@ class RunTable:
             self.ticks.append(entry)
 
     def _add_designs(self, new: dict[str, tuple[Record, Where]]) -> None:
-        """Designs that the run has not had before."""
+        """Designs that the run has not had before; takes them out of `new`."""
         if not new:
             return
         try:
@@ -186,6 +183,7 @@ class RunTable:
             for key, (entry, where) in new.items():
                 alone = cells(entry, self._parts, self.facts)
                 self._append({key: (entry, where)}, {name: (kind, (value,)) for name, (kind, value) in alone.items()})
+        new.clear()
 
     def _append(self, new: dict[str, tuple[Record, Where]], columns: Columns) -> None:
         entries, before = [entry for entry, _ in new.values()], len(self.keys)
@@ -289,6 +287,12 @@ class RunTable:
         """A column's numbers; NaN throughout when there is no such column."""
         column = self.columns.get(name)
         return np.full(len(self), np.nan) if column is None else column.numbers
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has searched: until the last design, whatever became of it."""
+        last = [*(design.at for design in self.ruled_out[-1:]), *(tick.at for tick in self.ticks[-1:])]
+        return float(np.fmax.reduce(np.append(self.numbers("at"), last), initial=0.0))
 
     @property
     def hypervolume(self) -> Floats:
