@@ -43,7 +43,7 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
         "feasible_share": statuses["ok"] / proposed if proposed else None,
         "reasons": dict((killed + reasons).most_common()),
         "rungs": dict(_given(table)),
-        "seconds": float(at[-1]) if len(at) else 0.0,
+        "seconds": table.seconds,
         "designs_per_second": _pace(at),
         "last_result_seconds_ago": last,
         "best": {

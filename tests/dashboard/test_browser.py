@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from allo_dse.dashboard.app.context import Context
+from allo_dse.dashboard.app.pages.compare import EMPTY_PX
 from allo_dse.dashboard.figures.scatter import MAX_POINTS
 
 from .conftest import served, wait_text
@@ -383,6 +384,8 @@ def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
     front.keyboard.press("4")
     front.wait_for_function("() => document.querySelector('#compare-plot .js-plotly-plot')?.data?.length")
     saved("compare", 1)
+    height = "() => parseInt(document.querySelector('#compare-plot').style.height)"
+    assert front.evaluate(height) > EMPTY_PX
 
 
 def test_the_reference_can_be_chosen(front: Any) -> None:

@@ -18,13 +18,14 @@ from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
 from allo_dse.dashboard.data.limits import is_fpga, uses
+from allo_dse.dashboard.data.progress import timeline
 from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
-from allo_dse.dashboard.figures.progress import best_figure
+from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
-from allo_dse.dashboard.figures.style import DARK, LIGHT, ORANGE
+from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE, SERIES
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import RunLog
@@ -108,7 +109,7 @@ def test_a_crowd_is_drawn_as_spots_and_what_matters_as_points(crowd: Board) -> N
             assert rows[design]
             assert low * 0.999 <= run.numbers("latency_us")[design] <= high * 1.001
         assert (spot["xaxis"], "yaxis" in spot) == ("x2", False)
-    assert figure.designs == dominated.sum()
+    assert figure.designs == run.ok.sum()
     both = [figure.figure["layout"][axis]["autorangeoptions"]["include"] for axis in ("xaxis", "xaxis2")]
     assert np.log10(both[0]).tolist() == pytest.approx(both[1])
 
@@ -119,9 +120,10 @@ def test_a_crowd_is_parted_by_zooming_in(crowd: Board) -> None:
     figure = front_figure(crowd, View("latency_us", "bram18", infeasible=False, zoom=zoom), LIGHT)
     traces = {t["name"]: t for t in figure.figure["data"]}
     inside = crowd.runs[0].ok & (latency <= 5_000) & (bram <= 70)
+    assert figure.designs == figure.marks == inside.sum()
     inside[crowd.runs[0].front] = False
     assert traces["dominated"]["type"] == "scatter"
-    assert len(traces["dominated"]["customdata"]) == inside.sum() == figure.designs == figure.marks
+    assert len(traces["dominated"]["customdata"]) == inside.sum()
 
 
 def test_a_run_without_designs_says_so(tmp_path: Path) -> None:
@@ -149,6 +151,44 @@ def test_infeasible_designs_are_drawn_by_reason_when_asked_for(board: Board) -> 
     assert "infeasible: bram18 <= 300" in drawn(board, infeasible=True)
     assert "infeasible: bram18 <= 300" not in drawn(board, infeasible=False)
     assert "dominated" not in drawn(board, dominated=False)
+    assert {"Pareto front", "knee"} <= drawn(board, dominated=False, infeasible=False).keys()
+
+
+REASONS = [f"RuntimeError: no answer of the computer in the laboratory: {letter}" for letter in "abcdefgh"]
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    """A run of which a second evaluator fails for many reasons, each rarer than the one before."""
+    path = write_run(tmp_path_factory.mktemp("runs") / "failing", 0)
+    log = RunLog(path / "log.jsonl")
+    later = {"rung": 1, "evaluator": "board 1", "status": "failed", "metrics": None}
+    failures = [reason for place, reason in enumerate(REASONS) for _ in range(len(REASONS) - place)]
+    for number, reason in enumerate(failures):
+        made = {**design(number).to_dict(), "status": "ok", "metrics": {"latency_us": 100.0 + number, "bram18": number}}
+        log.append([made, {**made, **later, "error": reason}])
+    log.close()
+    return Board.open([path])
+
+
+def test_there_are_no_more_kinds_of_failures_than_symbols(failing: Board) -> None:
+    figure = front_figure(failing, View("latency_us", "bram18"), LIGHT).figure
+    traces = [t for t in figure["data"] if t["name"].startswith("failed: ")]
+    assert [len(t["customdata"]) for t in traces] == [8, 7, 6, 5, 4, 3 + 2 + 1]
+    assert traces[0]["name"] == f"failed: {REASONS[0]}"[: LINE - 1] + "…"
+    assert traces[-1]["name"] == "failed: 3 other reasons"
+    for own in ({t["uid"] for t in traces}, {t["marker"]["symbol"] for t in traces}):
+        assert len(own) == len(traces)
+
+
+def test_bars_whose_names_are_too_long_for_the_plot_stay_apart(failing: Board) -> None:
+    figure = lost_figure(failing.runs[0], LIGHT)
+    (bars,), names = figure["data"], figure["layout"]["yaxis"]["ticktext"]
+    assert bars["customdata"] == REASONS[::-1]
+    assert len(set(bars["y"])) == len(names) == len(REASONS)
+    assert max(map(len, names)) == NAME
+    over_time = failures_figure(timeline(failing.runs[0]), LIGHT)["data"]
+    assert max(len(trace["name"]) for trace in over_time) == NAME
 
 
 def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm(board: Board) -> None:
@@ -252,6 +292,26 @@ def test_the_best_so_far_ends_at_one(board: Board) -> None:
         values = np.frombuffer(base64.b64decode(trace["y"]["bdata"]))
         assert values[-1] == 1
         assert (np.diff(values) <= 0).all()
+
+
+def test_the_best_so_far_is_the_best_of_the_front_where_a_second_evaluator_has_measured(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 20)
+    log = RunLog(path / "log.jsonl")
+    log.append([{**design(0).to_dict(), "rung": 1, "evaluator": "board 1", "metrics": {"latency_us": 123_456.0}}])
+    log.close()
+    latency = best_figure(Board.open([path]).runs[0], LIGHT)["data"][0]
+    assert latency["name"] == "latency (µs): 123,456"
+
+
+def test_each_of_many_objectives_has_a_line_unlike_that_of_bounds(tmp_path: Path) -> None:
+    objectives = [{"name": f"bound.{n}", "direction": "minimize"} for n in range(len(SERIES) + 1)]
+    path = write_run(tmp_path / "many", 0, objectives=objectives)
+    log = RunLog(path / "log.jsonl")
+    log.append([{**design(0).to_dict(), "values": {o["name"]: 1.0 for o in objectives}}])
+    log.close()
+    lines = [trace["line"]["dash"] for trace in best_figure(Board.open([path]).runs[0], LIGHT)["data"]]
+    assert len(lines) == len(objectives)
+    assert "dot" not in lines
 
 
 @pytest.mark.parametrize(("against", "ends"), [("designs", [10.0, 20.0]), ("time", [0.095, 0.195])])

@@ -15,7 +15,7 @@ def why_none(board: Board) -> str:
     if not proposed:
         return "No design has been evaluated yet: this page shows them as the study runs (allo-tune STUDY.py)."
     if any(run.ok.any() for run in board.runs):
-        return "No feasible design is left: clear the filter (Esc), or show the runs that are hidden."
+        return "No feasible design is left: clear the filter, or show the runs that are hidden."
     reasons = sum((lost(run) for run in board.runs[1:]), lost(board.runs[0])).most_common(MOST_REASONS)
     said = ", ".join(f"{name} rules out {100 * count / proposed:.0f} %" for name, count in reasons)
     return f"No feasible design among {proposed:,}: {said}. {_HELP}."

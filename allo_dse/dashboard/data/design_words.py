@@ -41,7 +41,7 @@ def status_text(board: Board, ref: Ref) -> str:
     if ref.row in table.front:
         return "on the Pareto front"
     measured = table.measured_rows
-    if measured is not None and ref.row not in measured:
+    if measured is not None and len(measured) and ref.row not in measured:
         last = table.rungs(table.keys[int(measured[0])])[-1]
         return f"not measured by {last.evaluator or 'the most expensive evaluator'}"
     return "dominated"

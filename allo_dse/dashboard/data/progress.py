@@ -52,8 +52,7 @@ def timeline(table: RunTable, bins: int = BINS) -> Timeline:
     """The run in `bins` intervals."""
     at = table.numbers("at")
     ruled_out = np.array([r.at for r in table.ruled_out])
-    end = max([1e-3, *(float(np.nanmax(a)) for a in (at, ruled_out) if len(a) and not np.isnan(a).all())])
-    edges = np.linspace(0, end, bins + 1)
+    edges = np.linspace(0, max(1e-3, table.seconds), bins + 1)
     designs = np.histogram(at, edges)[0].astype(float)
     proposed = designs + np.histogram(ruled_out, edges)[0]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -82,9 +81,6 @@ def lost(table: RunTable) -> Counter[str]:
     if reason is not None and not reason.numeric:
         numbers = np.bincount(reason.codes[reason.codes >= 0], minlength=len(reason.categories))
         counts.update({name: int(n) for name, n in zip(reason.categories, numbers, strict=True) if n})
-    wrong = sum(not v.ok for v in table.verified.values())
-    if wrong:
-        counts["wrong numbers"] = wrong
     return counts
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from allo_dse.tune.store.texts import shortened
+
 from ..data.board import Axis
 from ..data.units import label
 from .style import Spec, Theme
@@ -16,5 +18,6 @@ def color_axis(axis: Axis, look: Theme) -> Spec:
     bar: Spec = {"title": {"text": label(axis.name), "side": "right"}, "thickness": 12, "outlinewidth": 0}
     bar["tickfont"] = {"color": look.muted, "size": 11}
     if axis.ticks is not None:
-        bar |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [tick[:MOST_TICK] for tick in axis.ticks]}
+        words = [shortened(tick, MOST_TICK) for tick in axis.ticks]
+        bar |= {"tickvals": list(range(len(words))), "ticktext": words}
     return {"colorscale": SCALE, "colorbar": bar}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.tune.store.texts import shortened
+
 from ..data.advice import why_none
 from ..data.board import Axis, Board
 from ..data.query.selection import Selection
 from ..data.units import label, text
 from .colors import color_axis
-from .style import ORANGE, Figure, Spec, Theme, layout, note, packed
+from .style import NAME, ORANGE, Figure, Spec, Theme, layout, note, packed
 
 MAX_LINES = 400
 """More make a grey wall; and each takes 0.6 ms to draw without a graphics card."""
@@ -18,8 +20,8 @@ MAX_AXES = 14
 MAX_TICKS = 12
 TICK_GAP = 0.065
 """Of an axis's length that a tick's text takes."""
-NAME = 16
-"""Characters of an axis's name."""
+TICK = 16
+"""Characters of a tick's text."""
 
 
 def parallel_columns(board: Board) -> list[str]:
@@ -124,10 +126,11 @@ def _dimension(
         return None
     low = float(known.min())
     values = np.where(np.isfinite(values), values, low)
-    dimension: dict[str, object] = {"label": _short(label(axis.name)), "values": packed(values), "name": axis.name}
+    name = shortened(label(axis.name), NAME)
+    dimension: dict[str, object] = {"label": name, "values": packed(values), "name": axis.name}
     distinct = np.unique(known)
     if axis.ticks is not None:
-        dimension |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [t[:NAME] for t in axis.ticks]}
+        dimension |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [shortened(t, TICK) for t in axis.ticks]}
     elif len(distinct) <= MAX_TICKS:
         marked = apart(distinct.tolist())
         dimension |= {"tickvals": marked, "ticktext": [text(v) for v in marked]}
@@ -144,7 +147,3 @@ def apart(values: list[float]) -> list[float]:
         if value - marked[-1] >= gap and values[-1] - value >= gap:
             marked.append(value)
     return [*marked, *values[1:][-1:]]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 2 * NAME else f"{name[: 2 * NAME - 1]}…"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from textwrap import shorten
 
 import numpy as np
 
 from allo_dse.tune.results.causes import causes_in
+from allo_dse.tune.store.texts import shortened
 
 from ..data.board import Board
 from ..data.progress import Timeline, lost
 from ..data.table.columns import Floats
 from ..data.table.table import RunTable
 from ..data.units import label
-from .style import Figure, Spec, Theme, axis, hatching, layout, note, packed
+from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, packed
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6
-MAX_STRUCK = 60  # characters
-_DASHES = ("solid", "dash", "dot")
+MAX_CAUSES = 8  # with two lines each
+_DASHES = ("solid", "dash", "dashdot")
 _NONE = "no design has been evaluated yet"
 
 
@@ -64,14 +64,17 @@ def hypervolume_figure(board: Board, look: Theme, *, against: str = "designs", h
 
 def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figure:
     """The best value of each objective against evaluated designs or wall time ("time"), as a multiple of the best at
-    the end, so that all fit; and what no design can be better than, where the search knows."""
+    the end, so that all fit; and what no design can be better than, where the search knows. Of several evaluators the
+    most expensive one counts, as for the front."""
+    measured = run.measured_rows
+    compared = run.ok if measured is None else np.isin(np.arange(len(run)), measured)
     across, ticks, traces = run.numbers("at"), np.array([tick.at for tick in run.ticks]), []
     designs, unit = against == "designs", "" if against == "designs" else " s"
     if designs:
         ticks = np.searchsorted(across, ticks, "right").astype(np.float64)
         across = np.arange(1, len(across) + 1, dtype=np.float64)
     for number, objective in enumerate(run.facts.objectives):
-        values = np.where(run.ok, run.numbers(objective.name), np.nan)
+        values = np.where(compared, run.numbers(objective.name), np.nan)
         smaller = objective.direction == "minimize"
         best = (np.fmin if smaller else np.fmax).accumulate(values) if len(values) else values
         known = np.flatnonzero(np.isfinite(best))
@@ -79,7 +82,7 @@ def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figu
             continue
         steps = np.append(known[np.flatnonzero(np.diff(best[known], prepend=np.inf) != 0)], known[-1])
         last = float(best[known[-1]])
-        color = look.series[number]
+        color = look.series[number % len(look.series)]
         line = {"shape": "hv", "width": 2, "color": color, "dash": _DASHES[number % 3]}
         traces.append(_relative(f"{label(objective.name)}: {last:,.6g}", across[steps], best[steps], last, line, unit))
         bounds = np.array([tick.bounds.get(objective.name, np.nan) for tick in run.ticks])
@@ -182,7 +185,7 @@ def failures_figure(spans: Timeline, look: Theme) -> Figure:
 def _bars(name: str, middles: Floats, values: Floats, color: str, width: float, pattern: int = 0) -> Spec:
     return {
         "type": "bar",
-        "name": name,
+        "name": shortened(name, NAME),
         "x": middles,
         "y": packed(values),
         "width": width,
@@ -198,13 +201,13 @@ def _plain(name: str) -> str:
 
 def lost_figure(table: RunTable, look: Theme) -> Figure:
     """What ruled designs out, and how many; below each name the choices that it strikes most."""
-    counts = lost(table).most_common(12)[::-1]
+    counts = lost(table).most_common(MAX_CAUSES)[::-1]
     if not counts:
         return note(look, "no design was ruled out")
     size = len(table) + len(table.ruled_out)
     struck = _struck(table.path, size - size % max(20, 1 << max(0, size.bit_length() - 4)))
     names = [f"{name}\n{struck[name]}" if struck.get(name) else name for name, _ in counts]
-    return _ranking(names, [c for _, c in counts], look, "designs (one may break several)", ",d")
+    return _ranking(names, [c for _, c in counts], look, "designs", ",d")
 
 
 @lru_cache(maxsize=16)
@@ -212,7 +215,7 @@ def _struck(path: Path, _size: int) -> dict[str, str]:
     """The choices that each cause strikes most; while a run grows they change slowly, and are looked for every few
     percent."""
     try:
-        return {cause.name: shorten(cause.struck, MAX_STRUCK, placeholder=" ...") for cause in causes_in(path)}
+        return {cause.name: cause.struck for cause in causes_in(path)}
     except OSError:  # the run is being thrown away
         return {}
 
@@ -226,19 +229,27 @@ def importance_figure(shares: dict[str, float], look: Theme) -> Figure:
 
 
 def _ranking(names: list[str], values: list[float], look: Theme, title: str, form: str) -> Figure:
+    """Bars with their names, of which lines may be too long to be shown but when one points at a bar."""
+    lines = [_plain(name).split("\n") for name in names]
+    full = ["<br>".join(own) for own in lines]
+    short = ["<br>".join(shortened(line, NAME) for line in own) for own in lines]
     trace = {
         "type": "bar",
         "orientation": "h",
         "x": values,
-        "y": [_plain(name).replace("\n", "<br>") for name in names],
+        "y": full,
+        "customdata": full,
         "marker": {"color": look.front},
         "texttemplate": f"%{{x:{form}}}",
         "textposition": "outside",
         "cliponaxis": False,
-        "hovertemplate": f"%{{y}}: %{{x:{form}}}<extra></extra>",
+        "hovertemplate": f"%{{customdata}}: %{{x:{form}}}<extra></extra>",
     }
     across = axis(look, title, range=[0, 1.12 * max([*values, 1e-9])])
-    return {"data": [trace], "layout": layout(look, xaxis=across, yaxis=axis(look, ""), bargap=0.25)}
+    return {
+        "data": [trace],
+        "layout": layout(look, xaxis=across, yaxis=axis(look, "", tickvals=full, ticktext=short), bargap=0.25),
+    }
 
 
 def workers_figure(spans: Timeline, look: Theme) -> Figure:

@@ -9,13 +9,16 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from allo_dse.tune.store.texts import shortened
+
 from ..data.advice import why_none
 from ..data.board import Axis, Board, Ref
 from ..data.query.selection import Selection
 from ..data.table.columns import Floats, Mask
 from ..data.units import label
 from .colors import color_axis
-from .style import GREEN, ORANGE, PURPLE, VERMILLION, Figure, Spec, Theme, layout, mixed, note, number_axis, packed
+from .reasons import kinds_of
+from .style import GREEN, LINE, ORANGE, VERMILLION, Figure, Spec, Theme, layout, mixed, note, number_axis, packed
 from .thin import Span, Window, spots, thin, visible, window
 
 RUN_STRIDE = 100_000_000
@@ -31,8 +34,6 @@ itself, it draws twice."""
 SELECTED = "selected"
 COLORED = "by a column"
 """In the place of a colour: of what is coloured by the view's column."""
-_REASON_SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
-_REASON_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
 
 
@@ -169,20 +170,9 @@ class _Painter:
         self._crowd(number, mask, name, (few, many), opacity, size=5)
 
     def _infeasible(self, number: int, mask: Mask) -> None:
-        run = self.board.runs[number]
-        reason = run.column("reason")
-        symbols = _REASON_SYMBOLS if self.view.z is None else _REASON_SYMBOLS_3D
-        reasons = reason.categories if reason is not None and not reason.numeric else []
-        for position, name in enumerate(reasons):
-            rows = np.flatnonzero(mask & (reason.codes == position))  # type: ignore[union-attr]
-            marker: dict[str, object] = {
-                "size": 7 if self.view.z is None else 3,
-                "symbol": symbols[position % len(symbols)],
-                "color": PURPLE,
-                "opacity": 0.3 if self.dimmed else 0.7,
-                "line": {"color": PURPLE, "width": 1},
-            }
-            self._points(number, rows, f"infeasible: {name}", marker, MAX_POINTS // len(reasons))
+        kinds = kinds_of(self.board.runs[number], plane=self.view.z is None, dimmed=self.dimmed)
+        for kind in kinds:
+            self._points(number, np.flatnonzero(mask & kind.rows), kind.name, kind.marker, MAX_POINTS // len(kinds))
 
     def _selected(self, number: int, mask: Mask) -> None:
         self._crowd(number, mask, SELECTED, (ORANGE, mixed(ORANGE, self.look.text, 0.4)), 0.95, size=7)
@@ -197,7 +187,7 @@ class _Painter:
         }
         if self.colors is not None:
             marker["color"] = COLORED
-        kept = self._kept(number, rows, name, MAX_POINTS) if len(rows) > MAX_POINTS else rows
+        kept = self._kept(number, rows, name, MAX_POINTS)
         picked = np.isin(kept, rows[chosen])
         marker["line"] = {
             "color": np.where(picked, ORANGE, self.look.panel if self.colors is None else self.look.text).tolist(),
@@ -238,7 +228,7 @@ class _Painter:
         most = max(2, int(found.counts.max()))
         trace: dict[str, object] = {
             "type": "heatmap",
-            "name": name,
+            "name": shortened(name, LINE),
             "meta": number,
             "uid": _uid(number, name),
             "x": packed(found.x),
@@ -305,7 +295,7 @@ class _Painter:
         trace: dict[str, object] = {
             "type": "scatter" if self.view.z is None else "scatter3d",
             "mode": "markers",
-            "name": name,
+            "name": shortened(name, LINE),
             "meta": number,
             "uid": _uid(number, name),
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},

@@ -27,7 +27,9 @@ BLUE, SKY, GREEN, ORANGE, VERMILLION, PURPLE, YELLOW = (
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY, YELLOW)
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
 
-NOTE_WIDTH = 46
+NAME = 34
+"""Characters of a name that leave room for the plot beside it."""
+LINE = 46
 """Characters of a line that fits a phone."""
 
 Spec: TypeAlias = dict[str, Any]
@@ -143,7 +145,7 @@ def hatching(number: int) -> dict[str, object]:
 
 def note(look: Theme, text: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    lines = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(text, NOTE_WIDTH))
+    lines = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(text, LINE))
     words = {"text": lines, "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     hidden = {"visible": False}
     return {

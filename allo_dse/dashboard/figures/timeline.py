@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.labels import node_label
+from allo_dse.tune.store.texts import shortened
 
 from ..recordings import PARTS, Recorded, Span, Total
 from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Spec, Theme, axis, hatching, layout, note, packed
@@ -17,7 +18,7 @@ from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Spec, Theme,
 BINS = 360
 MAX_ROWS = 40
 MAX_STEPS = 3_000
-NAME = 34
+ROW = 34
 """Characters of a row's name."""
 IDLE = 0.02
 """A row that does something for less than this share of an interval is idle in it."""
@@ -112,7 +113,7 @@ def _over_time(look: Theme, data: list[Spec], rows: int, span: tuple[float, floa
 
 def _names(timeline: Timeline, found: Explanation, rows: list[int]) -> list[str]:
     """A name for each row, no two alike."""
-    names = [_name(node_label(found.labels, timeline.network, node)) for node in rows]
+    names = [shortened(node_label(found.labels, timeline.network, node), ROW) for node in rows]
     return [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
@@ -166,10 +167,6 @@ def chosen_rows(timeline: Timeline, found: Explanation) -> list[int]:
     first = first[critical[first] > 0]
     rest = [n for n in np.argsort(-busy, kind="stable").tolist() if n not in set(first.tolist())]
     return sorted([*first.tolist(), *rest[: MAX_ROWS - len(first)]])
-
-
-def _name(text: str) -> str:
-    return text if len(text) <= NAME else f"{text[: NAME - 1]}…"
 
 
 def _shares(timeline: Timeline, node: int, edges: Floats) -> Floats:
@@ -230,7 +227,8 @@ def _path(
 
 def _kind(total: Total) -> str:
     """A kind of elements, and how many there are."""
-    return f"{_name(total.name)} ({total.count:,})" if total.count > 1 else _name(total.name)
+    name = shortened(total.name, ROW)
+    return f"{name} ({total.count:,})" if total.count > 1 else name
 
 
 def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:

@@ -99,7 +99,6 @@ def script_json(values: Any) -> str:
 def run_facts(name: str, run: RunTable) -> JsonObject:
     """A run in words and numbers."""
     counts = statuses(run)
-    at = run.numbers("at")
     volume = round(float(run.hypervolume[-1]), 4) if len(run) else None
     return {
         "name": name,
@@ -116,7 +115,7 @@ def run_facts(name: str, run: RunTable) -> JsonObject:
             ("evaluations failed", text(counts["failed"])),
             ("on the front", text(len(run.front))),
             (f"hypervolume ({hypervolume_unit(run)})", text(volume)),
-            ("wall time (s)", text(round(float(at.max()), 1) if len(at) else None)),
+            ("wall time (s)", text(round(run.seconds, 1))),
             *((f"{k}", v) for k, v in run.facts.versions.items()),
         ],
     }

@@ -42,9 +42,14 @@ def error_text(error: BaseException) -> str:
     return valid_text(f"{name}: {text}" if text else name)
 
 
+def shortened(text: str, longest: int) -> str:
+    """A text without the end of a long one."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def failure_kind(error: str | None) -> str:
     """What failures have in common whose reason is the same: the first line, without numbers."""
-    return _DIFFERS.sub("N", (error or "failed").strip().partition("\n")[0])[:KIND_LENGTH]
+    return shortened(_DIFFERS.sub("N", (error or "failed").strip().partition("\n")[0]), KIND_LENGTH)
 
 
 def failures_by_kind(errors: Iterable[str | None]) -> Counter[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allo_dse.cli.run_facts import run_status
 from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import status_text
@@ -16,10 +17,12 @@ from allo_dse.dashboard.data.query.analysis import Sample, differences, importan
 from allo_dse.dashboard.data.query.selection import Selection, inside
 from allo_dse.dashboard.data.table.columns import Column
 from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.dashboard.figures.scatter import View, front_figure
+from allo_dse.dashboard.figures.style import LIGHT
 from allo_dse.tune.search.front import hypervolume, pareto_positions
-from allo_dse.tune.store.log import encode_line
+from allo_dse.tune.store.log import RunLog, encode_line
 from allo_dse.tune.store.run_info import read_info
-from tests.dashboard.synthetic import append, design, verify, write_run
+from tests.dashboard.synthetic import append, design, verify, violation, write_run
 from tests.support.values import present
 
 
@@ -119,7 +122,15 @@ def test_a_design_that_computed_wrong_numbers_leaves_the_front(tmp_path: Path) -
     run.refresh()
     assert wrong not in [run.keys[row] for row in run.front]
     assert run.verified[wrong].message == "C differs"
-    assert lost(run)["wrong numbers"] == 1
+    (at_once,) = Board.open([tmp_path / "run"]).runs
+    for table in (run, at_once):
+        assert lost(table)["wrong numbers"] == timeline(table).failures["wrong numbers"].sum() == 1
+    names = [t["name"] for t in front_figure(Board([run]), View("latency_us", "bram18"), LIGHT).figure["data"]]
+    assert "infeasible: wrong numbers" in names
+    verify(tmp_path / "run", wrong, ok=True)
+    run.refresh()
+    assert wrong in [run.keys[row] for row in run.front]
+    assert "wrong numbers" not in lost(run)
 
 
 def test_hypervolume_grows_and_ends_at_that_of_the_front(table: RunTable) -> None:
@@ -146,6 +157,15 @@ def test_importance_finds_the_parameter_that_decides(table: RunTable) -> None:
     assert sum(shares.values()) == pytest.approx(1)
     few = sample(table, "latency_us")
     assert importance(Sample({name: codes[:9] for name, codes in few.codes.items()}, few.losses[:9])) == {}
+
+
+def test_a_run_that_meets_nothing_but_limits_goes_on_all_the_same(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 10)
+    log = RunLog(path / "log.jsonl")
+    log.append([violation(70).to_dict()])
+    log.close()
+    (run,) = Board.open([path]).runs
+    assert run.seconds == timeline(run).edges[-1] == run_status(run, None)["seconds"] == violation(70).at
 
 
 def test_what_was_lost_is_counted_by_reason_over_time(table: RunTable) -> None:
@@ -215,6 +235,7 @@ def test_a_dearer_evaluators_numbers_replace_the_cheaper_ones(tmp_path: Path) ->
         log.write(encode_line({**again, "status": "infeasible", "rung": 2, "values": {"latency_us": 1e9}}))
     run.refresh()
     assert len(run.front) > 1  # and when it has found nothing feasible, the front is that of the first
+    assert row not in run.front
 
 
 def promoted(run: RunTable, key: Any, **metrics: float) -> Any:

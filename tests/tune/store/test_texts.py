@@ -16,7 +16,7 @@ from allo_dse.tune.store.texts import KIND_LENGTH, failure_kind, failures_by_kin
         ("  \nE: no\n", "E: no"),
         ("", "failed"),
         (None, "failed"),
-        ("word " * 100, ("word " * 100)[:KIND_LENGTH]),
+        ("word " * 100, ("word " * 100)[: KIND_LENGTH - 1] + "…"),
     ],
 )
 def test_failures_of_one_reason_are_of_one_kind(error: str | None, kind: str) -> None:

@@ -19,6 +19,8 @@ from ..context import Context, page_of
 from ..parts import card, empty, table
 
 MAX_OPTIONS = 200
+EMPTY_PX = 200
+"""Height of a plot without bars."""
 
 
 def register(app: Dash, context: Context) -> None:
@@ -81,6 +83,7 @@ def _showing(app: Dash, context: Context) -> None:
     @app.callback(
         Output("compare-page", "children"),
         Output("compare-plot", "figure"),
+        Output("compare-plot", "style"),
         Input("url", "pathname"),
         Input("compare-a", "value"),
         Input("compare-b", "value"),
@@ -93,9 +96,13 @@ def _showing(app: Dash, context: Context) -> None:
             a, b = board.reference(first), board.reference(second)
             if a is None or b is None:
                 words = why_none(board) if board.knee is None else "Choose two designs."
-                return empty(words), note(theme(look), words)
-            found = differences(board.table(a), a.row, board.table(b), b.row)
-            return comparison(board, a, b), compare_figure(found, theme(look))
+                shown: object = empty(words)
+                figure = note(theme(look), words)
+            else:
+                shown = comparison(board, a, b)
+                figure = compare_figure(differences(board.table(a), a.row, board.table(b), b.row), theme(look))
+        # Plotly forgets a figure's height when a page is shown, and then asks the element for it
+        return shown, figure, {"height": f"{figure['layout'].get('height', EMPTY_PX)}px"}
 
     @app.callback(
         Output("url", "pathname"),

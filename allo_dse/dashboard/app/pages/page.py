@@ -295,7 +295,7 @@ def progress_page(board: Board) -> list[Component]:
                 plot_card("Designs per second", "rate"),
                 plot_card("Feasible share", "feasible", note="of all proposed designs, those that break no limit"),
                 plot_card("Ruled out over time, by kind", "failures"),
-                plot_card("Ruled out by", "lost"),
+                plot_card("Ruled out by", "lost", note="a design may break several limits"),
                 plot_card("Importance of parameters", "importance", note=_IMPORTANCE_NOTE),
                 plot_card("Workers", "workers"),
             ],

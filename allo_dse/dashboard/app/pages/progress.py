@@ -164,8 +164,6 @@ def _link(board: Board, ref: Ref) -> Component:
 def key_numbers(run: RunTable) -> list[object]:
     """The state of a run in numbers."""
     counts = statuses(run)
-    at = run.numbers("at")
-    seconds = float(at.max()) if len(at) else 0.0
     proposed = len(run) + counts["violation"]
     last = run.ticks[-1] if run.ticks else None
     cached = run.column("cached")
@@ -173,8 +171,8 @@ def key_numbers(run: RunTable) -> list[object]:
     volume = run.hypervolume[-1] if len(run) else float("nan")
     numbers = {
         "designs evaluated": text(len(run)),
-        "wall time (s)": text(round(seconds, 1)),
-        "designs per second": text(len(run) / seconds) if seconds else "–",
+        "wall time (s)": text(round(run.seconds, 1)),
+        "designs per second": text(len(run) / run.seconds) if run.seconds else "–",
         "feasible": f"{100 * counts['ok'] / proposed:.0f} %" if proposed else "–",
         "ruled out by limits": text(counts["violation"]),
         "constraints violated": text(counts["infeasible"]),
@@ -188,13 +186,12 @@ def key_numbers(run: RunTable) -> list[object]:
 
 
 def decided(certificate: Certificate | None) -> list[object]:
-    """How much of the space is decided, and how much better each objective can still become; nothing without proofs."""
+    """How much of the space is decided, and what that says, as at the end of a run; nothing without proofs."""
     if certificate is None:
         return []
     done = certificate.designs - certificate.open
-    gaps = [str(gap) for gap in certificate.gaps if gap.share is not None]
-    words = "; ".join(["of the space decided", *gaps])
-    return [html.Div([html.B(f"{done:,} of {certificate.designs:,}"), html.Span(words)], className="number long")]
+    of = f"{done:,} of {certificate.designs:,} designs decided"
+    return [html.Div([html.B(of), html.Span(str(certificate))], className="number long")]
 
 
 def _certificate(run: RunTable) -> Certificate | None:

@@ -26,6 +26,7 @@ from .rung import Rung
 
 Rows = NDArray[np.int64]
 OK = "ok"
+WRONG = "wrong numbers"  # the reason of a design that satisfies everything, and does not compute what it should
 KEY = "key"
 
 
@@ -149,12 +150,13 @@ class RunTable:
                         new[key] = entry, where
                         continue
                     self._add_designs(new)
-                    new = {}
                     self._promote(key, entry, where)
-                elif isinstance(entry, Revaluation):
+                elif isinstance(entry, Revaluation | Verification):
                     self._add_designs(new)
-                    new = {}
-                    self._revalue(entry)
+                    if isinstance(entry, Verification):
+                        self._verify(entry)
+                    else:
+                        self._revalue(entry)
                 else:
                     self._note(entry)
         finally:
@@ -162,10 +164,7 @@ class RunTable:
 
     def _note(self, entry: Entry) -> None:
         """What is no row of the table."""
-        if isinstance(entry, Verification):
-            self._stale |= not entry.ok or entry.key in self.verified
-            self.verified[entry.key] = entry
-        elif isinstance(entry, Record):
+        if isinstance(entry, Record):
             if entry.key in self._ruled_out:
                 return
             self._ruled_out.add(entry.key)
@@ -175,7 +174,7 @@ class RunTable:
             self.ticks.append(entry)
 
     def _add_designs(self, new: dict[str, tuple[Record, Where]]) -> None:
-        """Designs that the run has not had before."""
+        """Designs that the run has not had before; takes them out of `new`."""
         if not new:
             return
         try:
@@ -184,6 +183,7 @@ class RunTable:
             for key, (entry, where) in new.items():
                 alone = cells(entry, self._parts, self.facts)
                 self._append({key: (entry, where)}, {name: (kind, (value,)) for name, (kind, value) in alone.items()})
+        new.clear()
 
     def _append(self, new: dict[str, tuple[Record, Where]], columns: Columns) -> None:
         entries, before = [entry for entry, _ in new.values()], len(self.keys)
@@ -224,6 +224,13 @@ class RunTable:
             if name not in self.columns:
                 self.columns[name] = Column(name, kind, missing=len(self.keys))
             self.columns[name].replace(row, value)
+
+    def _verify(self, entry: Verification) -> None:
+        self._stale |= not entry.ok or entry.key in self.verified
+        self.verified[entry.key] = entry
+        row = self.row_of.get(entry.key)
+        if row is not None and self.columns["status"].value(row) == OK:
+            self.columns["reason"].replace(row, None if entry.ok else WRONG)
 
     def _revalue(self, entry: Revaluation) -> None:
         """Objectives that were changed between two runs in the same directory."""
@@ -282,6 +289,12 @@ class RunTable:
         return np.full(len(self), np.nan) if column is None else column.numbers
 
     @property
+    def seconds(self) -> float:
+        """How long the run has searched: until the last design, whatever became of it."""
+        last = [*(design.at for design in self.ruled_out[-1:]), *(tick.at for tick in self.ticks[-1:])]
+        return float(np.fmax.reduce(np.append(self.numbers("at"), last), initial=0.0))
+
+    @property
     def hypervolume(self) -> Floats:
         """The hypervolume after each row, by the first evaluator and by the objectives as they are now."""
         self._settle()
@@ -338,12 +351,12 @@ class RunTable:
 
     @property
     def measured_rows(self) -> Rows | None:
-        """Feasible designs that the highest rung with any has measured; None while that is the first rung."""
+        """Feasible designs that the highest rung with any has measured; None where there is only the first rung."""
         top = self._top.values
         if not (top > 0).any():
             return None
-        usable = self.ok & ~np.isnan(self.losses).any(axis=1) & (top > 0)
-        return np.flatnonzero(usable & (top == top[usable].max())) if usable.any() else None
+        usable = self.ok & ~np.isnan(self.losses).any(axis=1)
+        return np.flatnonzero(usable & (top == top[usable].max(initial=0)))
 
     @property
     def knee(self) -> int | None:
