@@ -18,17 +18,21 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.common.records import replace
 from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import Tensor
 from allo_dse.program.tolerance import tolerance_of
+from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.space.design import Design
 
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
+from .fpga.depth_front import as_built
 from .program.functional import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
@@ -107,37 +111,39 @@ def prove_design(
         Undecidable: where tokens are polled or vendor kernels called, or the unfolded program does not end.
         TooMuchWork: where both sizes take more operations than that.
     """
-    program = design.program
+    design = as_built(design)
     try:
         other = design if exported is None else exported_graph(exported)
         limit = None if always and verify_with is None else most_operations
-        found = _compared(program, other, seed, seconds, limit)
+        found = _compared(design, other, seed, seconds, limit)
         size = "full size"
     except TooMuchWork:
         if verify_with is None:
             raise
-        program = _reduced(program, verify_with)
-        folded = program.vmg.fold(design.fold) if exported is None else exported_graph(exported, program.params)
+        design = replace(design, program=_reduced(design.program, verify_with))
+        folded = design if exported is None else exported_graph(exported, design.program.params)
         limit = None if always else most_operations
-        found = _compared(program, folded, seed, seconds, limit)
+        found = _compared(design, folded, seed, seconds, limit)
         size = "reduced size"
-    if found.ended == 0:
-        raise Undecidable(f"the unfolded program ends early: {found.message}")
-    return VerifyResult(found.equal, f"{found} ({size}: {_sizes(program)})", found.seconds)
+    if found.ended == 0 or (found.ended == 1 and design.depths):
+        raise Undecidable(f"{('the unfolded program', 'it')[found.ended]} ends early: {found.message}")
+    return VerifyResult(found.equal, f"{found} ({size}: {_sizes(design.program)})", found.seconds)
 
 
 def _compared(
-    program: Program, folded: VMG | Design, seed: int, seconds: float, most_operations: int | None
+    design: Design, folded: VMG | Design, seed: int, seconds: float, most_operations: int | None
 ) -> Equivalence:
-    """For all inputs, or else for all on the path of random ones."""
+    """With the design's program, for all inputs, or else for all on the path of random ones."""
+    program = design.program
+    whole = replace(design, fold=unfolded(program)) if design.depths else program
     try:
-        return equivalent(program, folded, seed=seed, seconds=seconds, most_operations=most_operations)
+        return equivalent(whole, folded, seed=seed, seconds=seconds, most_operations=most_operations)
     except TooMuchWork:
         raise
     except Undecidable as undecided:
         arrays = random_arrays(program, directions(program)[0], seed)
         try:
-            return equivalent(program, folded, seed=seed, seconds=seconds, inputs=arrays)
+            return equivalent(whole, folded, seed=seed, seconds=seconds, inputs=arrays)
         except Undecidable:
             raise undecided from None
 
@@ -173,11 +179,12 @@ def _compare(
     program = design.program if verify_with is None else _reduced(design.program, verify_with)
     inputs, outputs = directions(program)
     arrays = random_arrays(program, inputs, seed)
-    folded = program.vmg.fold(design.fold)
-    found = _outputs(folded, arrays, outputs, seconds)
+    folded, depths = program.vmg.fold(design.fold), dict(as_built(design).depths)
+    found = _outputs(folded, arrays, outputs, seconds, depths)
     compared = []
     if reference is None or program.task_count <= MAX_UNFOLDED_TASKS:
-        for name, value, other in zip(outputs, found, _outputs(program.vmg, arrays, outputs, seconds), strict=True):
+        whole = _outputs(program.vmg, arrays, outputs, seconds, depths)
+        for name, value, other in zip(outputs, found, whole, strict=True):
             if value.tobytes() != other.tobytes():
                 return False, f"{name} differs from the unfolded program's in {_share(value != other)}"
         compared.append("the unfolded program")
@@ -249,9 +256,17 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
     return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
 
 
-def _outputs(vmg: VMG, arrays: dict[str, NDArray[np.generic]], outputs: list[str], seconds: float) -> Arrays:
+def _outputs(
+    vmg: VMG, arrays: dict[str, NDArray[np.generic]], outputs: list[str], seconds: float, depths: Mapping[str, int]
+) -> Arrays:
     own = {name: array.copy() if name in outputs else array for name, array in arrays.items()}
-    run_graph(vmg, *own.values(), seconds=seconds)
+    try:
+        run_graph(vmg, *own.values(), depths=depths, seconds=seconds)
+    except DeadlockError as error:
+        # On an FPGA, whose depths were solved, pipelines hold tokens too; here all is done in the order of the program.
+        if not depths or not error.deeper:
+            raise
+        return _outputs(vmg, arrays, outputs, seconds, {**depths, **error.deeper})
     return [own[name] for name in outputs]
 
 

@@ -15,8 +15,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 
 import numpy as np
+
+from allo_dse.common.errors import SimulationError
 
 from .common_tensors import CommonTensor, common_tensors
 from .decisions import Decisions
@@ -113,6 +116,22 @@ class CompiledProgram:
     @property
     def stream_count(self) -> int:
         return sum(array.count for array in self.streams)
+
+    def depths_with(self, changes: Mapping[str, int]) -> dict[str, int]:
+        """Depths of all stream arrays by name: as declared, but for some.
+
+        Raises:
+            SimulationError: for a stream that there is not, or what is no depth.
+        """
+        known = {array.name: array.depth for array in self.streams}
+        for name, depth in changes.items():
+            if name not in known:
+                names = ", ".join(known) or "none"
+                raise SimulationError(f"depths: {self.name} has no stream {name!r}", hint=f"its streams: {names}")
+            if not isinstance(depth, Integral) or depth < 1:
+                hint = "a depth is a whole number, at least 1"
+                raise SimulationError(f"depths: stream {name!r} cannot hold {depth!r} tokens", hint=hint)
+        return {**known, **changes}
 
     def kernel(self, name: str) -> Kernel:
         return next(k for k in self.kernels if k.name == name)

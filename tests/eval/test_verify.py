@@ -16,11 +16,12 @@ from allo_dse.eval.equivalence.data_values import TooMuchWork
 from allo_dse.eval.program import functional
 from allo_dse.eval.verify import prove_design, verify_and_prove, verify_design
 from allo_dse.lang import install
-from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.fold import MeshFold, unfolded
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
 from allo_dse.simulator.engine import engine
 from allo_dse.space.design import Design
+from tests.backends.fpga import programs
 
 from .designs import gemm_fold
 
@@ -113,6 +114,20 @@ def test_what_takes_too_much_work_is_proved_at_a_reduced_size_or_not_at_all() ->
         prove_design(design(tasks=4))
     with pytest.raises(TooMuchWork, match="more than 7,000 operations"):
         prove_design(design(tasks=4), verify_with=reduced, most_operations=7_000)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_an_fpga_s_design_runs_at_the_depths_that_were_solved(at_once: bool) -> None:
+    """The program does not at its own. What a pipeline holds needs no place in a FIFO, but in the program's order."""
+    program = dse.load_program(programs.sums_first(20, at_once))
+    made = dse.Design(program, unfolded(program), Buffering(), Device.load("u280"))
+    depth = dse.FpgaSimulator().evaluate(made)["stream_depths"]["quotients"]
+    found = verify_and_prove(made, reference=lambda a: (a / 7).astype(np.int32) + a.sum(dtype=np.int32))
+    assert found.ok, found.message
+    assert ("on these inputs only: the unfolded program ends early" in found.message) == at_once
+    assert f'<int32_t, {depth}> quotients("quotients")' in dse.hls_project(made).hls_code
+    if not at_once:
+        dse.simulate(made)
 
 
 def test_a_front_s_designs_are_proved_and_what_is_not_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

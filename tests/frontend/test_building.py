@@ -18,6 +18,9 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import int32
 
+from allo_dse.common.errors import AlloDseError
+from tests.backends.fpga import programs
+
 from . import samples
 
 RNG = np.random.default_rng(0)
@@ -60,6 +63,16 @@ def test_targets_that_run_here(options: dict[str, str]) -> None:
     a, b = pair()
     df.build(samples.producer_consumer(), **options)(a, b)
     np.testing.assert_array_equal(b, a + 1)
+
+
+@pytest.mark.parametrize("target", ["simulator", "vhls"])
+def test_depths_are_those_of_the_build(target: str) -> None:
+    """The program deadlocks at its own."""
+    a, b = np.arange(20, dtype=np.int32), np.zeros(20, np.int32)
+    df.build(programs.sums_first(20, at_once=False), target=target, depths={"quotients": 20})(a, b)
+    np.testing.assert_array_equal(b, a // 7 + a.sum())
+    with pytest.raises(AlloDseError, match="no stream 'quotient'"):
+        df.build(programs.sums_first(20, at_once=False), target=target, depths={"quotient": 20})
 
 
 @pytest.mark.parametrize("target", ["llvm", "vhls"])

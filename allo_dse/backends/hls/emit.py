@@ -7,7 +7,6 @@ from functools import partial
 
 from msgspec import Struct
 
-from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.dialect import text_context
 from allo_dse.program.common_arrays import of_region
 from allo_dse.program.compiled import CompiledProgram
@@ -77,16 +76,9 @@ def emit_kernel(
     Raises:
         AlloDseError: for a stream that the program does not have, or an operation without translation.
     """
-    known = {array.name: array.depth for array in program.streams}
-    for name in depths or {}:
-        if name not in known:
-            raise AlloDseError(
-                f"depths: {program.name} has no stream {name!r}", hint=f"its streams: {', '.join(known)}"
-            )
-    known |= depths or {}
     with text_context():
         directives = of_region(program, directives_of(program, schedule))
-        return _emit(program, directives, known, folding, streams or KernelStreams())
+        return _emit(program, directives, program.depths_with(depths or {}), folding, streams or KernelStreams())
 
 
 def _emit(

@@ -157,6 +157,13 @@ def decided_depths(design: Design, how: Literal["solve", "declared"]) -> dict[st
         return {}
 
 
+def as_built(design: Design) -> Design:
+    """An FPGA design with the stream depths that it is evaluated and built with; other designs as they are."""
+    if design.depths or not isinstance(design.device, FpgaDevice):
+        return design
+    return replace(design, depths=tuple(sorted(decided_depths(design, "solve").items())))
+
+
 class DesignRuns:
     """A design at any depths of its stream arrays (see `simulator.replay.depth_front.Timed`)."""
 

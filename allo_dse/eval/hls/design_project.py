@@ -15,6 +15,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
+from ..fpga.depth_front import as_built
 from ..program.observe import Inputs
 from ..program.stream_wiring import wiring_of
 from .golden_data import golden_data
@@ -43,10 +44,10 @@ def hls_project(
     """The HLS project of a design: its schedule, stream depths and folds, for its device.
 
     Args:
-        depths: of streams by name, where they differ from the design's.
+        depths: of streams by name, where they differ from the design's; without any, those that it is evaluated with.
         streams: tensors that pass from kernel to kernel.
     """
-    own = {**dict(design.depths), **(depths or {})}
+    own = dict(as_built(design).depths) if depths is None else {**dict(design.depths), **depths}
     device = design.device if isinstance(design.device, FpgaDevice) else None
     return emit_project(
         design.program,

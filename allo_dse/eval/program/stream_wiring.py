@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.errors import SimulationError
 from allo_dse.mapper.fold.fold_fifos import tokens_of
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram
@@ -54,17 +53,7 @@ def stream_depths(program: CompiledProgram, depths: Mapping[str, int]) -> IntArr
     Raises:
         SimulationError: as `wiring_of`.
     """
-    found = np.repeat([array.depth for array in program.streams], [array.count for array in program.streams])
-    for name, depth in depths.items():
-        array = next((a for a in program.streams if a.name == name), None)
-        if array is None:
-            known = ", ".join(a.name for a in program.streams) or "none"
-            raise SimulationError(f"depths: {program.name} has no stream {name!r}", hint=f"its streams: {known}")
-        if depth < 1:
-            raise SimulationError(f"depths: stream {name!r} cannot hold {depth} tokens", hint="a depth is at least 1")
-        first = program.first_stream[name]
-        found[first : first + array.count] = depth
-    return found
+    return np.repeat(list(program.depths_with(depths).values()), [array.count for array in program.streams])
 
 
 def array_of_stream(program: CompiledProgram) -> IntArray:

@@ -50,10 +50,21 @@ class SimulatorModule(_Built):
 
     Variables that live from call to call live as long as the module. Tokens that a call leaves in a stream are a
     warning; an error when it was built with `strict=True`.
+
+    Args:
+        depths: of streams by name, where they differ from the declared ones.
     """
 
-    def __init__(self, region: Any, *, mapping_primitives: Any = None, **_options: Any) -> None:
+    def __init__(
+        self,
+        region: Any,
+        *,
+        mapping_primitives: Any = None,
+        depths: Mapping[str, int] | None = None,
+        **_options: Any,
+    ) -> None:
         self.program = load_program(region)
+        self._depths = self.program.depths_with(depths or {})
         self._rules = rules_of(as_region(region))
         _show_warnings(self.program)
         self.vmg = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
@@ -73,7 +84,7 @@ class SimulatorModule(_Built):
         if self._state is None:
             self._state = initial_state(self.program)
         returned = missing_results(self.program, arrays)
-        self.result = run_graph(self.vmg, *arrays, *returned, state=self._state)
+        self.result = run_graph(self.vmg, *arrays, *returned, depths=self._depths, state=self._state)
         for stream, tokens in self.result.left.items():
             self._tell_of_left(stream, tokens)
         return returned_values(self.program, arrays, returned)

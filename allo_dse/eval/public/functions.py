@@ -153,8 +153,10 @@ def record_trace(
 
 
 def _depths(program: Program | VMG | Design, depths: Mapping[str, int] | None) -> dict[str, int]:
-    """The depths that a design has, and those that a call gives."""
-    own = dict(program.depths) if isinstance(program, Design) else {}
+    """The depths that a design is built with, and those that a call gives."""
+    from ..fpga.depth_front import as_built
+
+    own = dict(as_built(program).depths) if isinstance(program, Design) else {}
     return {**own, **(depths or {})}
 
 

@@ -28,6 +28,11 @@ class DeadlockError(SimulationError):
         self.labels = labels
         self.increase = increase
 
+    @property
+    def deeper(self) -> dict[str, int]:
+        """Depths that clear it, by array of streams; empty where none are known."""
+        return {self.labels.array(s): new for s, _, new in self.increase.changes} if self.increase else {}
+
 
 class Blocked(Struct, frozen=True):
     """A task that waits in a stream operation.

@@ -238,7 +238,7 @@ def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoic
     Raises:
         StudyError: for anything else, and for a device that has no schedules.
     """
-    parts = [declared] if isinstance(declared, str) else list(declared)
+    parts = [declared] if isinstance(declared, str) or not isinstance(declared, Iterable) else list(declared)
     if not parts:
         return None
     parameters = [part for part in parts if isinstance(part, ScheduleParameter)]
@@ -246,7 +246,7 @@ def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoic
         if part != "auto" and not isinstance(part, ScheduleParameter):
             raise StudyError(
                 f"schedules: {part!r} is not a schedule parameter",
-                hint='use "auto", pipeline, unroll, partition, memory, pack, stream_depth',
+                hint='use "auto", pipeline, unroll, partition, memory, pack, stream_depth, adders',
             )
     if not isinstance(device, FpgaDevice):
         raise StudyError(f"schedules: {device.name} is no FPGA", hint="NPU designs have folds and parameters only")

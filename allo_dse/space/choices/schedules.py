@@ -7,20 +7,22 @@ schedules="auto"
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import loops_of, read_nest
-from allo_dse.program.common_arrays import REGION, is_region
+from allo_dse.program.common_arrays import REGION, is_region, kernel_of
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
+from allo_dse.program.kernel import Kernel
+from allo_dse.program.tasks import TaskClass
 
 from ..choice import Answer, Ask, Question, QuestionChoice, every_way
 from ..draft import Draft
@@ -93,11 +95,22 @@ class ScheduleParameter(Struct, frozen=True):
         return Directive(self.kind, scope or REGION, name, {**dict(self.options), self.varies: value})
 
 
+_LEGAL = {
+    "unroll": "factors must divide the rounds of the loop, which must always be as many",
+    "partition": "factors must divide the extent of a dimension that there is; the first is 1",
+    "place": "the device has no UltraRAM",
+    "pack": "widths are multiples of an element's, and at most that of an AXI port",
+}
+
+
 def _numbers(values: Parameter | Sequence[int], least: int, what: str) -> tuple[int, ...]:
-    given = values.values if isinstance(values, Parameter) else tuple(values)
-    if not given or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in given):
-        raise StudyError(f"{what}: needs integers of at least {least}, not {list(given)!r}")
-    return tuple(sorted(set(given)))
+    given = values.values if isinstance(values, Parameter) else values
+    numbers = tuple(given) if isinstance(given, Iterable) else ()
+    if not numbers or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in numbers):
+        raise StudyError(
+            f"{what}: needs integers of at least {least}, not {given!r}", hint="" if numbers else "a list, also of one"
+        )
+    return tuple(sorted(set(numbers)))
 
 
 def pipeline(loop: str, intervals: Parameter | Sequence[int] = (1,)) -> ScheduleParameter:
@@ -119,6 +132,7 @@ def partition(array: str, dim: int, factors: Parameter | Sequence[int], *, kind:
         raise StudyError(
             f"partition({array}): kind must be 'cyclic' or 'block', not {kind!r}", hint="complete: all banks"
         )
+    (dim,) = _numbers([dim], 1, f"partition({array}): dim")
     options = (("dim", dim), ("partition_type", kind))
     return ScheduleParameter("partition", array, "factor", _numbers(factors, 1, f"partition({array})"), options)
 
@@ -184,11 +198,11 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
         return tuple(self._question(parameter, program) for parameter in self._parameters)
 
     def _question(self, parameter: ScheduleParameter, program: CompiledProgram) -> Question:
-        legal = [v for v in parameter.values if self._is_legal(parameter, program, v)]
+        legal = self._legal(parameter, program)
         if not legal:
             raise StudyError(
                 f"schedules: no value of {parameter.name.removeprefix('schedule.')} is legal for {program.name}",
-                hint="factors must divide the trip count or the extent",
+                hint=_LEGAL[parameter.kind],
             )
         if isinstance(parameter.values[0], str):
             words = [str(v) for v in parameter.values]
@@ -197,21 +211,32 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
         least, most = int(parameter.values[0]), int(parameter.values[-1])
         return Question.number(parameter.name, numbers, most, min(1, least))
 
-    def _is_legal(self, parameter: ScheduleParameter, program: CompiledProgram, value: Answer) -> bool:
-        if parameter.kind == "unroll":
-            return all(t % int(value) == 0 for t in _trips(program, parameter.target))
-        if parameter.kind == "partition":
+    def _legal(self, parameter: ScheduleParameter, program: CompiledProgram) -> list[Answer]:
+        """The values that a program allows.
+
+        Raises:
+            StudyError: when it has nothing of the name that they are about.
+        """
+        kind, target, values = parameter.kind, parameter.target, list(parameter.values)
+        if kind in ("pipeline", "unroll"):
+            trips = _trips(program, target)
+            return [v for v in values if kind == "pipeline" or all(_divides(v, t) for t in trips)]
+        if kind == "partition":
             dim = int(dict(parameter.options)["dim"])
-            return all(
-                not shape[dim - 1 : dim] or shape[dim - 1] % int(value) == 0
-                for shape in _shapes(program, parameter.target)
-            )
-        if parameter.kind == "pack":
-            bits = [t.dtype.bits for t in program.tensors if t.name == parameter.target]
-            return int(value) <= self._device.external.port_bits and all(int(value) % b == 0 for b in bits)
-        if parameter.kind == "place" and value == "uram":
-            return self._device.limit("uram") > 0
-        return True
+            extents = [shape[dim - 1] for shape in _shapes(program, target) if len(shape) >= dim]
+            return [v for v in values if extents and all(_divides(v, extent) for extent in extents)]
+        if kind == "place":
+            _shapes(program, target)
+            return [v for v in values if v != "uram" or self._device.limit("uram") > 0]
+        if kind == "pack":
+            widths = {tensor.name: tensor.dtype.bits for tensor in program.tensors}
+            if target not in widths:
+                raise _nothing("tensor", target, widths)
+            return [v for v in values if int(v) <= self._device.external.port_bits and int(v) % widths[target] == 0]
+        streams = [stream.name for stream in program.streams]
+        if kind == "depth" and target not in streams:
+            raise _nothing("stream", target, streams)
+        return values
 
     def describe(self) -> dict[str, object]:
         return {"schedules": [[p.name, list(p.values)] for p in self._parameters]}
@@ -222,37 +247,60 @@ def _is_neutral(kind: str, value: Answer) -> bool:
     return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto"}.get(kind)
 
 
-def _trips(program: CompiledProgram, target: str) -> list[int]:
-    """Trip counts of the loops that a target names.
+def _trips(program: CompiledProgram, target: str) -> list[int | None]:
+    """Trip counts of the loops that a target names; None where one varies.
 
     Raises:
         StudyError: when there is none.
     """
     scope, _, name = target.rpartition(":")
-    found, known = [], []
-    for kernel in program.kernels:
-        for task_class in kernel.classes:
-            for loop in loops_of(read_nest(task_class.body.mlir).body):
-                source = task_class.loops[loop.source] if loop.source is not None else None
-                if source is None or not (scope in ("", kernel.name) or is_region(scope, program)):
-                    continue
-                known.append(f"{kernel.name}:{source.name}")
-                if source.is_called(name) and loop.trips is not None and loop.trips.is_constant:
-                    found.append(loop.trips.constant)
+    found: list[int | None] = []
+    known = []
+    for kernel, task_class, is_meant in _classes(scope, program):
+        trips = {loop.source: loop.trips for loop in loops_of(read_nest(task_class.body.mlir).body)}
+        for number, source in enumerate(task_class.loops):
+            known.append(f"{kernel.name}:{source.name}")
+            if is_meant and source.is_called(name):
+                rounds = trips.get(number)
+                found.append(rounds.constant if rounds is not None and rounds.is_constant else None)
     if not found:
-        raise StudyError(f"schedules: there is no loop {target!r}", hint=f"known: {', '.join(dict.fromkeys(known))}")
+        raise _nothing("loop", target, known)
     return found
 
 
 def _shapes(program: CompiledProgram, target: str) -> list[tuple[int, ...]]:
+    """Shapes of the arrays that a target names.
+
+    Raises:
+        StudyError: when there is none.
+    """
     scope, _, name = target.rpartition(":")
-    if not scope or is_region(scope, program):
-        found = [tensor.shape for tensor in program.tensors if tensor.name == name]
-        if found:
-            return found
-    nests = [read_nest(c.body.mlir) for k in program.kernels if scope in ("", k.name) for c in k.classes]
-    found = [nest.arrays[name].shape for nest in nests if name in nest.arrays]
+    known = [tensor.name for tensor in program.tensors]
+    if name in known and is_region(scope or REGION, program):
+        return [program.tensors[known.index(name)].shape]
+    found = []
+    for kernel, task_class, is_meant in _classes(scope, program):
+        arrays = read_nest(task_class.body.mlir).arrays
+        known += [f"{kernel.name}:{array}" for array in arrays]
+        found += [arrays[name].shape] if is_meant and name in arrays else []
     if not found:
-        known = [t.name for t in program.tensors]
-        raise StudyError(f"schedules: there is no array {target!r}", hint=f"tensors: {', '.join(known)}")
+        raise _nothing("array", target, known)
     return found
+
+
+def _classes(scope: str, program: CompiledProgram) -> Iterator[tuple[Kernel, TaskClass, bool]]:
+    """All task classes, and whether directives of a scope concern them."""
+    for kernel in program.kernels:
+        is_meant = is_region(scope or REGION, program) or kernel_of(scope, program) == kernel.name
+        for task_class in kernel.classes:
+            yield kernel, task_class, is_meant
+
+
+def _nothing(what: str, target: str, known: Iterable[str]) -> StudyError:
+    names = dict.fromkeys(known)
+    hint = f"{did_you_mean(target, names)}known: {', '.join(names) or 'none'}"
+    return StudyError(f"schedules: there is no {what} {target!r}", hint=hint)
+
+
+def _divides(factor: Answer, extent: int | None) -> bool:
+    return extent % int(factor) == 0 if extent is not None else int(factor) == 1

@@ -79,7 +79,7 @@ class StudySpec:
         extra_choices: Sequence[Choice] = (),
         programs: Programs | None = None,
         trials: int = 500,
-        rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator]] = (),
+        rungs: Sequence[Rung | Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]] = (),
         target: str | None = None,
         sizes: Mapping[str, int] | None = None,
         inputs: Any = None,
@@ -255,7 +255,7 @@ class StudySpec:
         """The evaluators of the ladder, the cheapest first."""
         return [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
 
-    def measured_by(self, evaluator: Evaluator | Callable[[], Evaluator]) -> None:
+    def measured_by(self, evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]) -> None:
         """Take another evaluator of every design than was declared."""
         self._evaluator = evaluator
 

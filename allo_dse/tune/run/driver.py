@@ -57,7 +57,8 @@ class Driver:
         ledger, study = self.ledger, self.ledger.study
         usable = zip(study.rungs, self.workforce.usable[1:], strict=True)
         rungs = [rung if there else None for rung, there in usable]
-        self._ladder = Ladder(rungs, ledger.tally, [o.sign for o in study.objectives], study.space.genes)
+        signs, space = [o.sign for o in study.objectives], study.space
+        self._ladder = Ladder(rungs, ledger.tally, signs, space.genes, space.learn)
         self._executor = self.workforce.executor
         self._refuted = len(ledger.tally.refuted)
         self._doubt = Doubt(met=bool(ledger.tally.values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import optuna
 
     from allo_dse.eval.evaluator import Evaluator
+    from allo_dse.space.design import Design
 
     from .tally import Tally
 
@@ -37,7 +38,7 @@ class Rung:
         Study(..., rungs=[Rung(CoSimulation, best=0.02, at_most=50)])
 
     Args:
-        evaluator: an evaluator, its class, or a function that makes it.
+        evaluator: an evaluator, its class, or a function that makes it; or one of a design.
         front: promote at least as many designs as the Pareto front of the rung below has.
         best: promote this share of the rung below (its feasible designs), those of `front` included.
         at_most: how many designs to promote in all.
@@ -45,7 +46,7 @@ class Rung:
             reported at every rung.
     """
 
-    evaluator: Evaluator | Callable[[], Evaluator]
+    evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]
     front: bool = True
     best: float = 0.05
     at_most: int = 100
@@ -58,7 +59,7 @@ class Rung:
             raise StudyError(f"Rung(at_most={self.at_most}) promotes nothing", hint="leave the rung out instead")
 
 
-def as_rung(given: Rung | Evaluator | Callable[[], Evaluator]) -> Rung:
+def as_rung(given: Rung | Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]) -> Rung:
     """A rung, or one for an evaluator: with `top`, so many designs go up to it."""
     if isinstance(given, Rung):
         return given
@@ -146,6 +147,7 @@ class Ladder:
     Args:
         rungs: above the first; None for one that cannot be used.
         ranges: of the genes of designs.
+        learn: adds to `ranges` those of a design's genes: who lists a space meets none.
     """
 
     def __init__(
@@ -154,11 +156,12 @@ class Ladder:
         tally: Tally,
         signs: Sequence[float],
         ranges: Mapping[str, Gene],
+        learn: Callable[[Genes], Genes] = dict,
     ) -> None:
         self._rungs = rungs
         self._tally = tally
         self._signs = tuple(signs)
-        self._ranges = ranges
+        self._ranges, self._learn = ranges, learn
         self._gates = {n: Gate(rung.pruner, len(rungs)) for n, rung in enumerate(rungs, 1) if rung and rung.pruner}
         self._sent: dict[int, set[str]] = {n: set(tally.rungs.get(n, ())) for n in range(1, len(rungs) + 1)}
         self._genes: dict[str, Genes] = {}
@@ -208,7 +211,7 @@ class Ladder:
     ) -> Foresight:
         below = {key: values[key] for key in {*pool, *(measured.keys() & values.keys())}}
         for key in below.keys() - self._genes.keys():
-            self._genes[key] = self._tally.record(key).genes
+            self._genes[key] = self._learn(self._tally.record(key).genes)
         losses = {key: self._as_losses(of) for key, of in below.items()}
         found = {key: values and self._as_losses(values) for key, values in measured.items()}
         return Foresight(self._genes, self._ranges, losses, found)

@@ -600,6 +600,41 @@ def burst(N: int) -> Any:
     return top
 
 
+def sums_first(N: int, at_once: bool) -> Any:
+    """Two streams, of which the reader empties one before it looks at the other.
+
+    Args:
+        at_once: one loop writes both; the tokens of the other one are then on their way for some 30 rounds.
+    """
+
+    @df.region()
+    def top(A: int32[N], B: int32[N]):
+        quotients: Stream[int32, 2]
+        values: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def write(a: int32[N]):
+            with allo.meta_if(at_once):
+                for i in range(N):
+                    quotients.put(a[i] / 7)
+                    values.put(a[i])
+            with allo.meta_else():
+                for i in range(N):
+                    quotients.put(a[i] / 7)
+                for i in range(N):
+                    values.put(a[i])
+
+        @df.kernel(mapping=[1], args=[B])
+        def read(b: int32[N]):
+            total: int32 = 0
+            for _ in range(N):
+                total += values.get()
+            for i in range(N):
+                b[i] = quotients.get() + total
+
+    return top
+
+
 def puts_of_a_round(count: int) -> Any:
     """Each round puts some tokens, all into one stream."""
 

@@ -181,6 +181,8 @@ def test_directives_of_a_design() -> None:
 def test_unknown_streams_and_modes_are_errors() -> None:
     with pytest.raises(AlloDseError, match="no stream 'sample'"):
         emit_project(dse.load_program(programs.fir), depths={"sample": 3})
+    with pytest.raises(AlloDseError, match="stream 'samples' cannot hold 0 tokens"):
+        emit_project(dse.load_program(programs.fir), depths={"samples": 0})
     with pytest.raises(AlloDseError, match="unknown mode 'simulate'"):
         build(programs.fir(), target="vitis_hls", mode="simulate")
 

@@ -88,7 +88,7 @@ def test_depths_are_decided_once(tmp_path: Path) -> None:
         params={"words": 64},
         device="u280",
         objectives=[dse.minimize("latency_cycles")],
-        schedules=[dse.stream_depth("pipe", [2, 4])],
+        schedules=[dse.stream_depth("values", [2, 4])],
         extra_choices=choices,
     )
     with pytest.raises(dse.StudyError, match="both decide depths"):

@@ -199,8 +199,9 @@ def test_a_recorded_run_explains_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("depths", "message"),
-    [({"her": 3}, r"no stream 'her'\n.*its streams: there, back"), ({"there": 0}, "cannot hold 0 tokens")],
-)
+    [({"her": 3}, r"no stream 'her'\n.*its streams: there, back"), ({"there": 0}, "cannot hold 0 tokens"),
+     ({"there": 2.5}, "cannot hold 2.5 tokens")],
+)  # fmt: skip
 def test_impossible_depths_are_refused(depths: Any, message: str) -> None:
     with pytest.raises(SimulationError, match=message):
         run_graph(crossing().vmg, np.ones(8, np.float32), np.zeros(8, np.float32), depths=depths)
@@ -220,6 +221,8 @@ def test_deeper_streams_clear_it() -> None:
         (lambda a, b, c: (a, b, c[:8]), "argument C: expected int16 of shape (16, 16), got int16 of shape (8, 16)"),
         (lambda a, b, c: (a.astype(np.float32), b, c), "argument A: expected int16"),
         (lambda a, b, c: (a.tolist(), b, c), "argument A: expected a NumPy array, got list"),
+        (lambda a, b, c: (a, b, np.broadcast_to(c[0], c.shape)), "argument C: the program writes it, and the array is"),
+        (lambda a, b, c: (a, b, np.frombuffer(c.tobytes(), c.dtype)), "argument C: the program writes it, and the arr"),
     ],
 )
 def test_arguments_are_checked(change: Callable[..., Any], message: str) -> None:

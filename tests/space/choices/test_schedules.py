@@ -64,7 +64,6 @@ def test_declared_values_that_are_not_legal_are_not_generated() -> None:
             dse.partition("X", 1, [1, 3, 4]),
             dse.pack("X", [32, 48, 64, 1024]),
             dse.memory("k:y", ["auto", "uram"]),
-            dse.stream_depth("nothing", [2]),
         ],
         U280,
     )
@@ -88,9 +87,12 @@ def test_a_device_without_ultra_ram_offers_none() -> None:
     [
         (lambda: dse.pipeline("k:i", [-1]), "pipeline"),
         (lambda: dse.unroll("k:i", []), "unroll"),
+        (lambda: dse.unroll("k:i", cast("Any", 2)), r"unroll\(k:i\): needs integers of at least 1, not 2"),
+        (lambda: dse.partition("X", 0, [2]), r"partition\(X\): dim: needs integers of at least 1, not \[0\]"),
         (lambda: dse.partition("X", 1, [2], kind="diagonal"), "'cyclic' or 'block'"),
         (lambda: dse.memory("X", ["disk"]), "known places"),
         (lambda: schedules_of(["every"], U280), "not a schedule parameter"),
+        (lambda: schedules_of(3, U280), "3 is not a schedule parameter"),  # type: ignore[arg-type]
         (lambda: schedules_of("auto", dse.Device.load("npu1_1col")), "is no FPGA"),
         (lambda: DeclaredSchedules([dse.pack("X", [32]), dse.pack("X", [64])], U280), "declared twice"),
     ],
@@ -104,8 +106,15 @@ def test_wrong_declarations(make: Any, message: str) -> None:
     ("parameter", "message"),
     [
         (dse.unroll("k:z", [2]), r"no loop 'k:z'.*known: k:i"),
-        (dse.partition("Z", 1, [2]), r"no array 'Z'.*tensors: X, Y"),
-        (dse.unroll("k:i", [3, 5]), "no value of unroll.k:i is legal"),
+        (dse.pipeline("k:z"), r"no loop 'k:z'.*known: k:i"),
+        (dse.pipeline("l:i"), r"no loop 'l:i'.*did you mean k:i\?"),
+        (dse.partition("Z", 1, [2]), r"no array 'Z'.*known: X, Y, k:x, k:y"),
+        (dse.memory("k:z", ["bram"]), r"no array 'k:z'.*did you mean k:[xy]\?"),
+        (dse.pack("k:x", [32]), r"no tensor 'k:x'.*known: X, Y"),
+        (dse.stream_depth("z", [32]), r"no stream 'z'.*known: none"),
+        (dse.unroll("k:i", [3, 5]), "no value of unroll.k:i is legal.*rounds of the loop"),
+        (dse.partition("X", 3, [2]), "no value of partition.X.3 is legal.*a dimension that there is"),
+        (dse.pack("X", [24]), "no value of pack.X is legal.*multiples of an element's"),
     ],
 )
 def test_targets_must_exist(parameter: Any, message: str) -> None:

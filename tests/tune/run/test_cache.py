@@ -90,15 +90,38 @@ def test_an_evaluator_that_is_made_again_is_known() -> None:
     assert evaluator_key(FunctionEvaluator(scaled(3))) == evaluator_key(FunctionEvaluator(scaled(3)))
 
 
-def test_a_function_that_is_typed_in_again_is_known() -> None:
+FUNCTION = """
+def cost(design):
+    return max([1, 2], key=lambda x: x in {1, 5, LIMIT, helper(x)})
+"""
+CLASS = """
+class Evaluator:
+    name, version = "mine", "1"
+
+    def evaluate(self, design):
+        return sorted([1, 2], key=lambda x: x in {1, 5, LIMIT, helper(x)})
+"""
+AROUND = """
+LIMIT = 7
+
+def helper(x):
+    return x + 3 if x else cost(x)
+"""
+
+
+@pytest.mark.parametrize("text", [FUNCTION, CLASS])
+def test_what_is_typed_in_again_is_known_by_what_it_does(text: str) -> None:
     """As in a notebook: it has no file, and a lambda within it is another object each time."""
-    text = "def cost(design):\n    return max([1, 2], key=lambda x: x in {1, 5})\n"
-    keys = set()
-    for source in (text, text, text.replace("5", "6")):
+
+    def key(text: str, around: str = AROUND) -> str:
         values: dict[str, Any] = {"__name__": "notebook"}
-        exec(compile(source, "<cell>", "exec"), values)
-        keys.add(evaluator_key(FunctionEvaluator(values["cost"])))
-    assert len(keys) == 2
+        exec(compile(text, "<cell>", "exec"), values)
+        exec(compile(around, "<another cell>", "exec"), values)
+        return evaluator_key(FunctionEvaluator(values["cost"]) if "cost" in values else values["Evaluator"]())
+
+    changed = [key(text.replace("5", "6")), key(text, AROUND.replace("7", "8")), key(text, AROUND.replace("3", "4"))]
+    assert key(text) == key(text)
+    assert len({key(text), *changed}) == 4
 
 
 def test_a_run_elsewhere_shares_nothing_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

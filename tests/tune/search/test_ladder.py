@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.lang import install
 from allo_dse.space.gene import Gene, Genes
+from allo_dse.space.params import divisors
 from allo_dse.tune.search.foresight import FEWEST
 from allo_dse.tune.search.front import pareto_positions
 from allo_dse.tune.search.ladder import Ladder, Rung, promoted
@@ -22,6 +24,10 @@ from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import Record, json_text
 from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, fake_study
+
+install()
+
+from studies.vector_add_npu import vector_add
 
 
 class Measured(FakeEvaluator):
@@ -193,6 +199,21 @@ def test_the_first_fronts_of_a_search_are_not_worth_much() -> None:
     assert len(ladder.next(1, 10, over=False)) == 5
     assert ladder.next(1, 10, over=False) == []
     assert len(ladder.next(1, 10, over=True)) == 5
+
+
+def nodes(design: Any) -> Any:
+    return design.vmg.node_count
+
+
+@pytest.mark.parametrize("sampler", ["exhaustive", "exact"])
+def test_designs_of_a_space_that_is_listed_go_up(tmp_path: Path, sampler: str) -> None:
+    """Those that are best, on one core, lack a gene that others have."""
+    study = Study(
+        "lanes", program=vector_add, params={"N": 64, "P": divisors(64)}, objectives=[minimize("nodes")],
+        evaluator=nodes, rungs=[Rung(nodes, best=0.5)], target="model",
+    )  # fmt: skip
+    run(study, tmp_path / "run", 10, sampler=sampler, verify=False, export=False)
+    assert len(designs(tmp_path / "run", 1)) == 5
 
 
 def test_a_pruner_of_optuna_keeps_designs_from_going_up(tmp_path: Path) -> None:
