@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,17 @@ WRONG_CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: study(params={"Pm": [4, 8]}), r"(?s)Pm=\[4, 8\]: a list is neither .*choices\(\[4, 8\]\)"),
     (lambda: study(device=3).device, "3 is not a device"),
     (lambda: study(evaluator="simulator").make_evaluator(), "'simulator' is not an evaluator"),
+    (lambda: study(evaluator=[].append).make_evaluator(), r"(?s)append.* needs arguments.*lambda design: "),
+    (lambda: study(rungs=3), r"rungs=3\) is not a list"),
+    (lambda: study(where=None), r"where=None\) is not a list"),
+    (lambda: study(where=lambda p: p.Q).first_program(), r"where of the study: .*no parameter 'Q'.*test_api\.py:\d+\)"),
+    (lambda: study(where=lambda p: p.Pm / 0).first_program(), r"where of the study: ZeroDivisionError: .*test_api"),
     (lambda: study(extra_choices=[3]).space, "3 is not a choice"),
+    (lambda: study().run(sampler=dse.EvolutionSampler), "unknown sampler <class .*EvolutionSampler"),
+    (lambda: dse.load_program(region()).vmg.apply(3), "3: not a list of mapping primitives"),  # type: ignore[arg-type]
+    (lambda: dse.minimize(itemgetter("latency_us")), r"minimize\(function\): needs name="),
+    (lambda: dse.require("latency_us", at_most="3"), "the bound '3' is no number"),  # type: ignore[arg-type]
+    (lambda: dse.require("latency_us", at_least=math.nan), "the bound nan is no number"),
     (lambda: study().run(trails=3), r"^Study.run\(\) got an unexpected keyword argument 'trails'"),
     (lambda: dse.divisors("64"), r"divisors\('64'\): a positive whole number"),  # type: ignore[arg-type]
     (lambda: dse.check("gemm", "npu2"), "check: 'gemm' is no program"),  # type: ignore[arg-type]

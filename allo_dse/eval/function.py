@@ -36,8 +36,18 @@ class FunctionEvaluator:
 
 def takes_a_design(given: Any) -> bool:
     """Whether something is a function of a design, and not one that makes an evaluator."""
-    if not inspect.isfunction(given):
-        return False
-    parameters = list(inspect.signature(given).parameters.values())
-    needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(needed) == 1
+    return inspect.isfunction(given) and _needed(given) == 1
+
+
+def needs_arguments(given: Any) -> bool:
+    """Whether something can be called, but not without arguments."""
+    return callable(given) and _needed(given) > 0
+
+
+def _needed(given: Callable[..., Any]) -> int:
+    """How many arguments a function needs that are given by their position."""
+    try:
+        parameters = inspect.signature(given).parameters.values()
+    except ValueError:  # of some functions in C nothing is known
+        return 0
+    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)

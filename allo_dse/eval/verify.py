@@ -28,6 +28,7 @@ from allo_dse.program.tensors import Tensor
 from allo_dse.program.tolerance import tolerance_of
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.space.design import Design
+from allo_dse.space.params import Assignment
 
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
@@ -210,7 +211,7 @@ def _reduced(program: Program, verify_with: _Smaller) -> Program:
     if known is not None and known[0] is verify_with:
         return known[1]
     with _of_the_study("verify_with"):
-        reduced = program.with_params(**verify_with(program.params))
+        reduced = program.with_params(**verify_with(Assignment(program.params)))
     for kernel, small in zip(program.kernels, reduced.kernels, strict=True):
         if kernel.mesh != small.mesh:
             raise StudyError(

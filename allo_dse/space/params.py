@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any
 
 from allo_dse.common.divisors import divisors_of
@@ -187,8 +188,8 @@ class ParameterSpace:
 def _ask(condition: Condition, params: Assignment, what: str) -> bool:
     try:
         return bool(condition(params))
-    except (KeyError, AttributeError) as error:
-        raise StudyError(
-            f"{what} asks for a parameter that is not there: {error}",
-            hint="`when=` sees the parameters declared before it; conditional ones may be absent (use p.get(name))",
-        ) from error
+    except Exception as error:
+        places = [f" ({frame.f_code.co_filename}:{line})" for frame, line in walk_tb(error.__traceback__)]
+        said = f"{type(error).__name__}: {error}{places[1] if len(places) > 1 else ''}"
+        hint = "`when=` sees the parameters declared before it; conditional ones may be absent (use p.get(name))"
+        raise StudyError(f"{what} of the study: {said}", hint=hint) from error

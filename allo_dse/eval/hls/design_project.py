@@ -14,6 +14,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
+from allo_dse.space.params import Assignment
 
 from ..fpga.depth_front import as_built
 from ..program.observe import Inputs
@@ -107,7 +108,7 @@ def _small_project(
     if verify_with is None:
         return None
     try:
-        program = design.program.with_params(**verify_with(design.program.params))
+        program = design.program.with_params(**verify_with(Assignment(design.program.params)))
         small = replace(design, program=program)
         data = golden_data(program, reference, sets(program))
         return replace(hls_project(small, depths), data=data) if data else None

@@ -84,7 +84,8 @@ class Builder:
         Raises:
             IllegalFold: naming the primitive that is illegal.
         """
-        if not all(isinstance(one, tuple | list) and len(one) == 2 for one in primitives):
+        listed = isinstance(primitives, Sequence)
+        if not listed or not all(isinstance(one, tuple | list) and len(one) == 2 for one in primitives):
             raise IllegalFold(f"{primitives!r}: not a list of mapping primitives", hint=f"for example {EXAMPLE}")
         done = 0
         if self._arrays is not None:

@@ -88,7 +88,7 @@ class StudySpec:
         self.program = program
         self.objectives = [as_objective(one) for one in _listed("objectives", objectives)]
         self.constraints = [as_constraint(one) for one in _listed("constraints", constraints)]
-        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else where)
+        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else _listed("where", where))
         self.reference = reference
         self.inputs = inputs
         self.verify_with = verify_with
@@ -96,7 +96,7 @@ class StudySpec:
         self.schedules = schedules
         self.kernels = tuple(kernels)
         self.trials = trials
-        self.rungs = [as_rung(rung) for rung in rungs]
+        self.rungs = [as_rung(rung) for rung in _listed("rungs", rungs)]
         self.source: StudySource | None = None
         self.reload: Callable[[], StudySpec] | None = None  # loads the study again, in a worker process
         self.target_name = target
@@ -231,7 +231,8 @@ class StudySpec:
             return known
         found = self.space.decode_genes(dict(genes))
         if found is None or found.key != key:
-            raise StudyError(f"design {key} is not in the study's space any more")
+            hint = "conditions on its parameters (`where=`, `when=`) have changed, or its program: begin anew (fresh)"
+            raise StudyError(f"design {key} is not in the study's space any more", hint=hint)
         return keep(self._rebuilt, key, found, MOST_REBUILT)
 
     @cached_property
@@ -261,11 +262,14 @@ class StudySpec:
 
     def _made(self, given: Any) -> Evaluator:
         """An evaluator, told the study's reference where it wants to know."""
-        from allo_dse.eval.function import FunctionEvaluator, takes_a_design
+        from allo_dse.eval.function import FunctionEvaluator, needs_arguments, takes_a_design
 
         if takes_a_design(given):
             return FunctionEvaluator(given)
         ready = hasattr(given, "evaluate") and not isinstance(given, type)
+        if not ready and needs_arguments(given):
+            hint = "lambda design: ... for what takes a design; lambda: ... for what makes an evaluator with arguments"
+            raise StudyError(f"evaluator={given!r} needs arguments", hint=hint)
         made: Any = given if ready or not callable(given) else given()
         if not all(hasattr(made, member) for member in ("name", "version", "evaluate")):
             hint = "a function of a design, or an object with name, version and evaluate(design)"

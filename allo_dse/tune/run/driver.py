@@ -17,7 +17,7 @@ from ..search.protocol import Proposer
 from ..show.reporters import Reporter
 from ..show.run_view import View
 from ..store.described import Bred
-from ..store.record import Measurement, Record
+from ..store.record import Measurement
 from ..workers.executor import Job
 from ..workers.workforce import Workforce
 from .ledger import Ledger
@@ -142,14 +142,9 @@ class Driver:
         for rung in self._ladder.usable:
             if over or self._executor.separate(rung):
                 records = self._ladder.next(rung, self._executor.room(rung), over=over)
-                self._submit(rung, [(record.number, self._rebuilt(record)) for record in records])
+                rebuilt = self.ledger.study.candidate
+                self._submit(rung, [(record.number, rebuilt(record.key, record.genes)) for record in records])
             over = over and self._executor.outstanding(rung) == 0
-
-    def _rebuilt(self, record: Record) -> Candidate:
-        candidate = self.ledger.study.space.decode_genes(record.genes)
-        if candidate is None or candidate.key != record.key:
-            raise StudyError(f"design {record.key} is not in the study's space any more")
-        return candidate
 
     def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate | Bred]]) -> None:
         if designs:

@@ -102,10 +102,8 @@ class RunOptions:
     def _check_sampler(self) -> None:
         from ..search.proposals import SAMPLERS
 
-        known = (
-            self.sampler in SAMPLERS if isinstance(self.sampler, str) else hasattr(self.sampler, "sample_independent")
-        )
-        if not known:
+        own = hasattr(self.sampler, "sample_independent") and not isinstance(self.sampler, type)
+        if not (self.sampler in SAMPLERS if isinstance(self.sampler, str) else own):
             near = difflib.get_close_matches(str(self.sampler), SAMPLERS, 1)
             meant = f"did you mean {near[0]}? " if near else ""
             raise StudyError(

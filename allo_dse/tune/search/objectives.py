@@ -119,6 +119,9 @@ def require(
         return Constraint(name or _lambda_text(condition) or "constraint", condition)
     if at_most is None and at_least is None:
         raise StudyError(f"require({condition!r}): needs at_most= or at_least=")
+    for bound in (at_most, at_least):
+        if bound is not None and (type(bound) not in _NUMBERS or math.isnan(bound)):
+            raise StudyError(f"require({condition!r}): the bound {bound!r} is no number")
     bounds = [f"<= {at_most:g}"] if at_most is not None else []
     bounds += [f">= {at_least:g}"] if at_least is not None else []
     return Constraint(
@@ -177,8 +180,9 @@ def _excess(metric: str, at_most: float | None, at_least: float | None) -> Measu
 
 def _lambda_text(function: Callable[..., Any]) -> str:
     """The body of a lambda as its author wrote it; the function's name for others; empty when unknown."""
-    if function.__name__ != "<lambda>":
-        return function.__name__
+    name: str = getattr(function, "__name__", "")
+    if name != "<lambda>":
+        return name
     try:
         source = textwrap.dedent(inspect.getsource(function)).strip()
     except (OSError, TypeError):
