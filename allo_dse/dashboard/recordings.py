@@ -245,9 +245,10 @@ def _npu(design: Any) -> Recorded:
     from allo_dse.eval.npu.recording import record_npu
 
     found = record_npu(design)
-    some = "all" if found.periods == found.of else f"{found.periods:,} of the"
-    until = "" if found.periods == found.of else ", from one intervention of the host to the next"
-    note = f"{some} {found.of:,} period{'s' if found.of > 1 else ''} of the schedule{until}"
+    whole = found.periods == found.of
+    note = f"{'all' if whole else f'{found.periods:,} of the'} {found.of:,} period{'s' if found.of > 1 else ''}"
+    without = "without the host's time" if whole else "from one intervention of the host to the next"
+    note += f" of the schedule, {without}"
     kinds = tuple(_npu_kind(found.labels.task(task)) for task in range(found.network.task_count))
     usual = -(-found.cycles // max(1, found.periods))
     buffers = tuple(_npu_buffer(found.labels, stream) for stream in range(found.network.stream_count))

@@ -304,6 +304,9 @@ def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_column
     shown = """() => dash_ag_grid.getApi('table').getColumns().map(c => c.getColId())"""
     assert "tile" in front.evaluate(shown)
     assert "size" not in front.evaluate(shown)
+    cut = """() => [...document.querySelectorAll('.ag-header-cell-text')].filter(e => e.scrollWidth > e.clientWidth)
+        .map(e => e.textContent)"""
+    assert front.evaluate(cut) == []
     show(front, "#export-table", "start")
     front.click(".ag-header-cell[col-id='bram18'] .ag-header-cell-text")
     lowest = min(v for v in board.runs[0].numbers("bram18").tolist() if v == v)

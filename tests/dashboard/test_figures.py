@@ -132,6 +132,16 @@ def test_a_run_without_designs_says_so(tmp_path: Path) -> None:
     assert figure["layout"]["annotations"][0]["text"].startswith("No design has been evaluated yet")
 
 
+def test_what_several_runs_have_is_once_in_the_legend(board: Board, tmp_path: Path) -> None:
+    both = Board.open([board.runs[0].path, write_run(tmp_path / "other", 100)])
+    named = [t["name"] for t in front_figure(both, View("latency_us", "bram18"), LIGHT).figure["data"]]
+    shown = [
+        t["name"] for t in front_figure(both, View("latency_us", "bram18"), LIGHT).figure["data"] if t["showlegend"]
+    ]
+    assert named.count("knee") == 2
+    assert sorted(shown) == sorted(set(named))
+
+
 def test_points_carry_the_design_they_stand_for(board: Board) -> None:
     traces = drawn(board)
     refs = [point_ref(number) for number in traces["Pareto front"]["customdata"]]
@@ -194,6 +204,7 @@ def test_bars_whose_names_are_too_long_for_the_plot_stay_apart(failing: Board) -
 def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm(board: Board) -> None:
     figure = front_figure(board, View("latency_us", "bram18", log=frozenset("x")), DARK).figure
     assert figure["layout"]["xaxis"]["type"] == "log"
+    assert figure["layout"]["xaxis"]["minorloglabels"] == "complete"
     assert figure["layout"]["xaxis"]["title"]["text"] == "latency (µs)"
 
 
@@ -201,6 +212,15 @@ def test_parallel_coordinates_have_an_axis_per_varying_column(board: Board) -> N
     figure = parallel_figure(board, LIGHT)
     names = [d["name"] for d in figure["data"][0]["dimensions"]]
     assert names == ["tile", "k.axis0.nodes", "k.axis0.pattern", "output_depth", "latency_us", "bram18"]
+
+
+def test_an_axis_has_its_whole_length_where_designs_that_are_shown_are_alike(board: Board) -> None:
+    figure = parallel_figure(board, LIGHT, source="k.axis0.pattern == 'cyclic' and tile == 8")
+    shown = {d["name"]: d for d in figure["data"][0]["dimensions"]}
+    for name, words in (("k.axis0.pattern", ["block", "cyclic"]), ("tile", ["", "8", ""])):
+        ticks = shown[name]["tickvals"]
+        assert (shown[name]["range"], shown[name]["ticktext"]) == ([ticks[0], ticks[-1]], words)
+        assert ticks[0] < ticks[-1]
 
 
 @pytest.fixture(scope="module")
@@ -348,12 +368,14 @@ def test_texts_on_an_axis_do_not_cover_each_other(values: Any) -> None:
         assert min(np.diff(marked)) >= min(TICK_GAP * (values[-1] - values[0]), values[-1] - values[0])
 
 
-def test_words_name_only_what_differs(board: Board) -> None:
+def test_words_name_only_what_differs_and_objectives(board: Board, tmp_path: Path) -> None:
     run = board.runs[0]
     lines = difference_lines(board, Ref(0, present(run.knee)), Ref(0, 0))
     assert "knee" in lines[0]
     assert not any(line.startswith("size") for line in lines)
     assert any("→" in line for line in lines)
+    alone = difference_lines(Board.open([write_run(tmp_path / "one", 1)]), Ref(0, 0), Ref(0, 0))
+    assert [line.split(":")[0] for line in alone[1:]] == ["latency (µs)", "bram18 (blocks)"]
 
 
 @pytest.mark.parametrize(

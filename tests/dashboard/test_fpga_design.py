@@ -8,6 +8,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,6 +167,11 @@ def test_what_is_used_on_the_page_says_which_part_is_shown(run: Any, brief: Any)
     start, end = by("overview-plot", "clickData", clicked={"points": [{"x": whole / 2}]})
     assert abs(start - (whole / 2 - half)) <= 1
     assert abs(end - (whole / 2 + half)) <= 2
+
+
+def test_what_helps_by_nothing_has_no_sign() -> None:
+    found: Any = SimpleNamespace(cycles=1_000.0, helps=[SimpleNamespace(name="pe", share=0.9999)])
+    assert help_rows(found) == [["pe", "1,000", "0.0 %"]]
 
 
 def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from allo_dse.dashboard.app.pages.graphs import counted
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.query.analysis import measured
 from allo_dse.dashboard.figures.graph import LAYERS, arrangement, elements, stylesheet
@@ -68,6 +69,10 @@ def test_nodes_on_an_array_say_what_they_hold(tmp_path: Path) -> None:
     design, placed = programs.candidate(ref).design, programs.placement(ref)
     assert isinstance(placed, PlacedDesign)
     summary, run = summarise(design.vmg), programs.recorded(ref)
+    streams = sum(flow.streams for flow in summary.flows)
+    assert counted(summary).endswith(f" {streams:,} streams in {len(summary.flows)} lines")
+    assert run.note.startswith("all ")
+    assert run.note.endswith(" of the schedule, without the host's time")  # which the design's latency has
     for number, facts in enumerate(box_facts(summary, run, placed)):
         use = placed.usage[placed.tiles[number]]
         assert dict(facts)["memory"].startswith(f"{use.bytes:,} of ")
@@ -101,7 +106,7 @@ def test_nodes_and_streams_are_found_and_clicked(systolic: Path, visit: Any, ser
     tapped(page, "nodes()[0]", titles[0])
     wait_text(page, ".graph-facts", "waits for a token")
     tapped(page, "edges()[0]", "most tokens held at a time")
-    page.fill("input[placeholder^='find a node']", titles[0].upper())
+    page.get_by_label("find").fill(titles[0].upper())
     page.wait_for_function(f"() => {GRAPH}.nodes().filter(n => n.numericStyle('opacity') === 1).length === 1")
     page.get_by_label("as written").check()
     wait_text(page, "#page-design", "boxes (")

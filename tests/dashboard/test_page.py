@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,15 @@ def test_the_page_comes_with_its_scatter_in_the_theme_of_the_cookie(app: Dash, l
     assert "knee of the Pareto front" in json.dumps(found["design-words"])
     assert "100 designs" in json.dumps(found["status"])
     assert found["theme"]["data"] == look.name
+
+
+@pytest.mark.parametrize(("designs", "said"), [(0, "0 designs"), (1, "1 design ")])
+def test_what_can_be_done_depends_on_whether_there_is_a_design(tmp_path: Path, designs: int, said: str) -> None:
+    board = Board.open([write_run(tmp_path / "run", designs)])
+    client = make_app(Context(board, Programs(board, None))).server.test_client()
+    found = dict(components(json.loads(client.get("/_dash-layout").text)))
+    assert [found[name]["disabled"] for name in ("open-design", "compare-now", "make-reference")] == [not designs] * 3
+    assert said in json.dumps(found["status"])
 
 
 def test_texts_in_rows_are_one_component_however_many_they_are() -> None:

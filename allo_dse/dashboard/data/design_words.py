@@ -75,7 +75,7 @@ def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]
     if reference is None or reference == ref:
         lines += [
             f"{escape(label(n))}: {escape(text(table.columns[n].value(ref.row)))}"
-            for n in table.names("objective", "parameter", varying=True)
+            for n in (*table.names("objective"), *table.names("parameter", varying=True))
         ]
         return lines[:MAX_LINES]
     base = board.table(reference)

@@ -129,11 +129,16 @@ def _dimension(
     name = shortened(label(axis.name), NAME)
     dimension: dict[str, object] = {"label": name, "values": packed(values), "name": axis.name}
     distinct = np.unique(known)
+    marked: list[float] = []
     if axis.ticks is not None:
-        dimension |= {"tickvals": list(range(len(axis.ticks))), "ticktext": [shortened(t, TICK) for t in axis.ticks]}
+        marked, words = [*range(len(axis.ticks))], [shortened(t, TICK) for t in axis.ticks]
     elif len(distinct) <= MAX_TICKS:
         marked = apart(distinct.tolist())
-        dimension |= {"tickvals": marked, "ticktext": [text(v) for v in marked]}
+        words = [text(v) for v in marked]
+    if len(marked) == 1:  # Plotly draws an axis from its first to its last tick
+        marked, words = [marked[0] - 1, marked[0], marked[0] + 1], ["", *words, ""]
+    if marked:
+        dimension |= {"tickvals": marked, "ticktext": words, "range": [marked[0], marked[-1]]}
     if brushes:
         dimension["constraintrange"] = [list(b) for b in brushes] if len(brushes) > 1 else list(brushes[0])
     return dimension

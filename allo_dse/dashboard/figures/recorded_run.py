@@ -77,7 +77,7 @@ HELP_WORDS = (
 def help_rows(found: Recorded) -> list[list[str]]:
     """What the run would take, what helps most first."""
     return [
-        [f.name, f"{f.share * found.cycles:,.0f}", f"{100 * (f.share - 1):.1f} %".replace("-", "−")]
+        [f.name, f"{f.share * found.cycles:,.0f}", f"{100 * (f.share - 1):z.1f} %".replace("-", "−")]
         for f in found.helps
     ]
 

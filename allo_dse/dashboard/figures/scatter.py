@@ -231,6 +231,7 @@ class _Painter:
             "name": shortened(name, LINE),
             "meta": number,
             "uid": _uid(number, name),
+            "legendgroup": name,
             "x": packed(found.x),
             "y": packed(found.y),
             **self._underlay(),
@@ -298,6 +299,8 @@ class _Painter:
             "name": shortened(name, LINE),
             "meta": number,
             "uid": _uid(number, name),
+            "legendgroup": name,
+            "showlegend": all(trace["legendgroup"] != name for trace in self.traces),
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             "marker": marker,
@@ -339,7 +342,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
     if view.z is not None:
         scene = {key: {**value, "backgroundcolor": "rgba(0,0,0,0)"} for key, value in made.items()}
         for value in scene.values():
-            for name in ("automargin", "minor"):
+            for name in ("automargin", "minor", "minorloglabels"):
                 value.pop(name, None)
             value["title"] = {"text": value["title"]["text"]}
         if view.camera:

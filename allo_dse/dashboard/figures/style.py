@@ -95,6 +95,7 @@ def axis(look: Theme, title: str, **options: Any) -> Spec:
         "linecolor": look.grid,
         "tickfont": {"color": look.muted},
         "automargin": True,
+        "minorloglabels": "complete",  # "3000" between "2000" and "4000", and not "3"
         **options,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import dash_cytoscape
 from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html
@@ -16,7 +16,10 @@ from ...figures.graph import arrangement, elements, stylesheet
 from ...figures.style import Theme, theme
 from ...graph_facts import box_facts, flow_facts
 from ..context import Context
-from ..parts import empty, facts, labelled
+from ..parts import empty, facts, field, labelled
+
+if TYPE_CHECKING:
+    from allo_dse.drawing.summary import Summary
 
 _CLICK = "Click a node or a stream to read what it holds, does and waits for. Drag moves the graph, the wheel zooms."
 Which = Literal["after", "before"]
@@ -79,7 +82,7 @@ def graph_controls(design: str) -> Component:
 
     options = [{"label": "on the device", "value": "after"}, {"label": "as written", "value": "before"}]
     search = dcc.Input(
-        id=own("graph-search"), type="text", debounce=0.2, placeholder="find a node or stream", spellCheck=False
+        id=own("graph-search"), type="text", debounce=0.2, placeholder="node or stream", spellCheck=False
     )
     return html.Div(
         [
@@ -88,7 +91,7 @@ def graph_controls(design: str) -> Component:
                     dcc.RadioItems(
                         id=own("graph-which"), options=options, value="after", inline=True, className="checks"
                     ),
-                    search,
+                    field("find", search),
                     html.Button("Whole graph", id=own("graph-fit"), className="small"),
                 ],
                 className="controls",
@@ -97,6 +100,13 @@ def graph_controls(design: str) -> Component:
             html.Div(html.P(_CLICK, className="hint"), id=own("graph-facts"), role="status", className="graph-facts"),
         ]
     )
+
+
+def counted(summary: Summary) -> str:
+    """How many boxes and streams there are, and lines, if one is of several streams."""
+    streams, lines = sum(flow.streams for flow in summary.flows), len(summary.flows)
+    drawn = f" in {lines:,} lines" if lines < streams else ""
+    return f"{len(summary.boxes):,} boxes ({summary.level}s), {streams:,} streams{drawn}"
 
 
 def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Component:
@@ -125,7 +135,7 @@ def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Compone
         maxZoom=4,
     )
     what = "The graph on the device" if which == "after" else "The graph as written"
-    counts = f"{len(summary.boxes):,} boxes ({summary.level}s), {sum(f.streams for f in summary.flows):,} streams"
+    counts = counted(summary)
     return html.Div(
         [
             html.Div(drawn, className="graph-box tall", role="img", **labelled(f"{what}: {counts}")),

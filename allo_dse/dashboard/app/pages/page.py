@@ -190,7 +190,8 @@ def _design_card(words: dict[str, Any]) -> Component:
     """What is known of the chosen design, and what can be done with it."""
 
     def button(name: str, text: str, hint: str, kind: str = "") -> Component:
-        return html.Button(text, id=name, className=f"small {kind}", title=hint)
+        disabled = words.get(f"{name}.disabled", False)
+        return html.Button(text, id=name, className=f"small {kind}", title=hint, disabled=disabled)
 
     steps = [
         button("previous-design", "◂", "Previous design of the front (k)"),

@@ -45,7 +45,7 @@ def status_line(context: Context) -> list[Child]:
     designs = sum(len(run) for run in runs)
     ok = sum(c["ok"] for c in counts)
     proposed = designs + sum(c["violation"] for c in counts)
-    parts = [f"{designs:,} designs"]
+    parts = [f"{designs:,} design{'' if designs == 1 else 's'}"]
     if proposed:
         parts.append(f"{100 * ok / proposed:.1f} % feasible")
     parts.append(f"front {', '.join(str(len(run.front)) for run in runs)}")
