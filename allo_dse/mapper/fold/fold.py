@@ -17,7 +17,7 @@ import json
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct, to_builtins
 
@@ -70,6 +70,11 @@ class KernelFold(Struct, frozen=True):
                 raise IllegalFold(
                     f"{self.kernel}: {axis.spatial} nodes do not divide the {extent} tasks of axis {number}",
                     hint="choose a divisor of the axis",
+                )
+            if axis.pattern not in get_args(Pattern) or axis.how not in get_args(How):
+                raise IllegalFold(
+                    f"{self.kernel}: axis {number} is folded as {axis.pattern!r}, {axis.how!r}",
+                    hint="the pattern is block or cyclic, and what is done is bundle or chain",
                 )
             if axis.spatial == extent:
                 axes.append(AxisFold(extent))

@@ -113,7 +113,8 @@ class Builder:
         if self.out[b] and self.inn[a] and not (self.ranks and self.ranks[b] > self.ranks[a]):
             path = find_path(self.out, self.inn, self.types, {b: 0}, {a: 1})
             if path:
-                self._refuse_chain(first, second, path)
+                there = find_path(self.out, self.inn, self.types, {a: 0}, {b: 1})
+                self._refuse_chain(first, second, path, goes_back=there is None)
         name = f"{first}-{second}"
         del self.node[first], self.node[second]
         # The smaller node is merged into the larger one: over a whole sequence each task moves log(tasks) times at
@@ -294,13 +295,18 @@ class Builder:
         shown = parts if len(parts) <= SHOWN else [*parts[: SHOWN - 1], f"… {len(parts) - SHOWN} more …", parts[-1]]
         return f"[{'; '.join(shown)}]"
 
-    def _refuse_chain(self, first: str, second: str, path: Sequence[int]) -> None:
+    def _refuse_chain(self, first: str, second: str, path: Sequence[int], *, goes_back: bool) -> None:
+        """
+        Args:
+            goes_back: whether the second may be done before the first.
+        """
         if len(path) == 2:
             message = f"{second} feeds {first}"
-            hint = f"chain them the other way round: chain({second!r}, {first!r})"
         else:
             message = f"a path leads back from the second to the first: {self._show(path)}"
-            hint = "the second would wait for the first, and the first for the second"
+        hint = "the second would wait for the first, and the first for the second"
+        if goes_back and len(path) == 2:
+            hint = f"chain them the other way round: chain({second!r}, {first!r})"
         raise IllegalFold(f"chain of {_shorten(first)} and {_shorten(second)}: {message}", hint=hint)
 
     def _show(self, path: Sequence[int]) -> str:

@@ -54,6 +54,11 @@ class TestChain:
         with pytest.raises(IllegalFold, match=r"chain of b_0 and a_0: a_0 feeds b_0[\s\S]*chain\('a_0', 'b_0'\)"):
             graph("a>b").chain("b_0", "a_0")
 
+    @pytest.mark.parametrize("pair", ["ab", "ba"])
+    def test_nodes_that_feed_each_other_are_not_to_be_chained_the_other_way_round(self, pair: str) -> None:
+        with pytest.raises(IllegalFold, match="the second would wait for the first, and the first for the second"):
+            graph("a>b", "b>c", "c>a", "b>a").chain(f"{pair[0]}_0", f"{pair[1]}_0")
+
     def test_transitive_cycle_is_refused_with_the_path_that_closes_it(self) -> None:
         with pytest.raises(IllegalFold, match=r"chain of b_0 and a_0: .*: a_0 -> c_0 -> b_0"):
             graph("a>c", "c>b").chain("b_0", "a_0")

@@ -1,7 +1,7 @@
 """The space of mesh folds."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -156,6 +156,7 @@ def test_normal_form() -> None:
         ),
         (gemm_fold(AxisFold(4), AxisFold(2, "block", "chain"), AxisFold(4)), "axis 1 can be folded by bundle only"),
         (gemm_fold(AxisFold(3), AxisFold(4), AxisFold(4)), "3 nodes do not divide the 4 tasks of axis 0"),
+        (gemm_fold(AxisFold(4), AxisFold(2, cast("Any", "blok")), AxisFold(4)), "axis 1 is folded as 'blok', 'bundle'"),
         (gemm_fold(AxisFold(4), AxisFold(4), AxisFold(2), (2, 2)), "does not name each mesh axis at most once"),
         (MeshFold((KernelFold("gemm", (AxisFold(4),)),)), "the fold has 1 axes, the mesh 3"),
         (MeshFold((KernelFold("gem", (AxisFold(4),) * 3),)), "for the kernels gem\n.*in this order: gemm"),
