@@ -68,7 +68,9 @@ class Emitter:
         return RtlKernel(symbol, text, self.width, self.pids, tuple(self.sites), tuple(self.locals))
 
     def _op(self, op: ir.Operation) -> None:
-        handler = _HANDLERS.get(op.name)
+        handler, operands = _HANDLERS.get(op.name), list(op.operands)
+        if len(operands) == 2 and operands[0] == operands[1] and self._known(op):
+            return
         if handler is not None:
             handler(self, op)
         elif op.name in _BINARY:
@@ -77,6 +79,21 @@ class Emitter:
             raise RtlError(
                 f"{self.task_class.kernel}: the open RTL flow has no `{op.name}`", hint="integer kernels only"
             )
+
+    def _known(self, op: ir.Operation) -> bool:
+        """Write what an operation makes of a value and itself, if always the same: CIRCT would make a constant of it,
+        which it cannot lower."""
+        if op.name == "arith.cmpi":
+            predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+            result = int(predicate in ("eq", "sle", "sge", "ule", "uge"))
+        elif op.name in ("arith.subi", "arith.xori", "arith.shrsi", "arith.shrui"):
+            result = 0
+        else:
+            return False
+        type_ = self._type(op.results[0].type)
+        constant = self._constant(result, type_)
+        self._line(op, f"arith.ori {constant}, {constant} : {type_}")
+        return True
 
     def _line(self, op: ir.Operation, text: str) -> None:
         result = self._value(op.results[0])
@@ -111,6 +128,13 @@ class Emitter:
         return self.block.made[text]
 
     def _constant(self, value: int, type_: str) -> str:
+        """A constant; one of more than 64 bits is put together, as CIRCT ends its process at such a number."""
+        width = int(type_[1:])
+        value -= (value >> (width - 1) & 1) << width if value > 0 else 0
+        if not -(1 << 63) <= value < 1 << 63:
+            upper, lower = (self._constant(part, type_) for part in (value >> 62, value & (1 << 62) - 1))
+            shifted = self._new(f"arith.shli {upper}, {self._constant(62, type_)} : {type_}")
+            return self._new(f"arith.ori {shifted}, {lower} : {type_}")
         return self._new(f"arith.constant {('true' if value else 'false') if type_ == 'i1' else f'{value} : {type_}'}")
 
     def _cut(self) -> None:
@@ -130,10 +154,12 @@ class Emitter:
         self._line(op, f"arith.select {self._values(op)} : {self._type(op.results[0].type)}")
 
     def _divide(self, op: ir.Operation) -> None:
-        """Division of magnitudes, one bit wider: CIRCT's signed and unsigned divisions are each other's."""
-        type_ = self._type(op.results[0].type)
+        """Division of magnitudes, one bit wider: CIRCT's signed and unsigned divisions are each other's.
+
+        A quotient that is rounded away from zero is that of a dividend larger by the divisor less one.
+        """
+        type_, signed = self._type(op.results[0].type), op.name != "arith.divui"
         wide = f"i{int(type_[1:]) + 1}"
-        signed = op.name == "arith.divsi"
         values = [
             self._new(f"arith.ext{'s' if signed else 'u'}i {self._value(v)} : {type_} to {wide}") for v in op.operands
         ]
@@ -142,12 +168,32 @@ class Emitter:
         for place, sign in enumerate(negative):
             minus = self._new(f"arith.subi {zero}, {values[place]} : {wide}")
             values[place] = self._new(f"arith.select {sign}, {minus}, {values[place]} : {wide}")
+        values[1] = self._divisor(op, values[1], wide)
+        differ = self._new(f"arith.xori {negative[0]}, {negative[1]} : i1") if signed else ""
+        if op.name in ("arith.floordivsi", "arith.ceildivsi"):
+            less = self._new(f"arith.subi {values[1]}, {self._constant(1, wide)} : {wide}")
+            added = f"{less}, {zero}" if op.name == "arith.floordivsi" else f"{zero}, {less}"
+            more = self._new(f"arith.select {differ}, {added} : {wide}")
+            values[0] = self._new(f"arith.addi {values[0]}, {more} : {wide}")
         quotient = self._new(f"arith.divui {values[0]}, {values[1]} : {wide}")
         if signed:
-            differ = self._new(f"arith.xori {negative[0]}, {negative[1]} : i1")
             minus = self._new(f"arith.subi {zero}, {quotient} : {wide}")
             quotient = self._new(f"arith.select {differ}, {minus}, {quotient} : {wide}")
         self._line(op, f"arith.trunci {quotient} : {wide} to {type_}")
+
+    def _remainder(self, op: ir.Operation) -> None:
+        type_ = self._type(op.results[0].type)
+        divisor = self._divisor(op, self._value(op.operands[1]), type_)
+        self._line(op, f"{op.name} {self._value(op.operands[0])}, {divisor} : {type_}")
+
+    def _divisor(self, op: ir.Operation, divisor: str, type_: str) -> str:
+        """What an operation divides by: one instead of zero, as in compiled code; a quotient by zero is undefined in
+        Verilog, and so would be all that depends on it, the handshakes of a branch included."""
+        constant = _CONSTANTS.get(op.operands[1].owner.name) if isinstance(op.operands[1], ir.OpResult) else None
+        if constant is not None and constant(op.operands[1].owner):
+            return divisor
+        is_zero = self._new(f"arith.cmpi eq, {divisor}, {self._constant(0, type_)} : {type_}")
+        return self._new(f"arith.select {is_zero}, {self._constant(1, type_)}, {divisor} : {type_}")
 
     def _extreme(self, op: ir.Operation) -> None:
         name, type_ = op.name.removeprefix("arith."), self._type(op.results[0].type)
@@ -300,8 +346,7 @@ class Emitter:
 
 
 _BINARY = frozenset(
-    f"arith.{name}"
-    for name in ("addi", "subi", "muli", "remsi", "remui", "andi", "ori", "xori", "shli", "shrsi", "shrui")
+    f"arith.{name}" for name in ("addi", "subi", "muli", "andi", "ori", "xori", "shli", "shrsi", "shrui")
 )
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _CONSTANTS: dict[str, Callable[[ir.Operation], int]] = {
@@ -316,8 +361,8 @@ _HANDLERS: dict[str, Callable[[Emitter, ir.Operation], None]] = {
     "arith.select": Emitter._select,
     **{f"arith.{name}": Emitter._extreme for name in ("minsi", "maxsi", "minui", "maxui")},
     **{f"arith.{name}": Emitter._resize for name in ("extsi", "extui", "trunci", "index_cast", "index_castui")},
-    "arith.divsi": Emitter._divide,
-    "arith.divui": Emitter._divide,
+    **{f"arith.{name}": Emitter._divide for name in ("divsi", "divui", "floordivsi", "ceildivsi")},
+    **{f"arith.{name}": Emitter._remainder for name in ("remsi", "remui")},
     "cf.br": Emitter._branch,
     "cf.cond_br": Emitter._conditional,
     "func.return": Emitter._return,

@@ -26,7 +26,7 @@ from .widths import index_width
 STRUCTURED = (
     "builtin.module(func.func(convert-linalg-to-loops),fold-memref-alias-ops,func.func(lower-affine),canonicalize,cse)"
 )
-FLAT = "builtin.module(func.func(convert-scf-to-cf,mem2reg,arith-expand),cse)"
+FLAT = "builtin.module(func.func(convert-scf-to-cf,mem2reg),cse)"
 """Not canonicalized: CIRCT's circuits get stuck where more than two branches meet in one block."""
 
 

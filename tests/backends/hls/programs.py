@@ -154,6 +154,41 @@ def chosen(N: int = 8) -> Any:
     return chosen
 
 
+def flags(N: int = 8) -> Any:
+    """The smaller and larger of single bits, which are `bool` in C++."""
+
+    @df.region()
+    def flags(A: UInt(1)[N], B: UInt(1)[N], C: UInt(1)[N]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def core(a: UInt(1)[N], b: UInt(1)[N], c: UInt(1)[N]):
+            for i in range(N):
+                c[i] = max(a[i], b[i]) if i < 4 else min(a[i], b[i]) ^ abs(a[i])
+
+    return flags
+
+
+def some_blocks(N: int = 4, P: int = 2) -> Any:
+    """The first task gets no block, and so leaves its part of the tensor as it was."""
+
+    @df.region()
+    def some_blocks(A: int32[P, N], B: int32[P, N]):
+        pipe: Stream[int32[1, N], 2][P]
+
+        @df.kernel(mapping=[P], args=[A])
+        def send(a: int32[P, N] @ [S(0), R]):
+            p = df.get_pid()
+            for i in range(p):
+                pipe[p].put(a)
+
+        @df.kernel(mapping=[P], args=[B])
+        def keep(b: int32[P, N] @ [S(0), R]):
+            p = df.get_pid()
+            for i in range(p):
+                b[:, :] = pipe[p].get()
+
+    return some_blocks
+
+
 def numbers(N: int = 16) -> Any:
     """Fixed point, the three short floating-point types, functions and comparisons."""
 
@@ -278,4 +313,7 @@ def while_(int: int = 5, N: int = 4) -> Any:
     return template
 
 
-ALL = (scaled_rows, fir, feedback, widths, chosen, numbers, counter, polling, histogram, routed, while_)
+ALL = (
+    scaled_rows, fir, feedback, widths, chosen, flags, some_blocks, numbers, counter, polling, histogram, routed,
+    while_,
+)  # fmt: skip

@@ -27,7 +27,7 @@ install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import ConstExpr, Stream, int8, int16, int32
+from allo.ir.types import ConstExpr, Int, Stream, int8, int16, int32, uint16
 
 from benchmarks import rtl_depths
 from tests.frontend.samples import gemm, producer_consumer, systolic
@@ -35,6 +35,7 @@ from tests.tune.hazards import wait_until
 
 from .programs import random_program
 
+int80 = Int(80)
 MISSING = tools.unavailable()
 runs = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 YOSYS_CODE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "YoWASP"
@@ -165,6 +166,46 @@ def test_arithmetic_control_flow_and_signs() -> None:
     assert result.finished
     assert np.array_equal(c, expected)
     assert c[:, 0].tolist() == [15, -1 - 4, 24, -1, 0, -3 - 6]
+
+
+def divisions(N: int = 6) -> Any:
+    """Quotients of more bits than a machine has, also by zero; constants as wide; a value's operations with itself."""
+
+    @df.region()
+    def top(A: int80[N], B: int80[N], U: uint16[N], V: uint16[N], C: int80[N, 5], D: int32[N, 3]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def wide(a: int80[N], b: int80[N], c: int80[N, 5]):
+            for i in range(N):
+                c[i, 0] = a[i] // b[i]
+                c[i, 1] = a[i] % b[i]
+                c[i, 2] = a[i] / b[i]
+                c[i, 3] = a[i] // 3
+                c[i, 4] = a[i] + 2361183241434822606847
+
+        @df.kernel(mapping=[1], args=[U, V, D])
+        def short(u: uint16[N], v: uint16[N], d: int32[N, 3]):
+            for i in range(N):
+                d[i, 0] = u[i] // v[i] if u[i] % v[i] > 0 else u[i] % v[i] - 1
+                x: uint16 = u[i]
+                d[i, 1] = x - x
+                d[i, 2] = (x ^ x) + (x <= x)
+
+    return top
+
+
+@runs
+def test_divisions_are_those_of_the_simulator() -> None:
+    program = dse.load_program(divisions)
+    a = np.array([-(1 << 70), (1 << 79) - 1, -(1 << 79), -7, 7, 0], object)
+    b = np.array([3, -(1 << 40), -1, 0, -2, 5], object)
+    u, v = np.array([7, 0, 65535, 9, 8, 1], np.uint16), np.array([2, 0, 0, 10, 4, 1], np.uint16)
+    found, expected = ([np.zeros((6, 5), object), np.zeros((6, 3), np.int32)] for _ in range(2))
+    dse.simulate(program, a, b, u, v, *expected)
+    assert rtl_simulate(program, a, b, u, v, *found).finished
+    for mine, theirs in zip(found, expected, strict=True):
+        assert np.array_equal(mine, theirs)
+    assert [row[0] for row in found[0]] == [-(1 << 70) // 3, -(1 << 39), -(1 << 79), -7, -4, 0]
+    assert found[0][:, 3].tolist() == [n // 3 for n in a.tolist()]
 
 
 def halves(N: int = 4) -> Any:

@@ -128,6 +128,8 @@ def _extreme(name: str, args: Sequence[Node], type_: Element) -> Node:
         return call(f"hls::f{name[:3]}", type_, *args)
     if type_.is_float:
         return call(f"{_EXTREME[name[:3]]}<{type_}>", type_, *args)
+    if type_ == BOOL:  # read as unsigned, the only way in which programs compare single bits
+        return tree("||" if name[:3] == "max" else "&&", BOOL, *args)
     wanted = type_.unsigned if name.endswith("ui") else type_.signed
     read = as_unsigned if name.endswith("ui") else as_signed
     return call(f"{_EXTREME[name[:3]]}<{wanted}>", wanted, *(read(a) for a in args))

@@ -174,7 +174,7 @@ class _Finder:
             ranges.append(None if side is None else _Range(side.low, side.high + (extent - 1) * step))
         fixed = all(not set(start.terms) - set(self.axes) for start, _ in place)
         unit = all(step == 1 for _, step in place)
-        certain = op.name == "df.get_block" and always and fixed and unit
+        certain = op.name == "df.get_block" and always and fixed and unit and self._dense([], loops)
         return _Access(tuple(ranges), "get_block" in op.name, certain)
 
     def _range(self, form: Linear, loops: Mapping[Atom, ir.Operation]) -> _Range | None:
