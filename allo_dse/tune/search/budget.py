@@ -133,14 +133,15 @@ class StopSignals:
     def leaving(self) -> Iterator[None]:
         """What is done within may be left half done, by `StepLeft`.
 
-        So may be an import or a callback of a C library, which makes an error of its own of that.
+        So may be an import or a callback of a C library, which makes an error of its own of that, or, as Ray does, a
+        `KeyboardInterrupt` without a word.
         """
         before, self._leavable = self._leavable, True
         insisted = self.insisted
         try:
             yield
-        except Exception as error:
-            if self.insisted > insisted:
+        except (Exception, KeyboardInterrupt) as error:
+            if self.insisted > insisted and (isinstance(error, Exception) or not error.args):
                 raise StepLeft(self.requested) from error
             raise
         finally:

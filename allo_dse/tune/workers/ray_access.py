@@ -25,7 +25,7 @@ from ..search.budget import SIGNALS
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
-PUT_OFF_SECONDS = 30.0  # at most; Ray starts and ends on a machine in a few
+PUT_OFF_SECONDS = 30.0  # for what a signal raises while Ray is busy, which a cluster that is silent may be for ever
 REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
 
 
@@ -57,18 +57,21 @@ def have_token() -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def undisturbed(seconds: float = PUT_OFF_SECONDS) -> Iterator[None]:
     """Puts off what a signal raises until the block ends: a Ray that is left while it starts or ends takes the process
     down with it. Ray's own handler for SIGTERM, which would do just that, is not let in.
 
+    Args:
+        seconds: that the block may take; what a signal raises later is not put off.
+
     Raises:
-        KeyboardInterrupt: what was put off; at once where the block has taken long, e.g. for a cluster that is silent.
+        KeyboardInterrupt: what was put off.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {int(n): handler for n in SIGNALS if callable(handler := signal.getsignal(n))}
-    until, set_handler = time.monotonic() + PUT_OFF_SECONDS, signal.signal
+    until, set_handler = time.monotonic() + seconds, signal.signal
     stops: list[KeyboardInterrupt] = []
 
     def put_off(number: int, frame: FrameType | None) -> None:

@@ -27,14 +27,14 @@ from ..store.record import Measurement
 from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
 from .pool import Batch, Loss, Pool, Task
-from .ray_access import have_token, undisturbed, unreachable
+from .ray_access import PUT_OFF_SECONDS, have_token, undisturbed, unreachable
 from .ray_folder import RayFolder
 from .workbench import Introduction, Workbench
 
 WAIT_SECONDS = 0.1
 MANY = 16  # batches that workers have, from which on results are taken in several at a time
 LINGER_SECONDS = 0.005  # to wait for more of them; each worker has a batch that waits for it
-START_SECONDS = 120.0  # for the first worker of each kind to say what it can do
+START_SECONDS = 120.0  # for Ray on this machine, and for the first worker of each kind to say what it can do
 CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray: of a cluster, or RAY_... of one process
@@ -96,7 +96,7 @@ class RayExecutor:
         # Else Ray's C++ takes a SIGTERM for a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         try:
-            with undisturbed():
+            with undisturbed(PUT_OFF_SECONDS if address else START_SECONDS):
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # whatever class it is of: Ray raises its base class too
             raise unreachable(address, self._folder.with_logs(str(error))) from error

@@ -88,19 +88,20 @@ def test_a_step_that_does_not_end_is_left_where_that_is_allowed() -> None:
             os.read(os.pipe()[0], 1)  # waits in the operating system
 
 
-def like_an_import() -> None:
+def like_a_library(makes: BaseException) -> None:
     try:
         for_ever()
     except KeyboardInterrupt:
-        raise ImportError("a module could not be initialised") from None
+        raise makes from None
 
 
-def test_a_library_that_makes_an_error_of_the_interrupt_is_left_too() -> None:
-    """As imports of C libraries do, and callbacks from them."""
+@pytest.mark.parametrize("makes", [ImportError("a module could not be initialised"), KeyboardInterrupt()])
+def test_a_library_that_makes_an_error_of_the_interrupt_is_left_too(makes: BaseException) -> None:
+    """As imports of C libraries do, and callbacks from them, and Ray where it waits."""
     with StopSignals(patience_seconds=0.01) as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(StepLeft, match="SIGTERM"), stop.leaving():
-            like_an_import()
+            like_a_library(makes)
 
 
 def test_errors_of_a_step_that_is_not_left_stay_what_they_are() -> None:

@@ -12,15 +12,15 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import needs
 from allo_dse.tune.run import session
 from allo_dse.tune.search.budget import SIGNALS, StepLeft, StopSignals
-from allo_dse.tune.workers import ray_access, ray_folder
+from allo_dse.tune.workers import ray_folder
 from allo_dse.tune.workers.ray_access import undisturbed
 from allo_dse.tune.workers.ray_executor import RayExecutor
 from tests.tune.fakes import fake_study
 
 
-def start(number: signal.Signals, said: list[str]) -> None:
+def start(number: signal.Signals, said: list[str], seconds: float = 60) -> None:
     """As Ray does, which takes signals for itself, and gets two meanwhile."""
-    with undisturbed():
+    with undisturbed(seconds):
         signal.signal(number, lambda *_: sys.exit(1))
         signal.raise_signal(number)
         signal.raise_signal(number)
@@ -54,11 +54,10 @@ def test_a_run_that_is_left_before_it_has_workers_writes_its_results(
     assert (tmp_path / "pareto.csv").read_text() == written
 
 
-def test_a_stop_does_not_wait_for_a_cluster_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_access, "PUT_OFF_SECONDS", -1.0)
+def test_a_stop_does_not_wait_for_a_cluster_that_is_silent() -> None:
     said: list[str] = []
     with StopSignals(patience_seconds=60), pytest.raises(KeyboardInterrupt):
-        start(signal.SIGTERM, said)
+        start(signal.SIGTERM, said, seconds=-1)
     assert not said
 
 
