@@ -288,15 +288,29 @@ def _differs_from_reference(
             raise ValueError(f"returns shapes {shapes} for {', '.join(outputs)} of {wanted_shapes}")
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     for name, value, wanted in zip(outputs, found, expected, strict=True):
-        if not types[name].is_float:
-            wrong = value != wanted.astype(value.dtype)
-        else:
-            exact = wanted.astype(np.float64)
-            allowed = tolerance_of(types[name], program) * max(float(np.abs(exact).max(initial=0)), 1e-30)
-            wrong = ~(np.abs(value.astype(np.float64) - exact) <= allowed)
+        dtype = types[name]
+        wrong, why = _unlike(value, wanted, tolerance_of(dtype, program) if dtype.is_float else None)
         if wrong.any():
-            return f"{name} differs from the reference in {_share(wrong)}"
+            return f"{name} differs from the reference in {_share(wrong)}{why}"
     return ""
+
+
+def _unlike(
+    value: NDArray[np.generic], wanted: NDArray[np.generic], tolerance: float | None
+) -> tuple[NDArray[np.bool_], str]:
+    """Where an output is not what a reference says, and why that may be the reference's fault.
+
+    Args:
+        tolerance: relative to the largest finite element; None for integers.
+    """
+    with np.errstate(invalid="ignore"):
+        if tolerance is None and wanted.dtype.kind == "f":  # which does not wrap
+            return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"
+        if tolerance is None:
+            return value != wanted.astype(value.dtype), ""
+        exact, own = wanted.astype(np.float64), value.astype(np.float64)
+        allowed = tolerance * float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
+        return ~((own == exact) | (np.abs(own - exact) <= allowed)), ""
 
 
 def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:

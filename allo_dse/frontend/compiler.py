@@ -18,7 +18,7 @@ from allo_dse.program.tensors import SharedTensor
 from allo_dse.program.watch import Watch
 
 from .hierarchy import compile_hierarchy
-from .model.source_file import function_source
+from .model.source_file import function_source, source_file
 from .regions.functions import is_typed, read_function
 from .regions.kernel_parts import split_kernels
 from .regions.read_regions import read_region
@@ -106,14 +106,23 @@ def _scheduled(schedule: Schedule) -> CompiledProgram:
 
 def _failed(function: FunctionType, params: dict[str, object], error: Exception) -> ProgramError:
     """What the user's function raised, at the innermost line of its file."""
-    file, node = function_source(function)
-    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file.name]
+    name = function.__code__.co_filename
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == name]
     if not lines:
-        return file.error(node, f"cannot call `{function.__name__}` with parameters {params}: {error}")
+        return _wrong(function, f"cannot call `{function.__name__}` with parameters {params}: {error}")
+    file = source_file(name)
     text = file.lines[lines[-1] - 1].rstrip()
     start = len(text) - len(text.lstrip())
     place = ast.Pass(lineno=lines[-1], col_offset=start, end_lineno=lines[-1], end_col_offset=len(text.encode()))
     return file.error(place, f"`{function.__name__}` raised {type(error).__name__}: {error}")
+
+
+def _wrong(function: FunctionType, message: str, hint: str = "") -> ProgramError:
+    """An error at the definition of a function, which a lambda does not have."""
+    if function.__name__ == "<lambda>":
+        return ProgramError(message, hint=hint)
+    file, node = function_source(function)
+    return file.error(node, message, hint)
 
 
 def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region | Schedule]:
@@ -138,10 +147,6 @@ def _find_region(value: object, params: dict[str, object]) -> tuple[str, Region 
     if isinstance(result, Schedule):
         return value.__name__, result
     if found is None:
-        file, node = function_source(value)
-        file.fail(
-            node,
-            f"`{value.__name__}` returns no region",
-            "return the function decorated with @df.region(), or a schedule",
-        )
+        hint = "return the function decorated with @df.region(), or a schedule"
+        raise _wrong(value, f"`{value.__name__}` returns no region", hint)
     return value.__name__, found

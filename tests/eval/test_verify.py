@@ -60,6 +60,23 @@ def test_a_wrong_reference_is_noticed() -> None:
     assert result.message == "C differs from the reference in 1,024 of 1,024 elements"
 
 
+def test_a_reference_in_floats_wraps_where_it_is_exact() -> None:
+    result = verify_design(design(int8), reference=lambda A, B: A.astype(float) @ B, verify_with=reduced)
+    assert result.ok, result.message
+    result = verify_design(design(int8), reference=lambda A, B: A.astype(float) @ B / 3, verify_with=reduced)
+    assert result.message.endswith("elements, which was computed in float64")
+
+
+def test_what_is_infinite_allows_nothing_else() -> None:
+    def reference(a: Array, b: Array) -> Any:
+        c = a @ b
+        c[0, 0] = np.inf
+        return c
+
+    result = verify_design(design(bfloat16), reference=reference, verify_with=reduced)
+    assert result.message == "C differs from the reference in 1 of 1,024 elements"
+
+
 def test_one_wrong_float_is_noticed() -> None:
     def reference(a: Array, b: Array) -> Any:
         c = a @ b

@@ -74,7 +74,8 @@ def test_name_ends_with_its_block() -> None:
                 x: int32 = a[i]
             a[0] = x  # here
 
-    check(top, "unknown name `x`", "x")
+    error = check(top, "unknown name `x`", "x")
+    assert "to the end of that block" in error.hint
 
 
 def test_region_argument_without_args() -> None:
@@ -274,7 +275,8 @@ def test_imbalance_per_task() -> None:
             for i in range(max(2, p + 1)):
                 x: int32 = pipe[p].get()
 
-    check(top, "stream `pipe[0]`: 1 puts, 2 gets", "pipe[p].put")
+    error = check(top, "stream `pipe[0]`: 1 puts, 2 gets", "pipe[p].put")
+    assert error.hint == "the last gets would wait for ever"
 
 
 def test_read_but_never_written() -> None:
@@ -481,6 +483,51 @@ def test_unsupported_statements(statement: str) -> None:
     check(region, message, at)
 
 
+@pytest.mark.parametrize("form", ["walrus", "try_get", "list", "scatter"])
+def test_values_of_streams_where_they_cannot_stand(form: str) -> None:
+    @df.region()
+    def walrus(A: int32[M]):
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0] = (x := pipe.get()) + x  # here
+
+    @df.region()
+    def try_get(A: int32[M]):
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0] = pipe.try_get()  # here
+
+    @df.region()
+    def in_list(A: int32[M]):
+        pipe: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            got = [pipe.get() for _ in range(M)]
+            for i in range(M):
+                a[i] = got[i]  # here
+
+    @df.region()
+    def scatter(A: int32[M]):
+        pipe: Stream[int32, 2][N]
+
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            df.scatter(a, pipe)  # here
+
+    region, message, at, hint = {
+        "walrus": (walrus, "this expression is not supported on run-time values", "x := pipe", ""),
+        "try_get": (try_get, "expected a scalar here, not 2 values", "a[0] =", "take them apart: a, b = ..."),
+        "list": (in_list, "this cannot be indexed", "got[i]", "declare an array, x: int32[8], and set its elements"),
+        "scatter": (scatter, "does not divide into 4 tokens", "df.scatter", "its shape must be [4]"),
+    }[form]
+    assert check(region, message, at).hint == hint
+
+
 @df.region()
 def returns_sometimes(A: int32[M]):
     @df.kernel(mapping=[1], args=[A])
@@ -571,6 +618,12 @@ def test_parameters_of_the_builder() -> None:
         compile_region(samples.gemm, {"Pq": 3})
     with pytest.raises(ProgramError, match="returns no region"):
         compile_region(lambda_free_builder)
+    with pytest.raises(ProgramError, match="cannot call `<lambda>` with parameters"):
+        compile_region(lambda P: samples.gemm(Pm=P), {"Pq": 3})
+    with pytest.raises(ProgramError, match="`<lambda>` raised KeyError: 'Pq'"):
+        compile_region(lambda **given: samples.gemm(Pm=given["Pq"]), {"P": 3})
+    with pytest.raises(ProgramError, match="`<lambda>` returns no region"):
+        compile_region(lambda: None)
 
 
 def lambda_free_builder() -> None:

@@ -17,7 +17,10 @@ from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
 from allo_dse.space.design import Design
+from allo_dse.space.params import choices
+from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.show.reporters import QuietReporter
+from allo_dse.tune.study import Study
 from tests.eval.designs import gemm_fold
 from tests.support.commands import allo_tune
 from tests.support.values import present
@@ -44,6 +47,19 @@ def test_programs_none_of_which_can_be_built_are_explained(tmp_path: Path) -> No
         study(size=16384).run(5, run_dir=tmp_path / "run", progress="quiet")
     assert " as target 'allo' does not build programs of more than 32,768 tasks; " in error.value.message
     assert " as an array has " in error.value.message  # more streams than a program may have
+
+
+@pytest.mark.parametrize("sampler", ["auto", "evolution"])
+def test_programs_that_do_not_compile_are_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sampler: str
+) -> None:
+    params = {"M": 64, "N": 64, "K": 64, "Pm": choices([8, 12, 16, 24]), "Pn": 8, "Pk": 8}
+    searched = Study("gemm", program=gemm, params=params, objectives=[minimize("latency_us")])
+    searched.run(5, run_dir=tmp_path / "run", progress="plain", sampler=sampler, verify=False)
+    said = (
+        "2 programs do not compile and are left out: 2 as dimension 0 of A is 64, not divisible by mesh axis 1 of size"
+    )
+    assert said in capsys.readouterr().err
 
 
 def test_the_search_finds_something_at_least_as_fast(tmp_path: Path) -> None:

@@ -102,12 +102,13 @@ def scatter(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
     assert isinstance(args[0], TileValue)
     source = tiles.materialise(task, args[0])
     as_received = PendingGather(group.streams[0], node, group)
-    if source.shape not in (as_received.shape, as_received.joined_shape):
+    shapes = dict.fromkeys((as_received.shape, as_received.joined_shape))
+    if source.shape not in shapes:
         task.fail(
             node,
             f"a tile of shape {list(source.shape)} does not divide into {len(group.streams)} tokens of shape "
             f"{list(group.streams[0].stream.block)}",
-            f"its shape must be {list(as_received.shape)} or {list(as_received.joined_shape)}",
+            f"its shape must be {' or '.join(str(list(shape)) for shape in shapes)}",
         )
     for position, ref in enumerate(group.streams):
         if ref.stream.block:

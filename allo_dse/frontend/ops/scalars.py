@@ -12,7 +12,7 @@ from allo_dse.lang.types import bool as bool_
 
 from ..model.mlir_text import element_type
 from ..model.pid_values import Meta
-from ..model.values import Buffer, Const, Scalar, Value, Variable
+from ..model.values import Buffer, Const, Scalar, Tuple, Value, Variable
 from ..regions.task_state import Task
 from .index_checks import bounds_of, form_of
 from .scalar_types import common, const_type, holds, integer, is_number, mean_the_same, result_type
@@ -49,6 +49,8 @@ def as_scalar(task: Task, value: Value, node: ast.AST, like: DType | None = None
         return Scalar(task.text.constant(value.value, dtype), dtype, form_of(value) if dtype.is_integer else None)
     if isinstance(value, Const):
         task.fail(node, f"expected a number, not {_describe(value.value)}")
+    if isinstance(value, Tuple):
+        task.fail(node, f"expected a scalar here, not {len(value.items)} values", "take them apart: a, b = ...")
     task.fail(node, "expected a scalar here", "index the tile, or use an operation on whole tiles such as allo.add")
 
 

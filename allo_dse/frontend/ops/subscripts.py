@@ -18,7 +18,7 @@ from allo_dse.lang.types import index
 from ..model import pid_values as meta
 from ..model.mlir_text import memref_type
 from ..model.pid_values import Meta
-from ..model.values import Buffer, Const, Record, Scalar, StreamRef, Value, Variable
+from ..model.values import Buffer, Const, Record, Scalar, StreamRef, Tuple, Value, Variable
 from ..regions.task_state import Task
 from .bits import bits_of
 from .index_checks import Limit, bounds_of, check_attribute, is_flat, wrong_index
@@ -209,7 +209,8 @@ def subscript(task: Task, node: ast.Subscript) -> Value:
         return bits_of(task, base, node)
     if isinstance(base, Record):
         return as_scalar(task, field_of(task, base, node), node)
-    task.fail(node, "this cannot be indexed")
+    hint = "declare an array, x: int32[8], and set its elements" if isinstance(base, Tuple) else ""
+    task.fail(node, "this cannot be indexed", hint)
 
 
 def field_of(task: Task, record: Record, node: ast.Subscript) -> Variable:

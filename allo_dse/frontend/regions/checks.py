@@ -100,7 +100,9 @@ def _balance_warnings(
     node = put.port.last or put.port.node  # the put that makes the tokens too many, or leaves them too few
     message = f"stream `{_label(stream, index)}`: {at(put_tokens, index)} puts, {at(gets_tokens, index)} gets"
     if fatal.any():
-        put.task.fail(node, message, "every token that is put must be taken out")
+        is_left = at(put_tokens, index) > at(gets_tokens, index)
+        hint = "every token that is put must be taken out" if is_left else "the last gets would wait for ever"
+        put.task.fail(node, message, hint)
     yield f"{source.file.location(node)}: warning: {message}; what is left is lost"
 
 

@@ -64,7 +64,7 @@ def _by_python(task: Task, node: ast.expr) -> Value:
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             value = task.find(part.id)
-            if value is not None and not isinstance(value, Const):
+            if part.id in task.source.streams if value is None else not isinstance(value, Const):
                 task.fail(node, "this expression is not supported on run-time values")
     return Const(task.source.file.evaluate(node, task.constants()))
 
@@ -95,7 +95,11 @@ def _name(task: Task, node: ast.Name) -> Value:
         return Const(getattr(builtins, node.id))
     known = [*task.source.streams, *task.source.names, *(n for scope in task.scopes for n in scope.names)]
     close = difflib.get_close_matches(node.id, known, 1)
-    task.fail(node, f"unknown name `{node.id}`", f"did you mean `{close[0]}`?" if close else "")
+    hint = f"did you mean `{close[0]}`?" if close else ""
+    names = (part for part in ast.walk(task.kernel.node) if isinstance(part, ast.Name))
+    if any(name.id == node.id and isinstance(name.ctx, ast.Store) for name in names):
+        hint = "a name is known from where it is set first to the end of that block"
+    task.fail(node, f"unknown name `{node.id}`", hint)
 
 
 def _attribute(task: Task, node: ast.Attribute) -> Value:

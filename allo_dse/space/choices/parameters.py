@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import replace
+from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.mapper.program import Program
 from allo_dse.program.watch import Watch
 
@@ -71,7 +72,7 @@ class ParameterChoice(QuestionChoice):
         self._parameters = parameters
         self._programs = programs
         self._builder = builder
-        self._refused: dict[tuple[tuple[str, int], ...], str] = {}
+        self._refused: dict[tuple[tuple[str, int], ...], AlloDseError] = {}
         self._free = tuple(parameters.free)
         self._repaired: dict[Positions, Draft | None] = {}
         self._made: dict[Positions, Draft] = {}  # since it was last asked what is new
@@ -161,7 +162,7 @@ class ParameterChoice(QuestionChoice):
             if self._builder is not None:
                 self._builder.program(program)
         except AlloDseError as error:
-            self._refused[key] = error.message
+            self._refused[key] = error
             return None
         return replace(draft, params=params, program=program)
 
@@ -169,10 +170,12 @@ class ParameterChoice(QuestionChoice):
     def refused(self) -> list[list[str]]:
         """Why programs were left out, of those that were looked at: reasons that differ in numbers only together, the
         most frequent first."""
-        kinds: dict[str, list[str]] = {}
-        for reason in self._refused.values():
-            kinds.setdefault(re.sub(r"\d[\d,]*", "", reason), []).append(reason)
-        return sorted(kinds.values(), key=len, reverse=True)
+        return _alike(error.message for error in self._refused.values())
+
+    @property
+    def wrong(self) -> list[list[str]]:
+        """The same of those that do not compile."""
+        return _alike(e.message for e in self._refused.values() if isinstance(e, ProgramError))
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
         """Parameters for which the program does not compile, or cannot be built, have none."""
@@ -189,6 +192,13 @@ class ParameterChoice(QuestionChoice):
     def describe(self) -> dict[str, object]:
         found: dict[str, object] = {"params": {name: p.describe() for name, p in self._parameters.parameters.items()}}
         return found if self._builder is None else {**found, "builder": self._builder.name}
+
+
+def _alike(reasons: Iterable[str]) -> list[list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for reason in reasons:
+        kinds.setdefault(re.sub(r"\d[\d,]*", "", reason), []).append(reason)
+    return sorted(kinds.values(), key=len, reverse=True)
 
 
 def _gene(parameter: str) -> str:

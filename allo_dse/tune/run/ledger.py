@@ -121,6 +121,14 @@ class Ledger:
         said, self._news = self._news, []
         return said
 
+    def left_out(self) -> list[str]:
+        """What programs are no part of the space since they do not compile, in words."""
+        parameters = parameters_of(self.study.space)
+        wrong = [] if parameters is None else parameters.wrong
+        many = sum(map(len, wrong))
+        does = "program does not compile and is" if many == 1 else "programs do not compile and are"
+        return [f"{many:,} {does} left out: {_reasons(wrong)}"] if many else []
+
     def note_violations(self, at: float) -> None:
         """Keep the designs that were found to break a device limit for the next write.
 
@@ -244,9 +252,8 @@ class Ledger:
         self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
         parameters = parameters_of(self.study.space)
         if parameters is not None and (refused := parameters.refused):
-            reasons = "; ".join(f"{len(alike):,} as {alike[0]}" for alike in refused)
             raise StudyError(
-                f"none of {sum(map(len, refused)):,} programs can be built: {reasons}",
+                f"none of {sum(map(len, refused)):,} programs can be built: {_reasons(refused)}",
                 hint="widen the parameters, or search for another target",
             )
         raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
@@ -255,6 +262,10 @@ class Ledger:
         """What to do about the limit that most designs break; control that depends on data is the program's matter."""
         most, _ = self.screen.killed.most_common(1)[0]
         return self.screen.examples[most] if most == "static_control" else "widen the parameters"
+
+
+def _reasons(kinds: Sequence[Sequence[str]]) -> str:
+    return "; ".join(f"{len(alike):,} as {alike[0]}" for alike in kinds)
 
 
 def _first(record: Record) -> Record:

@@ -94,7 +94,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                     _verify(ledger, reporter, stop, seed)
                     _place(ledger, reporter, stop)
             ledger.sync()
-            for note in ledger.news():
+            for note in (*ledger.news(), *ledger.left_out()):
                 reporter.note(note)
             result = _certified(ledger.result(stop.requested or reason), certificate, directory)
             write_tables(result, directory)
