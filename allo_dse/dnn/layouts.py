@@ -35,14 +35,14 @@ def simplified(network: Network) -> Network:
 def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> Step:
     """A rearrangement of what other steps than rearrangements write; those of its inputs are such already."""
     assert isinstance(step.work, Arrange)
-    parts: list[tuple[Function, int]] = []
+    parts: list[tuple[Function, int, Shape]] = []
     sources: list[str] = []
     for name in step.inputs:
         before = made.get(name)
         inner = before is not None and isinstance(before.work, Arrange)
         function = before.work.function if before is not None and isinstance(before.work, Arrange) else _same
         own = before.inputs if before is not None and inner else (name,)
-        parts.append((function, len(own)))
+        parts.append((function, len(own), shapes[name]))
         sources += own
     function = _composed(step.work.function, parts)
     return replace(
@@ -54,13 +54,13 @@ def _same(array: Array) -> Array:
     return array
 
 
-def _composed(outer: Function, parts: Sequence[tuple[Function, int]]) -> Function:
-    """`outer` of what each part makes of its own share of the arrays."""
+def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> Function:
+    """`outer` of what each part makes of its own share of the arrays, in its tensor's shape."""
 
     def function(*arrays: Array) -> Array:
         rest, made = list(arrays), []
-        for part, count in parts:
-            made.append(part(*rest[:count]))
+        for part, count, shape in parts:
+            made.append(part(*rest[:count]).reshape(shape))
             rest = rest[count:]
         return outer(*made)
 

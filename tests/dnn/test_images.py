@@ -98,7 +98,9 @@ def test_a_batch_normalization_of_its_own_scales_and_shifts() -> None:
     [
         ("Conv", {"group": 2}, "Conv 'conv_1': 2 groups"),
         ("Conv", {"auto_pad": "SAME_UPPER"}, "Conv 'conv_1': padding as numbers"),
-        ("Conv", {"dilations": [4, 4]}, "Conv 'conv_1': a kernel of"),
+        ("Conv", {"dilations": [4, 4], "strides": [4, 4]}, "Conv 'conv_1': a kernel of"),
+        ("Conv", {"kernel_shape": [1, 1]}, r"Conv 'conv_1': weights of .* kernel \(1, 1\)"),
+        ("MaxPool", {"kernel_shape": [1, 1], "pads": [1, 1, 1, 1]}, "MaxPool 'maxpool_1': a max over"),
         ("MaxPool", {"kernel_shape": [2, 2], "ceil_mode": 1}, "MaxPool 'maxpool_1': .*whole windows"),
         ("AveragePool", {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}, "AveragePool 'averagepool_1': a mean over"),
         ("ReduceMean", {"axes": [1]}, "ReduceMean 'reducemean_1': a mean over other dimensions"),
@@ -120,3 +122,31 @@ def test_weights_of_other_channels_and_statistics_that_are_learned_are_refused()
     w.nodes[-1].output.extend(["mean", "variance"])
     with pytest.raises(dse.StudyError, match="BatchNormalization 'batchnormalization_1': known weights"):
         dse.from_onnx(w.model(trained, (1, CHANNELS, SIDE, SIDE)))
+    w = models.Writer()
+    each = w("BatchNormalization", "x", *(w.weight(CHANNELS, SIDE, SIDE) for _ in range(4)), spatial=0)
+    with pytest.raises(dse.StudyError, match=r"BatchNormalization 'batchnormalization_0': .* of each channel"):
+        dse.from_onnx(w.model(each, (1, CHANNELS, SIDE, SIDE), 8))
+
+
+def test_what_is_beside_images_has_another_order() -> None:
+    """A tensor without the dimension of the batch, a number with one more, and what is left of a mean."""
+    w = models.Writer()
+    pooled = w("MaxPool", "x", kernel_shape=[1, 1])
+    beside = w("Add", pooled, w("Squeeze", "x", w.const([0], np.int64)))
+    more = w("Mul", w("Relu", beside), w.const(np.full((1,) * 5, 2)))
+    mean = w("ReduceMean", pooled, axes=[2, 3], keepdims=0)
+    least = w("Slice", "x", *(w.const([*ends], np.int64) for ends in ((0, 0), (1, 1), (2, 3))))
+    both = w("Add", mean, w("Reshape", least, w.const([1, CHANNELS], np.int64)))
+    model = w.model(w("Concat", w("Flatten", more), both, axis=1), (1, CHANNELS, SIDE, SIDE))
+    _check(model)
+
+
+def test_a_convolution_whose_bias_is_given_stays_apart_from_the_normalization_after_it() -> None:
+    w = models.Writer()
+    bias = w("Slice", w("Flatten", "x", axis=4), *(w.const([*ends], np.int64) for ends in ((0,), (INSIDE,))))
+    made = w("Conv", "x", w.weight(INSIDE, CHANNELS, 1, 1), w("Reshape", bias, w.const([INSIDE], np.int64)))
+    model = w.model(w("BatchNormalization", made, *_statistics(w, INSIDE)), (1, CHANNELS, SIDE, SIDE))
+    network = dse.from_onnx(model, element="f32")
+    x = np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
+    assert "mul_row" in _kinds(network)
+    assert network.check({"x": x}, models.by_onnx(model, network, x))[-1].largest < 1e-5

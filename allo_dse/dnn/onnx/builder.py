@@ -117,7 +117,8 @@ class Builder:
 
     def elementwise(self, node: Node, work: Work, *inputs: str) -> None:
         """A node that does the same to all elements: in the order of pixels where one of its inputs is in it."""
-        if not any(name in self._pixels for name in inputs):
+        images = {len(self.shape(name)) for name in (*inputs, node.output)} == {4}
+        if not images or not any(name in self._pixels for name in inputs):
             return self.add(node, work, *inputs)
         pixels = [self.pixels(name) for name in inputs]
         self.net.add(

@@ -42,6 +42,11 @@ class Node(Struct, frozen=True, eq=False):
         """Whether it is an operator of ONNX's own, and not of somebody else's by the same name."""
         return self.proto is None or self.proto.domain in {"", "ai.onnx"}
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """All that it writes."""
+        return (self.output,) if self.proto is None else tuple(self.proto.output)
+
     def number(self, name: str, default: float) -> float:
         """An attribute that is a number."""
         value = self.attributes.get(name, default)
@@ -64,7 +69,7 @@ class Graph:
 
     def writer(self) -> dict[str, Node]:
         """The nodes by what they write."""
-        return {name: node for node in self.nodes for name in (node.proto.output if node.proto else [node.output])}
+        return {name: node for node in self.nodes for name in node.outputs}
 
 
 def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:

@@ -18,7 +18,6 @@ from ..operators.elementwise import row_work
 from ..operators.pool import pool_work
 from .builder import Array, Builder
 from .graph import Node
-from .patterns import axes_of
 
 Index = NDArray[np.int64]
 
@@ -30,9 +29,10 @@ def conv(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, "one image of two dimensions and known weights are known")
     if (groups := int(node.number("group", 1))) != 1:
         raise builder.refuse(node, f"{groups} groups; a convolution of all channels is known")
-    if weights.shape[1] != builder.shape(x)[1]:
-        raise builder.refuse(node, f"weights of {weights.shape} for an image of {builder.shape(x)}")
-    index = _windows(builder, node, weights.shape[2:])
+    kernel = _numbers(node, "kernel_shape", weights.shape[2:])
+    if weights.shape[1:] != (builder.shape(x)[1], *kernel):
+        raise builder.refuse(node, f"weights of {weights.shape} for an image of {builder.shape(x)}, kernel {kernel}")
+    index = _windows(builder, node, kernel)
     under = builder.arranged(lambda one: _gathered(one, index).reshape(len(index), -1), builder.pixels(x))
     matrix = builder.known(weights.transpose(2, 3, 1, 0).reshape(-1, weights.shape[0]))
     builder.product(node, under, matrix, bias, output=f"{node.output}.pixels")
@@ -46,10 +46,11 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
         x = node.inputs[0]
         _, channels, height, width = _image(builder, node)
         index = np.arange(height * width)[None] if whole else _windows(builder, node, _numbers(node, "kernel_shape"))
+        beside = index == height * width
+        if beside.all(axis=1).any() or (op == "mean" and beside.any() and not node.number("count_include_pad", 0)):
+            raise builder.refuse(node, f"a {op} over positions beside the image that do not count")
         if op == "max":  # a pixel of the window counts again where the window leaves the image
-            index = np.where(index == height * width, index.min(axis=1, keepdims=True), index)
-        elif (index == height * width).any() and not node.number("count_include_pad", 0):
-            raise builder.refuse(node, "a mean over positions beside the image that do not count")
+            index = np.where(beside, index.min(axis=1, keepdims=True), index)
         under = builder.arranged(lambda one: _gathered(one, index).swapaxes(0, 1), builder.pixels(x))
         work = pool_work(op, index.shape[1], len(index) * channels, builder.element)
         builder.net.add(
@@ -61,7 +62,8 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
 
 
 def reduce_mean(builder: Builder, node: Node) -> None:
-    if sorted(axes_of(node, builder.graph)) not in ([-2, -1], [2, 3]) or len(builder.shape(node.inputs[0])) != 4:
+    axes = builder.graph.known.get(node.inputs[1]) if len(node.inputs) > 1 else np.array(_numbers(node, "axes"))
+    if axes is None or sorted(axes) not in ([-2, -1], [2, 3]) or len(builder.shape(node.inputs[0])) != 4:
         raise builder.refuse(node, "a mean over other dimensions than those of images")
     pooling("mean", whole=True)(builder, node)
 
@@ -69,21 +71,23 @@ def reduce_mean(builder: Builder, node: Node) -> None:
 def batch_norm(builder: Builder, node: Node) -> None:
     """Part of the convolution before it, where there is one."""
     x, *names = node.inputs[:5]
-    if any(name not in builder.graph.known for name in names) or node.number("training_mode", 0):
-        raise builder.refuse(node, "known weights and statistics are known")
-    scale, bias, mean, variance = (builder.graph.known[name].astype(np.float32) for name in names)
+    known, channels = builder.graph.known, builder.shape(x)[1:2]
+    learned = node.number("training_mode", 0) or any(node.outputs[1:])
+    if learned or any(name not in known or known[name].shape != channels for name in names):
+        raise builder.refuse(node, "known weights and statistics of each channel are known")
+    scale, bias, mean, variance = (known[name].astype(np.float32) for name in names)
     factor = scale / np.sqrt(variance + np.float32(node.number("epsilon", 1e-5)))
     before = builder.writer.get(x)
-    if before is not None and before.op == "Conv" and before.inputs[1] in builder.graph.known:
+    if before is not None and before.op == "Conv" and all(name in known for name in before.inputs[1:]):
         image, w, *more = before.inputs
-        own = builder.graph.known[more[0]].astype(np.float32) if more else np.float32(0)
+        own = known[more[0]].astype(np.float32) if more else np.float32(0)
         weights, plus = f"{node.output}.weights", f"{node.output}.bias"
-        builder.graph.known[weights] = builder.graph.known[w] * factor[:, None, None, None]
-        builder.graph.known[plus] = (own - mean) * factor + bias
+        known[weights] = known[w] * factor[:, None, None, None]
+        known[plus] = (own - mean) * factor + bias
         inputs = (image, weights, plus)
         return conv(builder, replace(before, name=node.name, inputs=inputs, output=node.output))
-    _, channels, height, width = _image(builder, node)
-    rows = (row_work(op, height * width, channels, builder.element) for op in ("mul", "add"))
+    _, count, height, width = _image(builder, node)
+    rows = (row_work(op, height * width, count, builder.element) for op in ("mul", "add"))
     name = node.name or node.output
     scaled = builder.net.add(next(rows), builder.pixels(x), builder.known(factor), name=f"{name}.scaled")
     shift = builder.known(bias - mean * factor)
