@@ -6,19 +6,44 @@ from typing import Any
 
 import pytest
 
+from allo_dse.tune.store.log import RunLog
+
 from .conftest import served
-from .synthetic import write_run
+from .synthetic import design, write_run
 
 READABLE = (Path(__file__).parent / "readable.js").read_text()
 NOTHING: dict[str, list[str]] = {"faint": [], "nameless": [], "pictures": []}
+BROKEN = """() => {
+    const lines = (element) => {
+        const range = document.createRange();
+        range.selectNodeContents(element);
+        return range.getClientRects().length;
+    };
+    return [...document.querySelectorAll(".facts dd, .table-box, #design-words")]
+        .filter(e => e.matches("dd") ? e.textContent.length < 8 && lines(e) > 1 : e.scrollWidth > e.clientWidth)
+        .map(e => e.textContent);
+}"""
+"""Short values that are broken into lines, and what has a part that is out of sight."""
 NARROW = 420
 PAGES = {"front": "scatter", "progress": "workers", "design": "bound", "compare": "compare-plot"}
 """Pages, and the plot on each that is drawn last."""
 
 
+NAME = "grouped_query_attention_with_rotary_embedding_of_long_sequences"
+
+
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with served(write_run(tmp_path_factory.mktemp("runs") / "made", 120)) as (url, _):
+    """Of a run in which names are as long as some people's."""
+    path = write_run(tmp_path_factory.mktemp("runs") / "made", 0)
+    log = RunLog(path / "log.jsonl")
+    log.append(
+        {**made.to_dict(), "params": {NAME: made.params["tile"]}, "fold": {"kernels": [{**kernel, "kernel": NAME}]}}
+        for made in map(design, range(120))
+        for kernel in made.fold["kernels"]
+    )
+    log.close()
+    with served(path) as (url, _):
         yield url
 
 
@@ -47,6 +72,7 @@ def test_pages_fit_a_narrow_window_and_can_be_read_and_nothing_is_fetched_from_e
         page.wait_for_function(f"() => document.querySelector('#page-{name}')?.offsetHeight > 400")
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
         found[name] = page.evaluate(READABLE)
+        assert page.evaluate(BROKEN) == []
     assert found == dict.fromkeys(PAGES, NOTHING)
     assert refused == []
 

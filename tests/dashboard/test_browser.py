@@ -377,6 +377,8 @@ def test_every_plot_is_saved_as_a_picture(front: Any) -> None:
         front.click("#scatter-card button:text-is('PNG')")
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
     show_parallel(front)
+    stroke = "() => getComputedStyle(document.querySelector('.parcoords .domain')).stroke"
+    assert front.evaluate(stroke) != "rgb(0, 0, 0)"  # which is the panel's colour in the dark
     saved("front", 2)
     front.keyboard.press("2")
     front.wait_for_function("() => document.querySelector('#workers .js-plotly-plot')?.data?.length")

@@ -12,7 +12,7 @@ from ..data.board import Axis, Board
 from ..data.query.selection import Selection
 from ..data.units import label, text
 from .colors import color_axis
-from .style import NAME, ORANGE, Figure, Spec, Theme, layout, note, packed
+from .style import ORANGE, Figure, Spec, Theme, layout, note, packed
 
 MAX_LINES = 400
 """More make a grey wall; and each takes 0.6 ms to draw without a graphics card."""
@@ -21,7 +21,7 @@ MAX_TICKS = 12
 TICK_GAP = 0.065
 """Of an axis's length that a tick's text takes."""
 TICK = 16
-"""Characters of a tick's text."""
+"""Characters of a tick's text; an axis's name has room for twice as many."""
 
 
 def parallel_columns(board: Board) -> list[str]:
@@ -126,7 +126,7 @@ def _dimension(
         return None
     low = float(known.min())
     values = np.where(np.isfinite(values), values, low)
-    name = shortened(label(axis.name), NAME)
+    name = shortened(label(axis.name), 2 * TICK)
     dimension: dict[str, object] = {"label": name, "values": packed(values), "name": axis.name}
     distinct = np.unique(known)
     marked: list[float] = []
