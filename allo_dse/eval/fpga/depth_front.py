@@ -204,9 +204,9 @@ class DesignRuns:
         return DepthRun(cycles if ended else math.inf, full, held)
 
     def without_deadlock(self, depths: IntArray) -> IntArray:
-        while not all(result.finished for _, result in self._results(depths)):
+        while waiting := [one for one in self._results(depths) if not one[1].finished]:
             if (depths >= self.tokens).all():
-                raise SimulationError("the design deadlocks at any stream depth", hint="its tasks wait in a circle")
+                raise _hopeless(*waiting[0], list(self._most))
             depths = np.minimum(2 * depths, self.tokens)
         return depths
 
@@ -231,6 +231,18 @@ class DesignRuns:
         position = {name: k for k, name in enumerate(self.streams)}
         of_array = np.array([*(position.get(name, -1) for name in self._most), -1], np.int64)
         return of_array[network.between]
+
+
+def _hopeless(network: FpgaNetwork, result: RunResult, arrays: Sequence[str]) -> SimulationError:
+    """What to say of a design that no depths help."""
+    waiting = result.deadlock.cycle if result.deadlock else ()
+    numbers = dict.fromkeys(network.wiring.array[one.stream] for one in waiting if one.stream < network.fifos)
+    circle = f": its tasks wait for each other at {' and '.join(arrays[n] for n in numbers)}" if numbers else ""
+    return SimulationError(
+        f"the design deadlocks at any stream depth{circle}",
+        hint="a pipelined loop that waits holds up what its earlier rounds have still to put: it needs an interval as "
+        'long as that takes, pipeline("kernel:loop", [8])',
+    )
 
 
 def _quickest(solver: DepthSolver) -> DepthSolver:
@@ -340,7 +352,7 @@ class DepthSolver:
                 break
             depths, result = more, other
         if not result.finished:
-            raise SimulationError("the design deadlocks at any stream depth", hint="its tasks wait in a circle")
+            raise _hopeless(self.network, result, self.arrays)
         self._limit = int(result.cycles / _WORTHWHILE)
         return depths
 

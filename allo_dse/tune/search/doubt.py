@@ -57,7 +57,7 @@ class Doubt:
         if self._kinds[kind] == self._evaluated == FAILED:
             raise StudyError(
                 f"the first {FAILED} designs all failed in {record.evaluator}: {error}",
-                hint=f"correct the evaluator and give it another version; or {AGAIN}",
+                hint=f"correct the program, or the evaluator with another version; or {AGAIN}",
             )
 
     def _infeasible(self, record: Record) -> None:

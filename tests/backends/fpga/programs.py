@@ -635,6 +635,30 @@ def sums_first(N: int, at_once: bool) -> Any:
     return top
 
 
+def feedback(N: int) -> Any:
+    """Each sum goes through another task, and into the next."""
+
+    @df.region()
+    def top(A: int32[N], B: int32[N]):
+        there: Stream[int32, 2]
+        back: Stream[int32, 2]
+
+        @df.kernel(mapping=[1], args=[A])
+        def add(a: int32[N]):
+            there.put(a[0])
+            for i in range(1, N):
+                there.put(a[i] + back.get())
+
+        @df.kernel(mapping=[1], args=[B])
+        def keep(b: int32[N]):
+            for i in range(N):
+                b[i] = there.get()
+                if i < N - 1:
+                    back.put(b[i])
+
+    return top
+
+
 def puts_of_a_round(count: int) -> Any:
     """Each round puts some tokens, all into one stream."""
 

@@ -12,6 +12,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.cli.main import main
+from allo_dse.common.records import replace
 from allo_dse.eval.fpga.bounds import SMALLEST_DEPTH
 from allo_dse.eval.fpga.depth_front import DepthSolver, DesignRuns, most_tokens, solve_depths
 from allo_dse.eval.fpga.network import fpga_network
@@ -55,6 +56,16 @@ def test_points_are_what_the_simulator_says_at_their_depths() -> None:
 
 def burst(words: int) -> Any:
     return programs.burst(words)
+
+
+def test_a_circle_that_no_depth_helps_is_named_with_what_does() -> None:
+    design = design_of(programs.feedback(16))
+    for ask in (dse.FpgaSimulator().evaluate, dse.depth_front):
+        with pytest.raises(dse.SimulationError, match=r"wait for each other at (there|back) and (there|back)") as error:
+            ask(design)
+        assert "interval" in error.value.hint
+    slower = (dse.pipeline("add:i", [8]).directive(8), dse.pipeline("keep:i", [8]).directive(8))
+    assert dse.FpgaSimulator().evaluate(replace(design, schedule=slower))["latency_cycles"] > 0
 
 
 def test_a_study_finds_the_front_of_latency_against_fifo_memory(tmp_path: Path) -> None:
