@@ -46,7 +46,7 @@ class Builder:
 
     def rows(self, name: str) -> tuple[int, int]:
         """A tensor as a matrix: its last dimension stays."""
-        shape = self.shape(name)
+        shape = self.shape(name) or (1,)
         return math.prod(shape[:-1]), shape[-1]
 
     def read(self, name: str) -> str:

@@ -22,7 +22,7 @@ from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
 from .host import host_step
 from .images import batch_norm, conv, pooling, reduce_mean
-from .patterns import with_patterns
+from .patterns import over_last, with_patterns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -99,9 +99,13 @@ def _gemm(builder: Builder, node: Node) -> None:
     a = builder.arranged(np.transpose, a) if node.number("transA", 0) else builder.read(a)
     b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
     width = builder.net.shapes[b][1]
-    if rest and not math.prod(builder.shape(rest[0])) == width == (1, *builder.shape(rest[0]))[-1]:
+    if rest and not _is_row(builder.shape(rest[0]), width):
         raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; a row is known")
     builder.product(node, a, b, *rest)
+
+
+def _is_row(shape: Sequence[int], width: int) -> bool:
+    return math.prod(shape) == width == (1, *shape)[-1]
 
 
 def _matmul(builder: Builder, node: Node) -> None:
@@ -125,7 +129,7 @@ def _binary(op: str) -> Callable[[Builder, Node], None]:
             value = float(known.ravel()[0])
             by, plus = {"add": (1.0, value), "sub": (1.0, -value), "mul": (value, 0.0)}[op]
             return builder.elementwise(node, affine_work(by, plus, size, builder.element), a)
-        if op != "sub" and math.prod(builder.shape(b)) == width == builder.shape(b)[-1]:
+        if op != "sub" and math.prod(builder.shape(a)) == size and _is_row(builder.shape(b), width):
             return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
         raise builder.refuse(
             node, f"{builder.shape(a)} with {builder.shape(b)}; equal shapes, a row or a number are known"
@@ -156,20 +160,16 @@ def _silu_mul(builder: Builder, node: Node) -> None:
 
 
 def _softmax(builder: Builder, node: Node) -> None:
-    before = 1 if builder.graph.functions.get("", 1) < 13 else -1  # what ONNX has where none is given
-    if not _along_last(builder, node, before):
+    if not over_last(node, builder.graph):
         raise builder.refuse(node, "a softmax along another dimension than the last")
     builder.add(node, softmax_work(*builder.rows(node.inputs[0]), builder.element), node.inputs[0])
-
-
-def _along_last(builder: Builder, node: Node, default: int = -1) -> bool:
-    return node.number("axis", default) in (-1, len(builder.shape(node.inputs[0])) - 1)
 
 
 def _normed(builder: Builder, node: Node) -> tuple[int, int]:
     """What is normed, as a matrix, once its weights are known to be those of a row."""
     rows, width = builder.rows(node.inputs[0])
-    if not _along_last(builder, node) or any(math.prod(builder.shape(one)) != width for one in node.inputs[1:]):
+    along = node.number("axis", -1) in (-1, len(builder.shape(node.inputs[0])) - 1)
+    if not along or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
         raise builder.refuse(node, "a norm along the last dimension, with a weight for each of its elements, is known")
     return rows, width
 
@@ -182,7 +182,7 @@ def _rms_norm(builder: Builder, node: Node) -> None:
 def _layer_norm(builder: Builder, node: Node) -> None:
     rows, width = _normed(builder, node)
     bias = node.inputs[2] if len(node.inputs) > 2 else builder.known(np.zeros(width, np.float32))
-    weights = builder.arranged(lambda one, other: np.stack([one, other]), node.inputs[1], bias)
+    weights = builder.arranged(lambda *rows: np.stack([row.ravel() for row in rows]), node.inputs[1], bias)
     work = layer_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element)
     builder.add(node, work, node.inputs[0], weights)
 
@@ -215,11 +215,16 @@ def _rope(builder: Builder, node: Node) -> None:
 def _attention(builder: Builder, node: Node) -> None:
     q, k, v, *masks = node.inputs
     batch, heads, queries, width = (1, 1, 1, *builder.shape(q))[-4:]
-    if batch != 1 or len(builder.shape(q)) > 4 or any(masks) or node.number("softcap", 0):
-        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own or a softcap is known")
+    joined = node.proto is not None and len(builder.shape(q)) != 4  # heads side by side
+    windows = [node.number(f"{side}_window_size", -1) for side in ("left", "right")]
+    more = any(masks) or max(windows) >= 0 or node.number("softcap", 0)
+    if batch != 1 or len(builder.shape(q)) > 4 or joined or more:
+        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own, window or softcap is known")
     kv_heads, length, value_width = (1, *builder.shape(v))[-3:]
     causal = bool(node.number("is_causal", 0))
-    if value_width != width or heads % kv_heads or (causal and queries != length):
+    sizes = [math.prod(builder.shape(one)) for one in (k, v, node.output)]
+    fits = sizes == [kv_heads * length * width] * 2 + [heads * queries * width]
+    if not fits or value_width != width or heads % kv_heads or (causal and queries != length):
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)
