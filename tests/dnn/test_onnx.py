@@ -166,6 +166,7 @@ HEADS = (1, 2, WIDTH, WIDTH)  # as many positions as elements of a head
         ("Add", (WIDTH, 1), [(WIDTH,)], {}, "a row or a number are known"),
         ("RMSNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
         ("Attention", HEADS, [HEADS, HEADS], {"softcap": 2.0}, "without .* softcap"),
+        ("Attention", HEADS, [HEADS, HEADS], {"scale": -1.0, "is_causal": 1}, "a scale of -1"),
         ("Attention", HEADS, [HEADS, HEADS], {"left_window_size": 1}, "without .* window"),
         ("Attention", HEADS[1:], [HEADS[1:]] * 2, {"q_num_heads": 2, "kv_num_heads": 2}, r"\[1, heads, length"),
         ("Attention", (1, 3, WIDTH, WIDTH), [HEADS, HEADS], {}, "values of .* for queries of"),

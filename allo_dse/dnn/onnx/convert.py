@@ -51,7 +51,7 @@ def from_onnx(
     graph = with_patterns(read_graph(model, sizes))
     own = dict(programs or {})
     needed = _needed(graph)
-    _require_known(graph, [n for n in needed if n.name not in own and n.op not in own])
+    _require_known(graph, needed, [n for n in needed if n.name not in own and n.op not in own])
     builder = Builder(graph, Network(graph.name), element_type(element))
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
@@ -60,24 +60,35 @@ def from_onnx(
             builder.add(node, make(node, graph), *node.inputs)
         else:
             CONVERTERS[node.op](builder, node)
-    builder.net.output(*graph.outputs)
+    builder.net.output(*map(builder.read, graph.outputs))
     return simplified(builder.net)
 
 
-def _require_known(graph: Graph, nodes: Sequence[Node]) -> None:
-    """See that there are converters for nodes, and shapes of what they read and write."""
-    unknown = [n for n in nodes if n.op not in CONVERTERS or not n.is_standard]
+def _require_known(graph: Graph, needed: Sequence[Node], ours: Sequence[Node]) -> None:
+    """See that there are converters for our own nodes, and that what all read is written and has a shape."""
+    unknown = [n for n in ours if n.op not in CONVERTERS or not n.is_standard]
     if unknown:
         raise StudyError(
             f"{graph.name}: no program for {', '.join(n.place for n in unknown)}",
             hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
         )
-    shaped = {"", *graph.shapes, *graph.known}
-    for node in nodes:
-        if missing := [name for name in (*node.inputs, node.output) if name not in shaped]:
+    if whole := [n for n in ours if n.output in graph.whole and n.op not in (*LAYOUTS, *HOST)]:
+        raise StudyError(
+            f"{graph.name}: {whole[0].place}: its elements are not floating-point numbers",
+            hint="cast them, or give a program for it with programs=",
+        )
+    written = {"", *graph.inputs, *graph.known}
+    written.update(name for n in needed for name in (n.outputs if n.op == "Split" else (n.output,)))
+    shaped = {"", *graph.known, *(name for name, shape in graph.shapes.items() if min(shape, default=1) > 0)}
+    reads = [(node.place, (*node.inputs, node.output)) for node in needed]
+    for place, name in [(place, name) for place, names in [*reads, ("output", graph.outputs)] for name in names]:
+        if name not in written:
+            hint = "only the first outputs of operators are known, but of Split"
+            raise StudyError(f"{graph.name}: {place}: nothing writes {name!r}", hint=hint)
+        if name not in shaped:
             raise StudyError(
-                f"{graph.name}: {node.place}: the shape of {missing[0]!r} is not known",
-                hint="it may not depend on what inputs hold; export the model with sizes that are fixed",
+                f"{graph.name}: {place}: the shape of {name!r} is {graph.shapes.get(name, 'not known')}",
+                hint="it may not depend on what inputs hold, nor be empty; export the model with sizes that are fixed",
             )
 
 
@@ -85,8 +96,7 @@ def _needed(graph: Graph) -> list[Node]:
     """The nodes that outputs depend on."""
     wanted, kept = set(graph.outputs), []
     for node in reversed(graph.nodes):
-        outputs = {node.output} if node.proto is None else set(node.proto.output)
-        if outputs & wanted:
+        if wanted.intersection(node.outputs):
             kept.append(node)
             wanted.update(node.inputs)
     return kept[::-1]
@@ -228,6 +238,8 @@ def _attention(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)
+    if causal and factor <= 0:
+        raise builder.refuse(node, f"a scale of {factor:g} with a mask; a positive one is known")
 
     def paired(keys: Floats, values: Floats) -> Floats:
         keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)
@@ -242,8 +254,9 @@ def _attention(builder: Builder, node: Node) -> None:
 
 def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
     """A node as a function of the tensors that are not known, and their names."""
-    version = builder.graph.functions.get("", builder.graph.functions.get("ai.onnx", 1))
-    known = {name: builder.graph.known[name] for name in node.inputs if name in builder.graph.known}
+    version, every = builder.graph.functions.get("", 1), builder.graph.known
+    # What Concat joins are elements, of which zeros need not be read; of others constants are sizes and axes.
+    known = {n: every[n] for n in node.inputs if n in every and not (node.op == "Concat" and every[n].any())}
     names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
 
     def function(*arrays: Array) -> Array:
@@ -259,16 +272,20 @@ def _layout(builder: Builder, node: Node) -> None:
         function, names = _by_onnx(builder, node, output)
         free = is_free(function, [builder.shape(name) for name in names])
         builder.net.add(
-            Arrange(function, free), *names, name=f"{node.name or node.op}:{output}", output=output,
+            Arrange(function, free), *map(builder.read, names), name=f"{node.name or node.op}:{output}", output=output,
             shape=builder.shape(output),
         )  # fmt: skip
 
 
 def _host(builder: Builder, node: Node) -> None:
-    builder.add(node, host_step(node), *node.inputs)
+    work = host_step(node)
+    if work is None:
+        raise builder.refuse(node, "a cast to a type of which NumPy has none")
+    builder.add(node, work, *node.inputs)
 
 
 LAYOUTS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Expand", "Identity")
+HOST = ("Gather", "Cast")
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
@@ -294,6 +311,6 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "GlobalAveragePool": pooling("mean", whole=True),
     "ReduceMean": reduce_mean,
     **dict.fromkeys(LAYOUTS, _layout),
-    **dict.fromkeys(("Gather", "Cast"), _host),
+    **dict.fromkeys(HOST, _host),
 }
 """What makes a step of a node, by its type."""
