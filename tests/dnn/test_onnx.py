@@ -162,8 +162,13 @@ HEADS = (1, 2, WIDTH, WIDTH)  # as many positions as elements of a head
         ("Div", (WIDTH, WIDTH), [()], {}, "a known number that is not 0"),
         ("LayerNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
         ("LayerNormalization", (4, WIDTH), [(1,)], {}, "with a weight for each"),
+        ("LayerNormalization", (WIDTH, WIDTH), [(WIDTH, 1)], {}, "with a weight for each"),
+        ("Add", (WIDTH, 1), [(WIDTH,)], {}, "a row or a number are known"),
         ("RMSNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
-        ("Attention", HEADS, [HEADS, HEADS], {"softcap": 2.0}, "without .* a softcap"),
+        ("Attention", HEADS, [HEADS, HEADS], {"softcap": 2.0}, "without .* softcap"),
+        ("Attention", HEADS, [HEADS, HEADS], {"scale": -1.0, "is_causal": 1}, "a scale of -1"),
+        ("Attention", HEADS, [HEADS, HEADS], {"left_window_size": 1}, "without .* window"),
+        ("Attention", HEADS[1:], [HEADS[1:]] * 2, {"q_num_heads": 2, "kv_num_heads": 2}, r"\[1, heads, length"),
         ("Attention", (1, 3, WIDTH, WIDTH), [HEADS, HEADS], {}, "values of .* for queries of"),
         ("RotaryEmbedding", HEADS, [(1, 4, WIDTH // 2)] * 2, {}, "tables of other positions"),
     ],
@@ -174,7 +179,7 @@ def test_what_would_be_computed_as_something_else_is_refused(
     w = models.Writer()
     given = [w.const(np.zeros(one)) for one in constants]
     with pytest.raises(dse.StudyError, match=f"{op} '{op.lower()}_0': .*{why}"):
-        dse.from_onnx(w.model(w(op, "x", *given, **attributes), shape, 23))
+        dse.from_onnx(w.model(w(op, "x", *given, **attributes), shape, 25))
 
 
 def test_positions_outside_of_the_tables_are_refused() -> None:

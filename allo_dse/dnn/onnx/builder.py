@@ -46,7 +46,7 @@ class Builder:
 
     def rows(self, name: str) -> tuple[int, int]:
         """A tensor as a matrix: its last dimension stays."""
-        shape = self.shape(name)
+        shape = self.shape(name) or (1,)
         return math.prod(shape[:-1]), shape[-1]
 
     def read(self, name: str) -> str:
@@ -57,8 +57,13 @@ class Builder:
 
     def known(self, array: Array) -> str:
         """A new constant."""
+        return self.net.constant(self._new("constant"), array)
+
+    def _new(self, kind: str) -> str:
+        """A name that no tensor of the model has."""
         self._made += 1
-        return self.net.constant(f"constant_{self._made}", array)
+        name = f"{kind}_{self._made}"
+        return self._new(kind) if name in self.graph.shapes else name
 
     def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
         """The step that writes what a node does."""
@@ -70,9 +75,8 @@ class Builder:
         """What a rearrangement of tensors writes."""
         if all(name in self.graph.known or name in self.net.constants for name in inputs):
             return self.known(function(*({**self.graph.known, **self.net.constants}[name] for name in inputs)))
-        self._made += 1
-        free = is_free(function, [self.net.shapes[self.read(name)] for name in inputs])
-        return self.net.add(Arrange(function, free), *inputs, name=f"layout_{self._made}")
+        name, free = self._new("layout"), is_free(function, [self.net.shapes[self.read(name)] for name in inputs])
+        return self.net.add(Arrange(function, free), *inputs, name=name, output=name)
 
     def rearrange(self, node: Node, function: Callable[..., Array], *inputs: str) -> None:
         """A node that is a rearrangement of tensors of the network."""

@@ -22,7 +22,7 @@ from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
 from .host import host_step
 from .images import batch_norm, conv, pooling, reduce_mean
-from .patterns import with_patterns
+from .patterns import over_last, with_patterns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -51,7 +51,7 @@ def from_onnx(
     graph = with_patterns(read_graph(model, sizes))
     own = dict(programs or {})
     needed = _needed(graph)
-    _require_known(graph, [n for n in needed if n.name not in own and n.op not in own])
+    _require_known(graph, needed, [n for n in needed if n.name not in own and n.op not in own])
     builder = Builder(graph, Network(graph.name), element_type(element))
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
@@ -60,24 +60,35 @@ def from_onnx(
             builder.add(node, make(node, graph), *node.inputs)
         else:
             CONVERTERS[node.op](builder, node)
-    builder.net.output(*graph.outputs)
+    builder.net.output(*map(builder.read, graph.outputs))
     return simplified(builder.net)
 
 
-def _require_known(graph: Graph, nodes: Sequence[Node]) -> None:
-    """See that there are converters for nodes, and shapes of what they read and write."""
-    unknown = [n for n in nodes if n.op not in CONVERTERS or not n.is_standard]
+def _require_known(graph: Graph, needed: Sequence[Node], ours: Sequence[Node]) -> None:
+    """See that there are converters for our own nodes, and that what all read is written and has a shape."""
+    unknown = [n for n in ours if n.op not in CONVERTERS or not n.is_standard]
     if unknown:
         raise StudyError(
             f"{graph.name}: no program for {', '.join(n.place for n in unknown)}",
             hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
         )
-    shaped = {"", *graph.shapes, *graph.known}
-    for node in nodes:
-        if missing := [name for name in (*node.inputs, node.output) if name not in shaped]:
+    if whole := [n for n in ours if n.output in graph.whole and n.op not in (*LAYOUTS, *HOST)]:
+        raise StudyError(
+            f"{graph.name}: {whole[0].place}: its elements are not floating-point numbers",
+            hint="cast them, or give a program for it with programs=",
+        )
+    written = {"", *graph.inputs, *graph.known}
+    written.update(name for n in needed for name in (n.outputs if n.op == "Split" else (n.output,)))
+    shaped = {"", *graph.known, *(name for name, shape in graph.shapes.items() if min(shape, default=1) > 0)}
+    reads = [(node.place, (*node.inputs, node.output)) for node in needed]
+    for place, name in [(place, name) for place, names in [*reads, ("output", graph.outputs)] for name in names]:
+        if name not in written:
+            hint = "only the first outputs of operators are known, but of Split"
+            raise StudyError(f"{graph.name}: {place}: nothing writes {name!r}", hint=hint)
+        if name not in shaped:
             raise StudyError(
-                f"{graph.name}: {node.place}: the shape of {missing[0]!r} is not known",
-                hint="it may not depend on what inputs hold; export the model with sizes that are fixed",
+                f"{graph.name}: {place}: the shape of {name!r} is {graph.shapes.get(name, 'not known')}",
+                hint="it may not depend on what inputs hold, nor be empty; export the model with sizes that are fixed",
             )
 
 
@@ -85,8 +96,7 @@ def _needed(graph: Graph) -> list[Node]:
     """The nodes that outputs depend on."""
     wanted, kept = set(graph.outputs), []
     for node in reversed(graph.nodes):
-        outputs = {node.output} if node.proto is None else set(node.proto.output)
-        if outputs & wanted:
+        if wanted.intersection(node.outputs):
             kept.append(node)
             wanted.update(node.inputs)
     return kept[::-1]
@@ -99,9 +109,13 @@ def _gemm(builder: Builder, node: Node) -> None:
     a = builder.arranged(np.transpose, a) if node.number("transA", 0) else builder.read(a)
     b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
     width = builder.net.shapes[b][1]
-    if rest and not math.prod(builder.shape(rest[0])) == width == (1, *builder.shape(rest[0]))[-1]:
+    if rest and not _is_row(builder.shape(rest[0]), width):
         raise builder.refuse(node, f"a bias of {builder.shape(rest[0])}; a row is known")
     builder.product(node, a, b, *rest)
+
+
+def _is_row(shape: Sequence[int], width: int) -> bool:
+    return math.prod(shape) == width == (1, *shape)[-1]
 
 
 def _matmul(builder: Builder, node: Node) -> None:
@@ -125,7 +139,7 @@ def _binary(op: str) -> Callable[[Builder, Node], None]:
             value = float(known.ravel()[0])
             by, plus = {"add": (1.0, value), "sub": (1.0, -value), "mul": (value, 0.0)}[op]
             return builder.elementwise(node, affine_work(by, plus, size, builder.element), a)
-        if op != "sub" and math.prod(builder.shape(b)) == width == builder.shape(b)[-1]:
+        if op != "sub" and math.prod(builder.shape(a)) == size and _is_row(builder.shape(b), width):
             return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
         raise builder.refuse(
             node, f"{builder.shape(a)} with {builder.shape(b)}; equal shapes, a row or a number are known"
@@ -156,20 +170,16 @@ def _silu_mul(builder: Builder, node: Node) -> None:
 
 
 def _softmax(builder: Builder, node: Node) -> None:
-    before = 1 if builder.graph.functions.get("", 1) < 13 else -1  # what ONNX has where none is given
-    if not _along_last(builder, node, before):
+    if not over_last(node, builder.graph):
         raise builder.refuse(node, "a softmax along another dimension than the last")
     builder.add(node, softmax_work(*builder.rows(node.inputs[0]), builder.element), node.inputs[0])
-
-
-def _along_last(builder: Builder, node: Node, default: int = -1) -> bool:
-    return node.number("axis", default) in (-1, len(builder.shape(node.inputs[0])) - 1)
 
 
 def _normed(builder: Builder, node: Node) -> tuple[int, int]:
     """What is normed, as a matrix, once its weights are known to be those of a row."""
     rows, width = builder.rows(node.inputs[0])
-    if not _along_last(builder, node) or any(math.prod(builder.shape(one)) != width for one in node.inputs[1:]):
+    along = node.number("axis", -1) in (-1, len(builder.shape(node.inputs[0])) - 1)
+    if not along or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
         raise builder.refuse(node, "a norm along the last dimension, with a weight for each of its elements, is known")
     return rows, width
 
@@ -182,7 +192,7 @@ def _rms_norm(builder: Builder, node: Node) -> None:
 def _layer_norm(builder: Builder, node: Node) -> None:
     rows, width = _normed(builder, node)
     bias = node.inputs[2] if len(node.inputs) > 2 else builder.known(np.zeros(width, np.float32))
-    weights = builder.arranged(lambda one, other: np.stack([one, other]), node.inputs[1], bias)
+    weights = builder.arranged(lambda *rows: np.stack([row.ravel() for row in rows]), node.inputs[1], bias)
     work = layer_norm_work(rows, width, node.number("epsilon", 1e-5), builder.element)
     builder.add(node, work, node.inputs[0], weights)
 
@@ -215,14 +225,21 @@ def _rope(builder: Builder, node: Node) -> None:
 def _attention(builder: Builder, node: Node) -> None:
     q, k, v, *masks = node.inputs
     batch, heads, queries, width = (1, 1, 1, *builder.shape(q))[-4:]
-    if batch != 1 or len(builder.shape(q)) > 4 or any(masks) or node.number("softcap", 0):
-        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own or a softcap is known")
+    joined = node.proto is not None and len(builder.shape(q)) != 4  # heads side by side
+    windows = [node.number(f"{side}_window_size", -1) for side in ("left", "right")]
+    more = any(masks) or max(windows) >= 0 or node.number("softcap", 0)
+    if batch != 1 or len(builder.shape(q)) > 4 or joined or more:
+        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own, window or softcap is known")
     kv_heads, length, value_width = (1, *builder.shape(v))[-3:]
     causal = bool(node.number("is_causal", 0))
-    if value_width != width or heads % kv_heads or (causal and queries != length):
+    sizes = [math.prod(builder.shape(one)) for one in (k, v, node.output)]
+    fits = sizes == [kv_heads * length * width] * 2 + [heads * queries * width]
+    if not fits or value_width != width or heads % kv_heads or (causal and queries != length):
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)
+    if causal and factor <= 0:
+        raise builder.refuse(node, f"a scale of {factor:g} with a mask; a positive one is known")
 
     def paired(keys: Floats, values: Floats) -> Floats:
         keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)
@@ -237,8 +254,9 @@ def _attention(builder: Builder, node: Node) -> None:
 
 def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
     """A node as a function of the tensors that are not known, and their names."""
-    version = builder.graph.functions.get("", builder.graph.functions.get("ai.onnx", 1))
-    known = {name: builder.graph.known[name] for name in node.inputs if name in builder.graph.known}
+    version, every = builder.graph.functions.get("", 1), builder.graph.known
+    # What Concat joins are elements, of which zeros need not be read; of others constants are sizes and axes.
+    known = {n: every[n] for n in node.inputs if n in every and not (node.op == "Concat" and every[n].any())}
     names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
 
     def function(*arrays: Array) -> Array:
@@ -254,16 +272,20 @@ def _layout(builder: Builder, node: Node) -> None:
         function, names = _by_onnx(builder, node, output)
         free = is_free(function, [builder.shape(name) for name in names])
         builder.net.add(
-            Arrange(function, free), *names, name=f"{node.name or node.op}:{output}", output=output,
+            Arrange(function, free), *map(builder.read, names), name=f"{node.name or node.op}:{output}", output=output,
             shape=builder.shape(output),
         )  # fmt: skip
 
 
 def _host(builder: Builder, node: Node) -> None:
-    builder.add(node, host_step(node), *node.inputs)
+    work = host_step(node)
+    if work is None:
+        raise builder.refuse(node, "a cast to a type of which NumPy has none")
+    builder.add(node, work, *node.inputs)
 
 
 LAYOUTS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Expand", "Identity")
+HOST = ("Gather", "Cast")
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
@@ -289,6 +311,6 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "GlobalAveragePool": pooling("mean", whole=True),
     "ReduceMean": reduce_mean,
     **dict.fromkeys(LAYOUTS, _layout),
-    **dict.fromkeys(("Gather", "Cast"), _host),
+    **dict.fromkeys(HOST, _host),
 }
 """What makes a step of a node, by its type."""

@@ -14,12 +14,15 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.records import replace
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 Array = NDArray[np.generic]
 Shape = tuple[int, ...]
+RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+"""Operators that compute something else each time."""
 
 
 class Node(Struct, frozen=True, eq=False):
@@ -57,6 +60,7 @@ class Node(Struct, frozen=True, eq=False):
 class Graph:
     """Attributes:
     nodes: in an order in which they can run. shapes: of all tensors. known: arrays of those that no input changes.
+    whole: tensors whose elements are something else than floating-point numbers.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Graph:
     inputs: list[str]
     outputs: list[str]
     functions: dict[str, int] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
 
     def writer(self) -> dict[str, Node]:
         """The nodes by what they write."""
@@ -83,7 +88,8 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         StudyError: without `onnx`, for a file that is no model, or dimensions that stay open.
     """
     read = load_model(model) if isinstance(model, str | Path) else model
-    graph, versions = read.graph, {one.domain: one.version for one in read.opset_import}
+    graph = read.graph
+    versions = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in read.opset_import}
     place = str(model) if isinstance(model, str | Path) else graph.name or "model"
     if missing := [what for what, own in (("operators", graph.node), ("outputs", graph.output)) if not own]:
         raise StudyError(f"{place}: has no {' and no '.join(missing)}", hint="is it a whole model? Export it again")
@@ -95,13 +101,16 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         _require_shape(place, name, types[name])
     types |= {name: _type_of(array) for name, array in known.items()}
     outputs, nodes = [o.name for o in graph.output], []
-    same: dict[str, str] = {}
+    same, named = dict[str, str](), set[str]()
     for proto in (one for one in graph.node if one.output):
         node = _node(proto, same)
+        if node.name in named:  # steps are told apart by their names; some exporters give the same to several nodes
+            node = replace(node, name="")
+        named.add(node.name)
         values = _values(node, known, types, versions.get("", 1))
         if values is None:
             types |= _inferred(node, known, types, versions)
-            if _changes_nothing(node, types) and node.output not in outputs:
+            if _changes_nothing(node, known, types) and node.output not in outputs:
                 same[node.output] = node.inputs[0]
             else:
                 nodes.append(node)
@@ -109,7 +118,8 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
             known |= values
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
-    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions)
+    whole = frozenset(name for name, one in types.items() if not _is_float(one.tensor_type.elem_type))
+    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, whole)
 
 
 def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
@@ -128,14 +138,20 @@ def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
     return Node(proto.op_type, proto.name, tuple(inputs), proto.output[0], attributes, proto)
 
 
-def _changes_nothing(node: Node, types: Mapping[str, TypeProto]) -> bool:
-    """Whether a node, as it infers, writes what it reads; networks have one type for all floating-point numbers."""
+def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto]) -> bool:
+    """Whether a node writes what it reads; networks have one type for all floating-point numbers."""
+    if not node.is_standard:
+        return False
+    if node.op == "Cast" and node.inputs[0] in types:
+        return _is_float(types[node.inputs[0]].tensor_type.elem_type) and _is_float(node.attributes["to"])
+    trained = node.inputs[2:] and known.get(node.inputs[2], np.True_).any()
+    return node.op == "Identity" or (node.op == "Dropout" and not trained)
+
+
+def _is_float(element: object) -> bool:
     from onnx import TensorProto
 
-    floats = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    if node.op == "Cast" and node.inputs[0] in types:
-        return types[node.inputs[0]].tensor_type.elem_type in floats and node.attributes["to"] in floats
-    return node.op in {"Identity", "Dropout"}
+    return element in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def _shape(type_: TypeProto) -> Shape | None:
@@ -163,6 +179,8 @@ def _values(
     node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], version: int
 ) -> dict[str, Array] | None:
     """What a node computes from constants, or from a shape, alone."""
+    if node.op in RANDOM or not node.is_standard:
+        return None
     shape = _shape(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
     if shape is not None:
         return evaluate(node, {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}, version)

@@ -21,11 +21,13 @@ def cast(array: Array, dtype: str) -> Array:
     return array.astype(dtype)
 
 
-def host_step(node: Node) -> Host:
-    """What the host does for a node."""
+def host_step(node: Node) -> Host | None:
+    """What the host does for a node; None for a cast to a type that NumPy does not have."""
     if node.op == "Gather":
         return Host(node.op, partial(gather, axis=int(node.number("axis", 0))))
     import onnx
 
     dtype = onnx.helper.tensor_dtype_to_np_dtype(int(node.number("to", onnx.TensorProto.FLOAT)))
-    return Host(node.op, partial(cast, dtype="float32" if dtype.kind not in "biuf" else dtype.name))
+    if dtype.name == "bfloat16":
+        dtype = np.dtype(np.float32)
+    return Host(node.op, partial(cast, dtype=dtype.name)) if dtype.isbuiltin == 1 and dtype.kind in "biuf" else None

@@ -17,12 +17,15 @@ from .transformers import Bound, attention_node, number_of, rotary_node
 
 Pattern = str | tuple[object, ...]
 COMMUTE = {"Add", "Mul"}
-EXACT = {"one": 1.0, "two": 2.0, "three": 3.0, "half": 0.5, "cubic": 0.044715, "slope": np.sqrt(2 / np.pi)}
+EXACT = {
+    **{"one": 1.0, "two": 2.0, "three": 3.0, "half": 0.5, "cubic": 0.044715},
+    **{"slope": np.sqrt(2 / np.pi), "root": np.sqrt(2), "inverse": np.sqrt(0.5)},
+}
 """What known numbers of a pattern are to be, by name."""
 
 _HALF = "=half"
 _ERF = ("Add", ("Erf", ("Div", "x", "=root")), "=one")
-_ERF_MUL = ("Add", ("Erf", ("Mul", "x", "=root")), "=one")
+_ERF_MUL = ("Add", ("Erf", ("Mul", "x", "=inverse")), "=one")
 _CENTRED = ("Sub", "x", ("ReduceMean", "x"))
 _CUBES = (("Mul", "x", ("Mul", "x", "x")), ("Pow", "x", "=three"))
 _TANHS = tuple(("Add", ("Tanh", ("Mul", ("Add", "x", ("Mul", cube, "=cubic")), "=slope")), "=one") for cube in _CUBES)
@@ -69,9 +72,11 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
         return
     op, *parts = pattern
     node = writer.get(tensor)
-    if node is None or node.op != op or len(node.inputs) < len(parts):
+    if node is None or node.op != op or not node.is_standard or len(node.inputs) < len(parts):
         return
-    if op in {"ReduceMean", "Softmax"} and not over_last(node, graph):
+    if any(name not in graph.shapes for name in node.inputs):
+        return
+    if (op == "Softmax" and not over_last(node, graph)) or (op == "ReduceMean" and not _is_mean_of_rows(node, graph)):
         return
     orders = [node.inputs[: len(parts)]]
     if op in COMMUTE:
@@ -85,16 +90,14 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
 
 
 def over_last(node: Node, graph: Graph) -> bool:
-    """Whether a node works along the last dimension of what it reads."""
-    return axes_of(node, graph) in ([-1], [len(graph.shapes[node.inputs[0]]) - 1])
+    """Whether a softmax is along the last dimension of what it reads."""
+    before = 1 if graph.functions.get("", 1) < 13 else -1  # what ONNX has where none is given
+    return node.number("axis", before) in (-1, len(graph.shapes[node.inputs[0]]) - 1)
 
 
-def axes_of(node: Node, graph: Graph) -> list[int]:
-    """The dimensions along which a node works; none where they are not known."""
-    if len(node.inputs) > 1:
-        return [int(one) for one in graph.known.get(node.inputs[1], np.zeros(0)).ravel()]
-    given = node.attributes.get("axes", node.attributes.get("axis", -1))
-    return list(given) if isinstance(given, list | tuple) else [int(str(given))]
+def _is_mean_of_rows(node: Node, graph: Graph) -> bool:
+    """Whether a mean is along the last dimension, which is kept."""
+    return graph.shapes.get(node.output) == (*graph.shapes[node.inputs[0]][:-1], 1)
 
 
 def with_patterns(graph: Graph) -> Graph:
@@ -125,7 +128,7 @@ def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
         return rotary_node(root, bound, graph)
     if any(not np.isclose(number(f"={name}", value), value) for name, value in EXACT.items()):
         return None
-    if "=root" in bound and not np.isclose(max(number("=root", 0), 1 / number("=root", 1)), np.sqrt(2)):
+    if np.isnan(number("=epsilon", 0.0)) or ("up" in bound and graph.shapes[bound["up"]] != graph.shapes[bound["x"]]):
         return None
     names = tuple(bound[name] for name in ("x", "up", "=weight", "=bias") if name in bound)
     attributes = {"epsilon": number("=epsilon", 0.0)} if "=epsilon" in bound else {}

@@ -32,9 +32,11 @@ def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
     if product is None or product.op != "MatMul":
         return None
     (q, of_q), (k, of_k) = (_unscaled(name, graph, writer) for name in product.inputs)
-    length, over = graph.shapes[q][-2], graph.shapes[k][-1]
-    shown = np.broadcast_to(_shown(bound, graph), (*graph.shapes[bound["scores"]][:-2], length, over))
-    shown = shown.reshape(-1, length, over)
+    shapes = [graph.shapes[name] for name in (q, k, bound["v"])]
+    if any(len(shape) < 2 for shape in shapes) or shapes[0][-1] != shapes[2][-1]:
+        return None
+    (length, over), shown = (shapes[0][-2], shapes[1][-1]), _shown(bound, graph)
+    shown = np.broadcast_to(shown, np.broadcast_shapes(shown.shape, graph.shapes[scores])).reshape(-1, length, over)
     causal = length == over > 1 and bool(np.array_equal(shown[0], np.tri(length, dtype=bool)))
     if (shown != shown[0]).any() or not (causal or shown.all()):
         return None
@@ -49,10 +51,11 @@ def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
     """The tensor of which a tensor is a multiple, and the factor: PyTorch scales scores, queries, or keys too."""
     factor, node = 1.0, writer.get(name)
     while node is not None and node.op in {"Mul", "Div"}:
-        numbers = [one for one in node.inputs if one in graph.known and graph.known[one].size == 1]
+        known = {one: graph.known[one] for one in node.inputs if one in graph.known}
+        numbers = [one for one, array in known.items() if array.size == 1 and array.any()]
         if not numbers or (node.op == "Div" and numbers != [node.inputs[1]]):
             break
-        value = float(graph.known[numbers[0]].ravel()[0])
+        value = float(known[numbers[0]].ravel()[0])
         factor *= value if node.op == "Mul" else 1 / value
         name = next(one for one in node.inputs if one != numbers[0])
         node = writer.get(name)
@@ -98,14 +101,16 @@ def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
     x, tables = bound["x"], [graph.known[bound[name]] for name in ("=cosine", "=sine")]
     shape = graph.shapes[x]
     turned = graph.writer().get(bound["turned"])
-    if turned is None or turned.op != "Concat" or shape[-1] % 2 or any(t.size != np.prod(shape[-2:]) for t in tables):
+    if turned is None or turned.op != "Concat" or shape[-1] % 2:
+        return None
+    if any(t.size != np.prod(shape[-2:]) or t.shape[-2:] != shape[-2:] for t in tables):
         return None
     numbers = np.arange(1, np.prod(shape) + 1).reshape(shape)
     low, high = np.split(numbers, 2, axis=-1)
     found = _moved(bound["turned"], {x: numbers}, graph, graph.writer())
     if found is None or not np.array_equal(found, np.concatenate([-high, low], axis=-1)):
         return None
-    halves = [np.split(table.reshape(shape[-2:]), 2, axis=1) for table in tables]
+    halves = [np.split(table.reshape(shape[-2:]), 2, axis=-1) for table in tables]
     if any(not np.array_equal(one, other) for one, other in halves):
         return None
     names = tuple(f"{root.output}.{name}" for name in ("cosine", "sine"))
