@@ -68,9 +68,7 @@ class Emitter:
         return RtlKernel(symbol, text, self.width, self.pids, tuple(self.sites), tuple(self.locals))
 
     def _op(self, op: ir.Operation) -> None:
-        handler, operands = _HANDLERS.get(op.name), list(op.operands)
-        if len(operands) == 2 and operands[0] == operands[1] and self._known(op):
-            return
+        handler = _HANDLERS.get(op.name)
         if handler is not None:
             handler(self, op)
         elif op.name in _BINARY:
@@ -79,21 +77,6 @@ class Emitter:
             raise RtlError(
                 f"{self.task_class.kernel}: the open RTL flow has no `{op.name}`", hint="integer kernels only"
             )
-
-    def _known(self, op: ir.Operation) -> bool:
-        """Write what an operation makes of a value and itself, if always the same: CIRCT would make a constant of it,
-        which it cannot lower."""
-        if op.name == "arith.cmpi":
-            predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
-            result = int(predicate in ("eq", "sle", "sge", "ule", "uge"))
-        elif op.name in ("arith.subi", "arith.xori", "arith.shrsi", "arith.shrui"):
-            result = 0
-        else:
-            return False
-        type_ = self._type(op.results[0].type)
-        constant = self._constant(result, type_)
-        self._line(op, f"arith.ori {constant}, {constant} : {type_}")
-        return True
 
     def _line(self, op: ir.Operation, text: str) -> None:
         result = self._value(op.results[0])

@@ -26,8 +26,9 @@ from .widths import index_width
 STRUCTURED = (
     "builtin.module(func.func(convert-linalg-to-loops),fold-memref-alias-ops,func.func(lower-affine),canonicalize,cse)"
 )
-FLAT = "builtin.module(func.func(convert-scf-to-cf,mem2reg),cse)"
-"""Not canonicalized: CIRCT's circuits get stuck where more than two branches meet in one block."""
+FLAT = "builtin.module(func.func(convert-scf-to-cf,mem2reg),cse,sccp)"
+"""Not canonicalized: CIRCT's circuits get stuck where more than two branches meet in one block. Constants
+(`x - x`) are found here, as CIRCT does not lower those that it finds itself."""
 
 
 def lower_kernel(task_class: TaskClass, mesh: tuple[int, ...], *, overlap: bool = False) -> RtlKernel:
