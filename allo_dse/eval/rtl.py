@@ -30,7 +30,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.design import Design
 
 from .evaluator import Metrics, versioned
-from .fpga.depth_front import as_built, decided_depths
+from .fpga.depth_front import built_depths, decided_depths
 from .hls.design_project import folding_of
 
 
@@ -112,7 +112,7 @@ def _circuit(
     program: Program | VMG | Design, depths: Mapping[str, int] | None, overlap: bool
 ) -> tuple[CompiledProgram, Circuit]:
     vmg = program if isinstance(program, VMG) else program.vmg
-    decided = {**(dict(as_built(program).depths) if isinstance(program, Design) else {}), **(depths or {})}
+    decided = built_depths(program, depths)
     folding = folding_of(vmg, decided)
     return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
 

@@ -234,8 +234,7 @@ def _of_the_study(name: str) -> Iterator[None]:
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     """Names of the tensors that are only read, and of those that are written."""
-    ports = [port for cls in program.task_classes for port in cls.tensor_ports]
-    written = {port.tensor.name for port in ports if port.writes}
+    written = {port.tensor.name for port in program.tensor_ports if port.writes}
     names = [tensor.name for tensor in program.tensors]
     return [name for name in names if name not in written], [name for name in names if name in written]
 

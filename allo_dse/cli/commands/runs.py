@@ -175,11 +175,10 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], co
     from rich.table import Table
 
     from allo_dse.tune.show.narrow import left_out
-    from allo_dse.tune.show.numbers import format_value
+    from allo_dse.tune.show.numbers import format_value, front_title
     from allo_dse.tune.store.file_names import displayed
 
-    size = "1 design" if len(rows) == 1 else f"{len(rows)} designs"
-    shown = Table(title=f"Pareto front: {size}", title_justify="left", title_style="bold")
+    shown = Table(title=front_title(len(rows)), title_justify="left", title_style="bold")
     shown.add_column("")
     for name in table.objectives:
         shown.add_column(displayed(name), justify="right", overflow="fold")

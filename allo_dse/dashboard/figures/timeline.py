@@ -13,13 +13,26 @@ from allo_dse.simulator.network.labels import node_label
 from allo_dse.tune.store.texts import shortened
 
 from ..recordings import PARTS, Recorded, Span, Total
-from .style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, Figure, Spec, Theme, axis, hatching, layout, note, packed
+from .style import (
+    BLUE,
+    GREEN,
+    NAME,
+    ORANGE,
+    PURPLE,
+    VERMILLION,
+    Figure,
+    Spec,
+    Theme,
+    axis,
+    hatching,
+    layout,
+    note,
+    packed,
+)
 
 BINS = 360
 MAX_ROWS = 40
 MAX_STEPS = 3_000
-ROW = 34
-"""Characters of a row's name."""
 IDLE = 0.02
 """A row that does something for less than this share of an interval is idle in it."""
 ACTIVITIES = {
@@ -113,7 +126,7 @@ def _over_time(look: Theme, data: list[Spec], rows: int, span: tuple[float, floa
 
 def _names(timeline: Timeline, found: Explanation, rows: list[int]) -> list[str]:
     """A name for each row, no two alike."""
-    names = [shortened(node_label(found.labels, timeline.network, node), ROW) for node in rows]
+    names = [shortened(node_label(found.labels, timeline.network, node), NAME) for node in rows]
     return [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
@@ -227,7 +240,7 @@ def _path(
 
 def _kind(total: Total) -> str:
     """A kind of elements, and how many there are."""
-    name = shortened(total.name, ROW)
+    name = shortened(total.name, NAME)
     return f"{name} ({total.count:,})" if total.count > 1 else name
 
 

@@ -62,8 +62,9 @@ class Builder:
     def _new(self, kind: str) -> str:
         """A name that no tensor of the model has."""
         self._made += 1
-        name = f"{kind}_{self._made}"
-        return self._new(kind) if name in self.graph.shapes else name
+        while (name := f"{kind}_{self._made}") in self.graph.shapes:
+            self._made += 1
+        return name
 
     def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
         """The step that writes what a node does."""

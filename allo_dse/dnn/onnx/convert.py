@@ -178,8 +178,7 @@ def _softmax(builder: Builder, node: Node) -> None:
 def _normed(builder: Builder, node: Node) -> tuple[int, int]:
     """What is normed, as a matrix, once its weights are known to be those of a row."""
     rows, width = builder.rows(node.inputs[0])
-    along = node.number("axis", -1) in (-1, len(builder.shape(node.inputs[0])) - 1)
-    if not along or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
+    if not builder.graph.along_last(node) or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
         raise builder.refuse(node, "a norm along the last dimension, with a weight for each of its elements, is known")
     return rows, width
 

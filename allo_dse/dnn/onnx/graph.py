@@ -76,6 +76,10 @@ class Graph:
         """The nodes by what they write."""
         return {name: node for node in self.nodes for name in node.outputs}
 
+    def along_last(self, node: Node, default: int = -1) -> bool:
+        """Whether the `axis` of a node is the last dimension of what it reads."""
+        return node.number("axis", default) in (-1, len(self.shapes[node.inputs[0]]) - 1)
+
 
 def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:
     """A model whose tensors all have known shapes; what depends on constants alone is computed.
@@ -167,7 +171,8 @@ def _type_of(array: Array) -> TypeProto:
 
 
 def _require_shape(model: str, name: str, type_: TypeProto) -> None:
-    if _shape(type_) is None or 0 in (_shape(type_) or ()):
+    shape = _shape(type_)
+    if shape is None or 0 in shape:
         names = [dim.dim_param for dim in type_.tensor_type.shape.dim if dim.dim_value < 1]
         said = f"open dimensions: {', '.join(one or '?' for one in names)}" if names else "no shape"
         named = next(filter(None, names), None)

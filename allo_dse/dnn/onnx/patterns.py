@@ -91,8 +91,7 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
 
 def over_last(node: Node, graph: Graph) -> bool:
     """Whether a softmax is along the last dimension of what it reads."""
-    before = 1 if graph.functions.get("", 1) < 13 else -1  # what ONNX has where none is given
-    return node.number("axis", before) in (-1, len(graph.shapes[node.inputs[0]]) - 1)
+    return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # as ONNX has it
 
 
 def _is_mean_of_rows(node: Node, graph: Graph) -> bool:

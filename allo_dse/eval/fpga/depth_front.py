@@ -15,7 +15,9 @@ from allo_dse.common.latest import keep
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import Resources
+from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.limits.fpga import FpgaCosts
+from allo_dse.mapper.program import Program
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 from allo_dse.simulator.engine.engine import table_engine
@@ -162,6 +164,12 @@ def as_built(design: Design) -> Design:
     if design.depths or not isinstance(design.device, FpgaDevice):
         return design
     return replace(design, depths=tuple(sorted(decided_depths(design, "solve").items())))
+
+
+def built_depths(program: Program | VMG | Design, changes: Mapping[str, int] | None) -> dict[str, int]:
+    """The stream depths that a design is built with, and those that a call gives."""
+    own = dict(as_built(program).depths) if isinstance(program, Design) else {}
+    return {**own, **(changes or {})}
 
 
 class DesignRuns:

@@ -120,9 +120,11 @@ def simulate(
     """
     from allo_dse.eval.program.functional import run_graph
 
+    from ..fpga.depth_front import built_depths
+
     vmg = _graph(program, "simulate")
     given = arrays or _zeros(vmg)
-    own = _depths(program, depths)
+    own = built_depths(program, depths)
     return run_graph(
         vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values, frames=frames
     )
@@ -147,17 +149,10 @@ def record_trace(
         DeadlockError: if no depths help.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
+    from ..fpga.depth_front import built_depths
 
     vmg = _graph(program, "record_trace")
-    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_depths(program, depths), seconds=seconds)
-
-
-def _depths(program: Program | VMG | Design, depths: Mapping[str, int] | None) -> dict[str, int]:
-    """The depths that a design is built with, and those that a call gives."""
-    from ..fpga.depth_front import as_built
-
-    own = dict(as_built(program).depths) if isinstance(program, Design) else {}
-    return {**own, **(depths or {})}
+    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=built_depths(program, depths), seconds=seconds)
 
 
 def _zeros(vmg: VMG) -> tuple[Any, ...]:

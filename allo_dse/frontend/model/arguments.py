@@ -29,7 +29,7 @@ class Arguments:
             )
         self.by_name: dict[str, NDArray[np.generic]] = {}
         self._copied: list[tuple[NDArray[np.generic], NDArray[np.generic], DType]] = []
-        written = {port.tensor.name for c in program.task_classes for port in c.tensor_ports if port.writes}
+        written = {port.tensor.name for port in program.tensor_ports if port.writes}
         for tensor, given in zip(program.tensors, arrays, strict=True):
             self.by_name[tensor.name] = self._usable(tensor, given)
             if tensor.name in written and isinstance(given, np.ndarray) and not given.flags.writeable:

@@ -146,7 +146,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
         """The tensors that tasks use, and whether they read and write them."""
-        ports = [port for task_class in self.graph.program.task_classes for port in task_class.tensor_ports]
+        ports = list(self.graph.program.tensor_ports)
         reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
         shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
         every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)

@@ -59,11 +59,10 @@ class _Facts(Struct, frozen=True):
 
     @classmethod
     def of(cls, program: CompiledProgram, device: FpgaDevice) -> _Facts:
-        ports = (port for task_class in program.task_classes for port in task_class.tensor_ports)
         return cls(
             tuple(found for kernel in program.kernels if (found := KernelChains.of(kernel, device)) is not None),
             tuple(itertools.chain.from_iterable(map(spreads_of, program.kernels))),
-            frozenset(port.tensor.name for port in ports if port.writes),
+            frozenset(port.tensor.name for port in program.tensor_ports if port.writes),
             _adds_floats(program),
         )
 

@@ -71,16 +71,18 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             for note in ledger.notes:
                 reporter.note(note)
             certificate: Certificate | None = None
-            reason = ""
             # With rungs, designs may be waiting for their promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
             else:
-                with suppress(StepLeft):  # before there is anything to search with
+                try:
                     with stop.leaving():
                         proposer = _proposer(ledger, options, seed, budget, evaluators[0])
                         workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                except StepLeft as left:  # before there is anything to search with
+                    reason = str(left)
+                else:
                     if workforce.breeders and options.storage is None:
                         proposer = _shared_out(proposer, workforce.breeders, ledger, options, seed, evaluators[0])
                     keeper = Keeper(directory, ledger.screen, caches)

@@ -12,6 +12,11 @@ def format_value(value: float | None) -> str:
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
+def front_title(designs: int) -> str:
+    """Above the table of so many designs."""
+    return f"Pareto front: {designs} design{'' if designs == 1 else 's'}"
+
+
 def format_duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"

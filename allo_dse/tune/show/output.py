@@ -21,7 +21,7 @@ from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
 from .narrow import fitting, left_out
-from .numbers import format_value
+from .numbers import format_value, front_title
 from .predicted_reported import HEADINGS, predicted_reported_rows
 
 TOP_ROWS = 12
@@ -176,8 +176,7 @@ def front_table(result: Result, console: Console) -> Table:
 def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table:
     """The front with its first `count` parameters."""
     objectives, free = [o.name for o in result.study.objectives], parameters[:count]
-    size = "1 design" if len(result.front) == 1 else f"{len(result.front)} designs"
-    title = f"Pareto front: {size}{timed_on_words(result.best().metrics)}"
+    title = f"{front_title(len(result.front))}{timed_on_words(result.best().metrics)}"
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("")
     for name in objectives:

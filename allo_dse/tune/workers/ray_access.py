@@ -1,4 +1,4 @@
-"""Reaching a Ray cluster, before anything of Ray is imported.
+"""Reaching a Ray cluster, before anything of Ray is imported, and where one of our own keeps its files.
 
 From 2.59 on Ray guards the clusters of those who have a token with it, but a driver that names the cluster's address
 does not show the token by itself, and tries for minutes without it.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
 PUT_OFF_SECONDS = 30.0  # for what a signal raises while Ray is busy, which a cluster that is silent may be for ever
+LONGEST_TMPDIR = 28  # bytes: Ray's sockets are in it, whose names take 79 beside it of the 107 that they can have
 REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
 
 
@@ -112,3 +115,38 @@ def _wants_token(address: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return said.returncode != 0 and REFUSED in said.stderr
+
+
+class RayFolder:
+    """Where a Ray of our own has its sockets and logs, of which only logs of something that failed outlast it.
+
+    Not Ray's own place for that: there other people's clusters are too.
+
+    Attributes:
+        path: empty as long as there is none.
+    """
+
+    path = ""
+    _kept = False
+
+    def make(self) -> str:
+        """Make the folder; gives its path."""
+        place = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+        if len(os.fsencode(place)) > LONGEST_TMPDIR:
+            place = "/tmp"
+        os.makedirs(place, exist_ok=True)
+        self.path = tempfile.mkdtemp(prefix="ray-", dir=place)
+        return self.path
+
+    def with_logs(self, failure: str) -> str:
+        """What has failed, and where Ray's logs are, which are kept then."""
+        logs = os.path.join(self.path, "session_latest", "logs")
+        if not self.path or not os.path.exists(logs):
+            return failure
+        self._kept = True
+        return f"{failure} (Ray's logs: {logs})"
+
+    def remove(self) -> None:
+        """Remove it, when Ray has ended."""
+        if self.path and not self._kept:
+            shutil.rmtree(self.path, ignore_errors=True)

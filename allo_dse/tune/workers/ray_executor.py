@@ -27,8 +27,7 @@ from ..store.record import Measurement
 from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
 from .pool import Batch, Loss, Pool, Task
-from .ray_access import PUT_OFF_SECONDS, have_token, undisturbed, unreachable
-from .ray_folder import RayFolder
+from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unreachable
 from .workbench import Introduction, Workbench
 
 WAIT_SECONDS = 0.1

@@ -12,7 +12,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import needs
 from allo_dse.tune.run import session
 from allo_dse.tune.search.budget import SIGNALS, StepLeft, StopSignals
-from allo_dse.tune.workers import ray_folder
+from allo_dse.tune.workers import ray_access
 from allo_dse.tune.workers.ray_access import undisturbed
 from allo_dse.tune.workers.ray_executor import RayExecutor
 from tests.tune.fakes import fake_study
@@ -69,7 +69,7 @@ def test_only_logs_of_what_failed_outlast_ray(tmp_path: Path, monkeypatch: pytes
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(ray_folder, "LONGEST_TMPDIR", 1000)
+    monkeypatch.setattr(ray_access, "LONGEST_TMPDIR", 1000)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "new"))
     made = fake_study()
     with pytest.raises(StudyError, match="no memory") as caught:
@@ -81,9 +81,9 @@ def test_only_logs_of_what_failed_outlast_ray(tmp_path: Path, monkeypatch: pytes
 
 def test_sockets_of_ray_fit_below_the_longest_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 10)))
-    folder = ray_folder.RayFolder()
+    folder = ray_access.RayFolder()
     made = Path(folder.make())
     folder.remove()
     assert (made.parent, made.exists()) == (Path("/tmp"), False)
     socket = Path(made.name) / "session_2026-01-01_00-00-00_000000_4194304" / "sockets" / "plasma_store"
-    assert ray_folder.LONGEST_TMPDIR + len(f"/{socket}") <= 107
+    assert ray_access.LONGEST_TMPDIR + len(f"/{socket}") <= 107

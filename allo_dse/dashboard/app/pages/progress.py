@@ -164,15 +164,15 @@ def _link(board: Board, ref: Ref) -> Component:
 def key_numbers(run: RunTable) -> list[object]:
     """The state of a run in numbers."""
     counts = statuses(run)
-    proposed = len(run) + counts["violation"]
+    seconds, proposed = run.seconds, len(run) + counts["violation"]
     last = run.ticks[-1] if run.ticks else None
     cached = run.column("cached")
     hits = last.cache_hits if last else (0 if cached is None else float((cached.codes >= 0).sum()))
     volume = run.hypervolume[-1] if len(run) else float("nan")
     numbers = {
         "designs evaluated": text(len(run)),
-        "wall time (s)": text(round(run.seconds, 1)),
-        "designs per second": text(len(run) / run.seconds) if run.seconds else "–",
+        "wall time (s)": text(round(seconds, 1)),
+        "designs per second": text(len(run) / seconds) if seconds else "–",
         "feasible": f"{100 * counts['ok'] / proposed:.0f} %" if proposed else "–",
         "ruled out by limits": text(counts["violation"]),
         "constraints violated": text(counts["infeasible"]),

@@ -292,7 +292,7 @@ class RunTable:
     def seconds(self) -> float:
         """How long the run has searched: until the last design, whatever became of it."""
         last = [*(design.at for design in self.ruled_out[-1:]), *(tick.at for tick in self.ticks[-1:])]
-        return float(np.fmax.reduce(np.append(self.numbers("at"), last), initial=0.0))
+        return float(np.fmax.reduce([np.fmax.reduce(self.numbers("at"), initial=0.0), *last]))
 
     @property
     def hypervolume(self) -> Floats:
