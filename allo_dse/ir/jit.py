@@ -9,23 +9,24 @@ from allo_dse.common.errors import SimulationError
 
 from .bindings import execution_engine, ir, passmanager
 from .machine_code import data_layout
+from .nested_ops import nested_ops
 
-BFLOAT16 = (
-    "math-extend-to-supported-types{target-type=f32 extra-types=f16},"
-    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32},arith-expand{include-bf16=true}"
+_SMALL_FLOATS = (
+    "builtin.module(math-extend-to-supported-types{target-type=f32 extra-types=f16},"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32})"
 )
-"""bf16 as f32, rounded to nearest even after each operation by operations on integers.
-
-Left to LLVM, conversions call functions that only newer C libraries have where the processor does not know the type.
-"""
 
 TO_LLVM = (
     "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,"
-    f"{BFLOAT16},convert-math-to-llvm,"
-    "convert-math-to-libm,finalize-memref-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,"
-    "convert-func-to-llvm,canonicalize,reconcile-unrealized-casts)"
+    "arith-expand{include-bf16=true},convert-math-to-llvm,convert-math-to-libm,finalize-memref-to-llvm,"
+    "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,"
+    "canonicalize,reconcile-unrealized-casts)"
 )
-"""func, cf, arith, math, memref -> llvm."""
+"""func, cf, arith, math, memref -> llvm.
+
+bf16 is rounded by operations on integers. Left to LLVM, conversions call functions that only newer C libraries have
+where the processor does not know the type.
+"""
 
 
 def run_passes(module: ir.Module, pipeline: str) -> None:
@@ -44,6 +45,22 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
         manager.run(module.operation)
     except ir.MLIRError as error:
         raise SimulationError(f"MLIR cannot compile this program: {error}") from error
+
+
+def round_small_floats(module: ir.Module, text: str) -> None:
+    """Compute in f32 what processors do not compute in bf16 and f16, and round to nearest even after each operation.
+
+    Args:
+        text: that the module was read from; without these types there is nothing to do.
+    """
+    if "f16" not in text:
+        return
+    run_passes(module, _SMALL_FLOATS)
+    # The passes allow what follows to leave out roundings between operations: results would hang on what that finds.
+    exact = ir.Attribute.parse("#arith.fastmath<none>", module.context)
+    for op in nested_ops(module):
+        if op.name in ("arith.extf", "arith.truncf") and "fastmath" in op.attributes:
+            op.attributes["fastmath"] = exact
 
 
 def pass_through(function: ir.OpView, *attributes: str) -> None:

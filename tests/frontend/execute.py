@@ -14,7 +14,7 @@ import numpy as np
 from allo_dse.eval.program.functional import run_graph
 from allo_dse.ir.bindings import execution_engine, ir, runtime
 from allo_dse.ir.dialect import text_context
-from allo_dse.ir.jit import BFLOAT16, leave_as_it_is, run_passes
+from allo_dse.ir.jit import leave_as_it_is, round_small_floats, run_passes
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -23,7 +23,7 @@ from allo_dse.program.tasks import TaskClass
 
 PASSES = (
     "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,"
-    f"{BFLOAT16},convert-math-to-llvm,finalize-memref-to-llvm,convert-math-to-libm,convert-arith-to-llvm,"
+    "arith-expand{include-bf16=true},convert-math-to-llvm,finalize-memref-to-llvm,convert-math-to-libm,convert-arith-to-llvm,"
     "convert-cf-to-llvm,convert-func-to-llvm,reconcile-unrealized-casts)"
 )
 
@@ -67,6 +67,7 @@ def _compiled(body: str) -> execution_engine.ExecutionEngine:
     text = text.replace(") {\n", ") attributes {llvm.emit_c_interface} {\n", 1)
     with text_context():
         module = ir.Module.parse(text)
+        round_small_floats(module, text)
         run_passes(module, PASSES)
         leave_as_it_is(module)  # it runs once, on little
         return execution_engine.ExecutionEngine(module, opt_level=0)

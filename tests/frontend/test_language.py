@@ -595,14 +595,36 @@ def test_element_types(dtype: Any, element: Any) -> None:
             @df.kernel(mapping=[1], args=[A, B])
             def core(a: dtype[M], b: dtype[M]):
                 for i in range(M):
-                    b[i] = a[i] * 2 + a[M - 1 - i]
+                    b[i] = a[i] * a[M - 1 - i] + a[i] - a[0]
 
         return top
 
-    a = (RNG.random(M) * 50).astype(element)
-    b = np.zeros(M, element)
-    run(compile_region(build, {"dtype": dtype}), a, b)
-    np.testing.assert_array_equal(b, (a * element(2) + a[::-1]).astype(element))
+    a, program = (RNG.random(M) * 50).astype(element), compile_region(build, {"dtype": dtype})
+    for execute in (run, simulate):
+        b = np.zeros(M, element)
+        execute(program, a, b)
+        np.testing.assert_array_equal(b, a * a[::-1] + a - a[0])  # rounded after each operation
+
+
+def test_conversions_between_floating_point_types() -> None:
+    @df.region()
+    def top(A: float64[M], H: float16[M], B: bfloat16[M], F: float32[M], D: float64[2, M]):
+        @df.kernel(mapping=[1], args=[A, H, B, F, D])
+        def core(a: float64[M], h: float16[M], b: bfloat16[M], f: float32[M], d: float64[2, M]):
+            for i in range(M):
+                b[i] = a[i]
+                h[i] = b[i]
+                f[i] = h[i] - b[i]
+                d[0, i] = b[i]
+                d[1, i] = h[i]
+
+    a, h = RNG.standard_normal(M) * 50, np.zeros(M, np.float16)
+    b, f, d = np.zeros(M, ml_dtypes.bfloat16), np.ones(M, np.float32), np.zeros((2, M))
+    simulate(compile_region(top), a, h, b, f, d)
+    np.testing.assert_array_equal(b, a.astype(ml_dtypes.bfloat16))
+    np.testing.assert_array_equal(h, b.astype(np.float16))
+    np.testing.assert_array_equal(f, 0)
+    np.testing.assert_array_equal(d, [b.astype(float), h.astype(float)])
 
 
 # -- the library -----------------------------------------------------------------------------------------------------

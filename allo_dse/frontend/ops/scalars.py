@@ -7,7 +7,7 @@ import ast
 import numpy as np
 
 from allo_dse.common.records import replace
-from allo_dse.lang.types import DType, Int, float32, float64, index, int32
+from allo_dse.lang.types import DType, Int, bfloat16, float32, float64, index, int32
 from allo_dse.lang.types import bool as bool_
 
 from ..model.mlir_text import element_type
@@ -96,7 +96,9 @@ def _cast(task: Task, op: str, value: Scalar, to: DType) -> Scalar:
 
 def _float_to_float(task: Task, value: Scalar, to: DType) -> Scalar:
     if value.dtype.bits == to.bits:  # between float16 and bfloat16
-        return _cast(task, "truncf", _cast(task, "extf", value, float32), to)
+        value = _cast(task, "extf", value, float32)
+    elif value.dtype == float64 and to == bfloat16:  # as its own libraries do, which know float32 alone
+        value = _cast(task, "truncf", value, float32)
     return _cast(task, "extf" if value.dtype.bits < to.bits else "truncf", value, to)
 
 

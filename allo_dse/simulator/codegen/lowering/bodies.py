@@ -8,7 +8,7 @@ from typing import NamedTuple
 from allo_dse.common.errors import SimulationError
 from allo_dse.ir.bindings import Op, ir
 from allo_dse.ir.dialect import POLLS, text_context
-from allo_dse.ir.jit import TO_LLVM, compile_object, pass_through, run_passes
+from allo_dse.ir.jit import TO_LLVM, compile_object, pass_through, round_small_floats, run_passes
 
 from ..run_time import fifo
 from ..run_time.emit import Emitter, function, make_internal
@@ -115,6 +115,7 @@ def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = 
         erase_payload(main, needed)
         _guard(module, main)
     to_blocks(module)
+    round_small_floats(module, body.mlir)
     parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
     sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name in COSTS)]
     sites += [number for pipeline in pipelines for number in pipeline.sites]
