@@ -72,6 +72,5 @@ def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
         # Of a tile that comes several times, the first counts; a request ends when the tile has been moved.
         cycles[tiles[::-1]] = ends[::-1] - use.cycles(math.prod(shape)) * use.reads
         if (cycles >= 0).all() and (use.reads or len(tiles) == len(cycles)):
-            lanes = 1 if shape[-1] % use.lanes else use.lanes
-            found[name] = Passage(use.tensor, cycles.reshape(grid), shape, len(tiles), lanes)
+            found[name] = Passage(use.tensor, cycles.reshape(grid), shape, len(tiles), use.lanes)
     return found

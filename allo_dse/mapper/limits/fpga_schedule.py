@@ -152,6 +152,14 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
         every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)
         return tuple(use for use in every if any(use[1:]))
 
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """By tensor, what divides the rows of all of its tiles: no word has elements of two rows."""
+        found = defaultdict[str, int](int)
+        for port in self.graph.program.tensor_ports:
+            found[port.tensor.name] = math.gcd(found[port.tensor.name], *port.tile_shape[-1:])
+        return found
+
     def fifos(self, fifos: Fifos) -> Resources:
         """What FIFOs take."""
         return self._fifos.get(fifos) or keep(self._fifos, fifos, self._built(fifos))
@@ -227,10 +235,10 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         options = {d.kind: d.options for d in about}
         said = str(options.get("place", {}).get("memory"))
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
-        splits = [d.banks(tensor.shape) for d in about if d.kind == "partition"]
-        banks = math.prod(count for split in splits for count in split.values())
+        splits = {axis: n for d in about if d.kind == "partition" for axis, n in d.banks(tensor.shape).items()}
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
-        packed = max(1, bits // tensor.dtype.bits)
+        packed = math.gcd(max(1, bits // tensor.dtype.bits), self._shared.rows[tensor.name])
+        banks = math.prod(splits.values())
         rate = self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
         return (said if said in ("onchip", "dram") else "auto"), rate, packed
 

@@ -178,6 +178,18 @@ def test_directives_of_a_design() -> None:
     assert "cyclic" not in code
 
 
+def test_words_are_no_wider_than_rows_of_tiles() -> None:
+    """Also where nodes copy their tiles themselves, and without banks of which the schedule says nothing."""
+    program = dse.load_program(programs.scaled_rows)
+    wide = [Directive("pack", "scaled_rows", "A", {"bits": 512})]
+    code = emit_project(program, schedule=wide).hls_code
+    assert "hls::vector<int16_t, 8> word = a_in.read();" in code
+    assert "array_partition" not in code
+    bundled = program.vmg.bundle([("send_0", "scale_0"), ("send_1", "scale_1")])
+    code = emit_project(program, schedule=wide, folding=folding_of(bundled)).hls_code
+    assert "#pragma HLS pipeline II=1\n#pragma HLS unroll factor=8\n      a[i][j] = A[" in code
+
+
 def test_unknown_streams_and_modes_are_errors() -> None:
     with pytest.raises(AlloDseError, match="no stream 'sample'"):
         emit_project(dse.load_program(programs.fir), depths={"sample": 3})

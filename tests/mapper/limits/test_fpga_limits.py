@@ -157,6 +157,20 @@ def test_copies_fill_the_ports_of_all_banks() -> None:
     assert rate(0, 2) == U280.arrays.ports * 4
 
 
+def test_words_have_elements_of_one_row_of_a_tile() -> None:
+    program = dse.load_program(gemm, M=16, N=16, K=16, Pm=2, Pn=4, Pk=1)
+
+    def rate(bits: int, *banks: int) -> tuple[float, int]:
+        split = [Directive("partition", "top", "C", {"dim": 2, "factor": n, "partition_type": "cyclic"}) for n in banks]
+        pack = Directive("pack", "top", "C", {"bits": bits})
+        costs = FpgaCosts(program.vmg, U280, (*split, pack))
+        return next((use.words_per_cycle, use.lanes) for use in costs.tensors if use.tensor.name == "C")
+
+    assert rate(32, 4) == (2, 2)
+    assert rate(512, 4) == (4, 4)
+    assert rate(512, 4, 1) == (2, 4)  # of what is said twice of an axis the last counts
+
+
 def two_users() -> Any:
     return programs.written_and_read(8, 8)
 

@@ -50,10 +50,7 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
     body.views[argument] = whole(array)
     body.line(f"{element} {name}{''.join(f'[{box.extents[d]}]' for d in kept)};")
     names = dict.fromkeys((name, port.port.tensor.name))
-    pragmas = [text for known in names for text in body.pragmas.array(known, name, kept)]
-    if port.lanes > 1 and not pragmas:
-        pragmas.append(f"array_partition variable={name} dim={len(kept)} cyclic factor={port.lanes}")
-    for text in pragmas:
+    for text in (text for known in names for text in body.pragmas.array(known, name, kept)):
         body.pragma(text)
     parameters = []
     if port.access == "own":
@@ -115,13 +112,15 @@ def _copy(
             counter = body.names.new("ijklmn"[min(len(counters), 5)])
             label = f"{body.labels.new(f'copy_{direction}_{array.name}')}: " if not opened else ""
             last = len(counters) == len(port.box.extents) - 1
-            step = f"{counter} += {port.lanes}" if last and port.lanes > 1 else f"{counter}++"
+            step = f"{counter} += {port.lanes}" if stream and last and port.lanes > 1 else f"{counter}++"
             body.line(f"{label}for (int {counter} = 0; {counter} < {extent}; {step}) {{")
             body.depth += 1
             opened += 1
             counters.append(counter)
         if opened:
             body.pragma("pipeline II=1")
+        if not stream and port.lanes > 1:
+            body.pragma(f"unroll factor={port.lanes}")
         own = [Linear(0, {c: 1}) if c != "0" else Linear() for c in counters]
         corner = tuple(map(frame.over_pids, port.corner))
         there = sum(((c + i) * s for c, i, s in zip(corner, own, strides, strict=True)), Linear())

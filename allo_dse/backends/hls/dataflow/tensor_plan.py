@@ -47,7 +47,7 @@ class PortPlan(Struct, frozen=True):
 
     Attributes:
         origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
-        word_bits: of the words that load and store processes move; 0 for elements.
+        word_bits: of the words that are copied; 0 for elements.
     """
 
     port: TensorPort
@@ -58,10 +58,10 @@ class PortPlan(Struct, frozen=True):
 
     @property
     def lanes(self) -> int:
-        """Elements of a word: neighbours in the last dimension of the box, which must divide it."""
+        """Elements of a word: neighbours in the last dimension of the box, which they divide."""
         lanes, rest = divmod(self.word_bits, self.port.tensor.dtype.bits)
-        fits = self.is_moved and lanes > 1 and not rest and self.box.extents[-1] % lanes == 0
-        return lanes if fits else 1
+        copied = self.is_moved or self.access == "own"
+        return math.gcd(lanes, self.box.extents[-1]) if copied and lanes and not rest else 1
 
     @property
     def is_moved(self) -> bool:

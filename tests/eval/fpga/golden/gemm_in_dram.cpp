@@ -4,7 +4,6 @@
 // samples.py:44: tasks of kernel gemm, class t01
 void gemm_t01(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< hls::vector<int32_t, 2> > &local_B_in, hls::stream< int32_t > &pipe_out) {
   int32_t local_A[8][8];
-#pragma HLS array_partition variable=local_A dim=2 cyclic factor=2
   copy_in_local_A: for (int i = 0; i < 8; i++) {
     for (int j = 0; j < 8; j += 2) {
 #pragma HLS pipeline II=1
@@ -16,7 +15,6 @@ void gemm_t01(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< h
     }
   }
   int32_t local_B[8][8];
-#pragma HLS array_partition variable=local_B dim=2 cyclic factor=2
   copy_in_local_B: for (int i = 0; i < 8; i++) {
     for (int j = 0; j < 8; j += 2) {
 #pragma HLS pipeline II=1
@@ -68,7 +66,6 @@ void gemm_t01(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< h
 // samples.py:44: tasks of kernel gemm, class t11
 void gemm_t11(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< hls::vector<int32_t, 2> > &local_B_in, hls::stream< int32_t > &pipe_in, hls::stream< int32_t > &pipe_out) {
   int32_t local_A[8][8];
-#pragma HLS array_partition variable=local_A dim=2 cyclic factor=2
   copy_in_local_A: for (int i = 0; i < 8; i++) {
     for (int j = 0; j < 8; j += 2) {
 #pragma HLS pipeline II=1
@@ -80,7 +77,6 @@ void gemm_t11(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< h
     }
   }
   int32_t local_B[8][8];
-#pragma HLS array_partition variable=local_B dim=2 cyclic factor=2
   copy_in_local_B: for (int i = 0; i < 8; i++) {
     for (int j = 0; j < 8; j += 2) {
 #pragma HLS pipeline II=1
@@ -131,7 +127,6 @@ void gemm_t11(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< h
 // samples.py:44: tasks of kernel gemm, class t101
 void gemm_t101(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< hls::vector<int32_t, 2> > &local_B_in, hls::stream< hls::vector<int32_t, 2> > &local_C_out, hls::stream< int32_t > &pipe_in) {
   int32_t local_A[8][8];
-#pragma HLS array_partition variable=local_A dim=2 cyclic factor=2
   copy_in_local_A: for (int i = 0; i < 8; i++) {
     for (int j = 0; j < 8; j += 2) {
 #pragma HLS pipeline II=1
@@ -143,7 +138,6 @@ void gemm_t101(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< 
     }
   }
   int32_t local_B[8][8];
-#pragma HLS array_partition variable=local_B dim=2 cyclic factor=2
   copy_in_local_B: for (int i = 0; i < 8; i++) {
     for (int j = 0; j < 8; j += 2) {
 #pragma HLS pipeline II=1
@@ -155,7 +149,6 @@ void gemm_t101(hls::stream< hls::vector<int32_t, 2> > &local_A_in, hls::stream< 
     }
   }
   int32_t local_C[8][8];
-#pragma HLS array_partition variable=local_C dim=2 cyclic factor=2
   int32_t C_in[8][8];
   int32_t C_out[8][8];
   int32_t tile[8][8];

@@ -4,7 +4,6 @@
 // samples.py:44: tasks of kernel gemm, class t01
 void gemm_t01(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hls::vector<float, 2> > &local_B_in, hls::stream< hls::vector<float, 16> > &pipe_out) {
   float local_A[4][12];
-#pragma HLS array_partition variable=local_A dim=2 cyclic factor=2
   copy_in_local_A: for (int i = 0; i < 4; i++) {
     for (int j = 0; j < 12; j += 2) {
 #pragma HLS pipeline II=1
@@ -16,7 +15,6 @@ void gemm_t01(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hls
     }
   }
   float local_B[12][4];
-#pragma HLS array_partition variable=local_B dim=2 cyclic factor=2
   copy_in_local_B: for (int i = 0; i < 12; i++) {
     for (int j = 0; j < 4; j += 2) {
 #pragma HLS pipeline II=1
@@ -72,7 +70,6 @@ void gemm_t01(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hls
 // samples.py:44: tasks of kernel gemm, class t101
 void gemm_t101(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hls::vector<float, 2> > &local_B_in, hls::stream< hls::vector<float, 2> > &local_C_out, hls::stream< hls::vector<float, 16> > &pipe_in) {
   float local_A[4][12];
-#pragma HLS array_partition variable=local_A dim=2 cyclic factor=2
   copy_in_local_A: for (int i = 0; i < 4; i++) {
     for (int j = 0; j < 12; j += 2) {
 #pragma HLS pipeline II=1
@@ -84,7 +81,6 @@ void gemm_t101(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hl
     }
   }
   float local_B[12][4];
-#pragma HLS array_partition variable=local_B dim=2 cyclic factor=2
   copy_in_local_B: for (int i = 0; i < 12; i++) {
     for (int j = 0; j < 4; j += 2) {
 #pragma HLS pipeline II=1
@@ -96,7 +92,6 @@ void gemm_t101(hls::stream< hls::vector<float, 2> > &local_A_in, hls::stream< hl
     }
   }
   float local_C[4][4];
-#pragma HLS array_partition variable=local_C dim=2 cyclic factor=2
   float C_in[4][4];
   float C_out[4][4];
   float tile[4][4];
