@@ -9,7 +9,7 @@ or that it is not one. Views of arrays are resolved to the arrays.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -25,6 +25,13 @@ _FREE = frozenset(
 CONTROL = ("scf.for", "affine.for", "scf.if", "scf.while")
 """Operations that decide what happens next. Each has a site: its position among them; a `while` has two, one for its
 rounds and one for whether each of them goes on."""
+WIRING = "wiring"
+"""An operation that costs nothing in hardware: a shift by a constant, or what amounts to one."""
+_BY_POWER = {
+    **dict.fromkeys(("arith.muli", "arith.divui", "arith.floordivsi", "arith.remui"), WIRING),
+    "arith.divsi": "arith.subi",  # which rounds towards zero
+}
+_SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
 _DYNAMIC = -(1 << 63)
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
 
@@ -339,13 +346,23 @@ class _Reader:
         operands, results = list(op.operands), list(op.results)
         element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
         return Op(
-            op.name,
+            self._hardware(op.name, operands),
             tuple(self._number(v) for v in operands),
             tuple(self._number(v) for v in results),
             element,
             max((bits_of(r.type) for r in results), default=0),
             tuple(self._width(v) for v in operands),
         )
+
+    def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
+        """What an operation is in hardware, where that is less than its name says because one operand is constant."""
+        if name not in _BY_POWER and name not in _SHIFTS:
+            return name
+        forms = [self._forms.get(value) for value in (operands if name == "arith.muli" else operands[1:])]
+        constants = [form.constant for form in forms if form is not None and form.is_constant]
+        if name in _SHIFTS:
+            return WIRING if constants else name
+        return _BY_POWER[name] if any(n > 0 and n & (n - 1) == 0 for n in constants) else name
 
     def _width(self, value: ir.Value) -> int:
         """Bits that an operand really has: those before it was extended."""

@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Operator, Resources
-from allo_dse.ir.nest import Op
+from allo_dse.ir.nest import WIRING, Op
 
 FREE = frozenset(
-    {"arith.extsi", "arith.extui", "arith.trunci", "arith.bitcast", "arith.index_cast", "arith.negf", "affine.apply"}
-)
+    {WIRING, "arith.extsi", "arith.extui", "arith.trunci", "arith.bitcast", "arith.index_cast", "arith.negf",
+     "affine.apply"}
+)  # fmt: skip
 _FLOAT = {
     "arith.addf": "add",
     "arith.subf": "add",

@@ -31,6 +31,24 @@ def dot(kind: str) -> Any:
     return top
 
 
+def by_constant(operation: str, n: int) -> Any:
+    @df.region()
+    def top(X: int32[N], Y: int32[N]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[N], y: int32[N]):
+            for i in range(N):
+                with allo.meta_if(operation == "*"):
+                    y[i] = x[i] * n
+                with allo.meta_elif(operation == "/"):
+                    y[i] = x[i] / n
+                with allo.meta_elif(operation == "//"):
+                    y[i] = x[i] // n
+                with allo.meta_else():
+                    y[i] = x[i] % n
+
+    return top
+
+
 def rows() -> Any:
     @df.region()
     def top(X: float32[64, 64], Z: float32[64]):

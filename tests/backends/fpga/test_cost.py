@@ -52,6 +52,14 @@ def loop(program: Any, *schedule: Directive, device: FpgaDevice = U280) -> LoopC
     return cost(program, *schedule, device=device).loops[-1]
 
 
+@pytest.mark.parametrize("operation", ["*", "/", "//", "%"])
+def test_powers_of_two_take_no_multiplier_and_no_divider(operation: str) -> None:
+    wires, other = (cost(programs.by_constant(operation, n)) for n in (8, 7))
+    assert (wires.logic.dsp, wires.loops[-1].depth <= 3) == (0, True)
+    assert other.logic.dsp > 0 or other.logic.lut > wires.logic.lut + 1000
+    assert other.loops[-1].depth > wires.loops[-1].depth
+
+
 @pytest.mark.parametrize(("mhz", "interval"), [(300, 4), (250, 3), (100, 2)])
 def test_a_float_sum_has_the_interval_of_the_fabric_adder(mhz: int, interval: int) -> None:
     """The reports: II 4 with the fabric adder of latency 4 at 3.33 ns; its result is forwarded as it leaves it."""

@@ -23,6 +23,7 @@ from allo_dse.program.directive import Directive
 install()
 
 from studies import gemm_npu, gemm_zcu102, polybench_fpga, systolic_fpga
+from tests.backends.fpga.programs import by_constant
 from tests.frontend import samples
 from tests.support.random_programs import random_program
 
@@ -101,6 +102,15 @@ def assert_equal(got: Any, wanted: Any, where: str) -> None:
         )
     else:
         np.testing.assert_array_equal(got, wanted, err_msg=where)
+
+
+@needs_gcc
+@pytest.mark.parametrize("n", [1, 8, 7])
+def test_quotients_and_remainders_by_constants(n: int) -> None:
+    values = np.array([*range(-20, 20), -(2**31), 2**31 - 1] * 7, np.int32)[:256]
+    for operation, wanted in (("//", values // n), ("%", values % n), ("/", np.trunc(values / n))):
+        _, found = csim(emit_project(dse.load_program(by_constant(operation, n))), values, np.zeros_like(values))
+        np.testing.assert_array_equal(found, wanted.astype(np.int32))
 
 
 @needs_gcc

@@ -105,6 +105,8 @@ def _division_or_shift(name: str, args: Sequence[Node], type_: Element) -> Node:
     if name in ("shrsi", "shrui"):
         value = as_signed(a) if name == "shrsi" else as_unsigned(a)
         return tree(">>", value.type, value, _amount(b), exact=True)
+    if name == "floordivsi" and b.op == "const" and b.value > 0 and b.value & (b.value - 1) == 0:
+        return _division_or_shift("shrsi", (a, const(b.value.bit_length() - 1, b.type)), type_)
     if name in _ROUNDED:
         return call(f"{_ROUNDED[name]}<{type_}>", type_, as_signed(a), as_signed(b))
     read = as_signed if name.endswith("si") else as_unsigned

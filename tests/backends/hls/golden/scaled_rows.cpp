@@ -41,8 +41,8 @@ void scale_all(hls::stream< int32_t > &b_out, int32_t n, hls::stream< hls::vecto
     j_1: for (int j = 0; j < 8; j++) {
       ap_int<49> v_1;
       if ((int32_t)row[j] > 0) {
-        const ap_int<49> v_2 = (ap_int<49>)(ap_int<48>)((ap_int<48>)row[j] * (ap_int<48>)scale_table0[j - allo::floor_div<int32_t>(j, 4) * 4]);
-        v_1 = v_2 + (ap_int<49>)n;
+        const ap_int<49> v_2 = (ap_int<49>)(ap_int<48>)((ap_int<48>)row[j] * (ap_int<48>)scale_table0[j - (j >> 2) * 4]) + (ap_int<49>)n;
+        v_1 = v_2;
       } else {
         v_1 = (ap_int<49>)n;
       }
