@@ -21,9 +21,9 @@ _COUNTED = "00"
 
 
 def directory() -> Path:
-    """Where files are kept: in the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "allo-dse"
+    """Where files are kept: in the user's cache. A user without a home keeps none."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.devnull if base.startswith("~") else base) / "allo-dse"
 
 
 def known(kind: str, content: bytes) -> bytes | None:

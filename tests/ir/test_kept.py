@@ -29,10 +29,16 @@ def test_what_is_known_is_what_was_made_of_the_same() -> None:
     assert kept.known("t", b"a") == b"B"
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+@pytest.mark.parametrize("environment", [{"XDG_CACHE_HOME": "/proc/none"}, {"HOME": "~"}])
+def test_a_cache_that_cannot_be_written_is_done_without(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     kept.keep("t", b"a", b"A")
     assert kept.known("t", b"a") is None
+    assert not Path("~").exists()
 
 
 @given(made=st.binary(max_size=40), damaged=st.binary(max_size=80))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from allo_dse.common.cp_sat import answer
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 
@@ -97,19 +98,16 @@ class _Work:
         if begun is not None:
             for (o, c, at), one in made.runs.items():
                 made.model.add_hint(one, begun.launch[o] == at and begun.choice[o] == c)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1  # the same problem, the same solution
-        solver.parameters.random_seed = 0
-        solver.parameters.max_deterministic_time = max(limit, 0.0)
-        bound = 0
+        bound, limit = 0, max(limit, 0.0)
         if stream:
             period = made.period()
             made.model.minimize(period)
-            if solver.solve(made.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            status, solver = answer(made.model, work=limit)
+            if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
                 bound = round(solver.best_objective_bound)
                 made.model.add(period <= solver.value(period))
                 made.model.minimize(made.length)
-        status = solver.solve(made.model)
+        status, solver = answer(made.model, work=limit)
         self.done += solver.response_proto.deterministic_time
         self.refuted = status == cp_model.INFEASIBLE
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

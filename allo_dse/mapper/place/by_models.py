@@ -14,11 +14,13 @@ from collections.abc import Iterator
 
 from ortools.sat.python import cp_model
 
+from allo_dse.common.cp_sat import answer
+
 from ..model.violation import Violation
 from .dma_channels import nets_of, numbered
 from .exact_model import JointModel
 from .placed_design import Infeasible, PlacedDesign
-from .placement_model import Excess, PlacementModel, make_solver
+from .placement_model import Excess, PlacementModel
 from .problem import Placement, Problem
 from .routed import routed
 from .router import route
@@ -65,13 +67,10 @@ def _quick(
         work: deterministic seconds to find any placement in.
     """
     model.model.minimize(model.wires())
-    solver = make_solver(_left(deadline), _POLISH)
-    solver.parameters.relative_gap_limit = 0.1
-    status = solver.solve(model.model)
+    status, solver = answer(model.model, work=_POLISH, seconds=_left(deadline), gap=0.1)
     if status == cp_model.UNKNOWN:
         model.model.clear_objective()  # type: ignore[no-untyped-call]
-        solver = make_solver(_left(deadline), work)
-        status = solver.solve(model.model)
+        status, solver = answer(model.model, work=work, seconds=_left(deadline))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return status, None
     return status, model.read(solver, [transfer.column for transfer in model.problem.transfers])
@@ -81,8 +80,7 @@ def _exact(problem: Problem, start: Placement | None, deadline: float) -> Placed
     model = JointModel(problem)
     if start is not None:
         model.hint(start)
-    solver = make_solver(_left(deadline), _WORK)
-    status = solver.solve(model.model)
+    status, solver = answer(model.model, work=_WORK, seconds=_left(deadline))
     if status == cp_model.INFEASIBLE:
         return _why(JointModel(problem, soft=True), deadline)
     if status == cp_model.UNKNOWN:
@@ -101,8 +99,7 @@ def _exact(problem: Problem, start: Placement | None, deadline: float) -> Placed
 def _why(model: PlacementModel, deadline: float) -> Infeasible:
     """The limits in the way: those that the cheapest placement exceeds."""
     model.model.minimize(model.price())
-    solver = make_solver(max(_left(deadline), 2.0), _REASONS)
-    status = solver.solve(model.model)
+    status, solver = answer(model.model, work=_REASONS, seconds=max(_left(deadline), 2.0))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Infeasible(())
     return Infeasible(tuple(violations_of(model, solver)))

@@ -149,17 +149,3 @@ class PlacementModel:
             else:
                 owners.append(tiles[stream.source if solver.boolean_value(self.at_source[number]) else stream.target])
         return Placement(tiles, tuple(columns), tuple(owners))
-
-
-def make_solver(time_limit_s: float, work: float) -> cp_model.CpSolver:
-    """A solver that gives the same answer every time, unless the clock stops it.
-
-    Args:
-        work: CP-SAT's deterministic time, about seconds of an idle machine.
-    """
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_time_in_seconds = time_limit_s
-    solver.parameters.max_deterministic_time = work
-    return solver

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from msgspec import structs
 from ortools.sat.python import cp_model
 
+from allo_dse.common.cp_sat import answer
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
@@ -20,7 +21,7 @@ from allo_dse.mapper.model.movement import StreamFlow
 from allo_dse.mapper.place.array import ArrayLimits, Link, Tile
 from allo_dse.mapper.place.exact_model import JointModel
 from allo_dse.mapper.place.placed_design import Hop, Infeasible, PlacedDesign, Port
-from allo_dse.mapper.place.placement_model import PlacementModel, make_solver
+from allo_dse.mapper.place.placement_model import PlacementModel
 from allo_dse.mapper.place.problem import NodeNeed, Problem
 from allo_dse.mapper.place.solve import solve
 from allo_dse.mapper.place.wishes import Wishes
@@ -91,8 +92,8 @@ def test_cascades_whose_channels_are_taken_stand_upright() -> None:
     assert replace(problem, flows=flows[:8]).neighbours == ()
     model = PlacementModel(problem)
     model.keep_in_columns()
-    solver = make_solver(10.0, 1.0)
-    assert solver.solve(model.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    status, solver = answer(model.model, work=1.0)
+    assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     tiles = model.read(solver, ()).tiles
     assert len({tiles[node].column for node in range(4)}) == 4
     assert all(tiles[s.source].column == tiles[s.target].column for s in streams)
@@ -255,7 +256,7 @@ def test_without_streams_no_assignment_is_cheaper(problem: Problem) -> None:
 @given(problems())
 def test_the_exact_model_alone_agrees_too(problem: Problem) -> None:
     """The quick way decides nearly everything; without it, the model of placement and routes has to."""
-    status = make_solver(10.0, 1e6).solve(JointModel(problem).model)
+    status, _ = answer(JointModel(problem).model, work=1e6, seconds=10.0)
     assert (status in (2, 4)) == feasible(problem)
 
 
