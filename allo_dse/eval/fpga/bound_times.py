@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -27,8 +27,7 @@ from allo_dse.mapper.limits.fpga_schedule import AlikeTasks, Scheduled, SharedCo
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
-from allo_dse.program.tasks import TaskClass
-from allo_dse.program.tensors import Grid, TensorPort, ends_of, piece_grids, pieces_of
+from allo_dse.program.tensors import Grid, ends_of, piece_grids, pieces_of
 
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
 _MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
@@ -124,9 +123,10 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
     tiles: Tiles
     external: External
 
-    def ports(self, cls: TaskClass) -> list[TensorPort]:
-        """The tensor ports of a class that are copied."""
-        return [port for port in cls.tensor_ports if port.tensor.name in self.uses]
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """Those that do not stay in DRAM: a node has the tiles of all its tasks."""
+        return frozenset(name for name, use in self.uses.items() if use.place != "dram")
 
     @cached_property
     def cycles_of_tiles(self) -> dict[str, IntArray]:
@@ -205,17 +205,22 @@ class Paths(Struct, frozen=True, eq=False):
     Attributes:
         begins: when each begins that waits for its tiles and the first token of each of its streams. ends: what copying
             its results takes.
+        kept_begins, kept_ends: when its tiles are there of what its node copies before the first of its tasks, and what
+            copying its results takes of what goes after the last.
     """
 
     own: OwnTimes
     begins: Times
     ends: Times
+    kept_begins: Times
+    kept_ends: Times
     _known: dict[MeshFold, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
-        begins, ends = _with_tiles(alike, copies, len(own.whole))
-        return cls(own, _with_streams(edges, own, begins), ends)
+        kept, count = copies.kept, len(own.whole)
+        begins, ends = _with_tiles(alike, copies, copies.uses, count)
+        return cls(own, _with_streams(edges, own, begins), ends, *_with_tiles(alike, copies, kept, count))
 
     def cycles(self, vmg: VMG) -> int:
         """What the slowest node of a folded graph takes from the first copy to the last."""
@@ -231,17 +236,22 @@ class Paths(Struct, frozen=True, eq=False):
             tasks = group.leaves.tasks()
             # A node runs its tasks one after the other: when its first could begin, plus the work of all, plus the copy
             # of its last result. The minima leave open which task is first and which is last.
-            whole = self.begins[tasks].min(1) + self.own.whole[tasks].sum(1) + self.ends[tasks].min(1)
-            longest = max(longest, int(whole.max()))
+            begin = np.maximum(self.begins[tasks].min(1), self.kept_begins[tasks].max(1))
+            end = np.maximum(self.ends[tasks].min(1), self.kept_ends[tasks].max(1))
+            longest = max(longest, int((begin + self.own.whole[tasks].sum(1) + end).max()))
         return longest
 
 
-def _with_tiles(alike: Sequence[AlikeTasks], copies: Copies, count: int) -> tuple[Times, Times]:
-    """When each task has its tiles, and what copying its results takes."""
+def _with_tiles(
+    alike: Sequence[AlikeTasks], copies: Copies, tensors: Collection[str], count: int
+) -> tuple[Times, Times]:
+    """When each task has its tiles of some tensors, and what copying its results takes."""
     begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for cls, _, tasks, pids in alike:
-        for port in copies.ports(cls):
+        for port in cls.tensor_ports:
             name = port.tensor.name
+            if name not in tensors:
+                continue
             _, piece = ends_of(port, pids, copies.tiles.grids[name])
             if port.reads:
                 begins[tasks] = np.maximum(begins[tasks], copies.arrivals[name][piece])

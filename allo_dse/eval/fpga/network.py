@@ -1,15 +1,16 @@
 """A design on an FPGA as a network of operation tables.
 
 Tasks do what the cost model says, at its intervals and depths; copies of tensors between DRAM and the chip are
-processes of their own, which use their AXI port in turn and hand a token to each task whose tile has arrived. Of a
-tensor that stays in DRAM a tile waits in a FIFO of the node until its task begins, which empties it.
+processes of their own, which use their AXI port in turn and hand a token to each node whose tiles have arrived, and get
+one when it has written its last. Of a tensor that stays in DRAM a tile waits in a FIFO of the node until its task
+begins, which empties it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,7 +27,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
 from allo_dse.program.tasks import TaskClass
-from allo_dse.program.tensors import TensorPort, ends_of, piece_grids, pieces_of
+from allo_dse.program.tensors import ends_of, piece_grids, pieces_of
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
@@ -102,10 +103,14 @@ def _require_room(mapping: FpgaCosts) -> None:
         )
 
 
+_NONE = 1 << 62
+"""No piece; there are fewer."""
+
+
 @dataclass
 class _Piece:
-    """A piece of a tensor: whether it is read and written, the tokens that say that it has arrived, of tiles whose last
-    it is, and those that say that it is done, of tiles whose first it is."""
+    """A piece of a tensor: whether it is read and written, the tokens that say that it has arrived, of nodes whose last
+    it is, and those that say that it is done, of nodes whose first it is."""
 
     is_read: bool = False
     is_written: bool = False
@@ -132,15 +137,21 @@ class _Builder:
         self.deliveries: dict[tuple[str, str], int] = {}
         self._builder = builder
         self._wiring = wiring
-        self._tables: dict[tuple[str, str, tuple[int, ...]], Table] = {}
+        self._tables: dict[tuple[str, str, tuple[int, ...], int, int], Table] = {}
         self._uses = {use.tensor.name: use for use in mapping.tensors if not use.onchip}
         self._pieces: dict[str, dict[int, _Piece]] = defaultdict(lambda: defaultdict(_Piece))
         self._grids = piece_grids(mapping.vmg.program.tensor_ports)
         self._fifos: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._node_of_task = mapping.vmg.node_of_task.tolist()
+        every = [group.leaves.tasks() for group in mapping.vmg.groups]
+        self._first, self._last = ({task for tasks in every for task in tasks[:, end].tolist()} for end in (0, -1))
+        self._last_read = defaultdict[str, IntArray](lambda: np.full(mapping.vmg.node_count, -1, np.int64))
+        self._first_written = defaultdict[str, IntArray](lambda: np.full(mapping.vmg.node_count, _NONE, np.int64))
 
     def tasks(self) -> IntArray:
         program = self._mapping.vmg.program
+        for task_class, tasks, pids in tasks_by_class(program):
+            self._find_pieces(task_class, self._mapping.vmg.node_of_task[tasks], pids)
         numbers = np.empty(program.task_count, np.int64)
         for task_class, tasks, pids in tasks_by_class(program):
             numbers[tasks] = self._class(program, task_class, pids, tasks)
@@ -152,14 +163,6 @@ class _Builder:
             assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
             number = program.first_stream[binding.stream.name] + binding.index.linear(pids)
             streams.append(self._wiring.fifo[number])
-        copied = [port for port in task_class.tensor_ports if port.tensor.name in self._uses]
-        ports = [port for port in copied if port.tensor.name not in self._mapping.streamed]
-        for port in ports:
-            for one in pieces_of(port, pids, self._grids[port.tensor.name]):
-                piece = self._pieces[port.tensor.name][one]
-                piece.is_read |= port.reads
-                piece.is_written |= port.writes
-        tiles = [ends_of(port, pids, self._grids[port.tensor.name]) for port in ports]
         streamed = self._streamed(task_class)
         room = {
             node: [number for name, does, _ in streamed for number in self._fifo(name, does, node)]
@@ -167,8 +170,8 @@ class _Builder:
         }
         fifos = np.reshape(streams, (len(streams), len(tasks))).T.tolist()
         numbers = []
-        for at, (task, pid, ends) in enumerate(zip(tasks.tolist(), map(tuple, pids.tolist()), fifos, strict=True)):
-            arrivals, dones = self._tokens(ports, [(int(first[at]), int(last[at])) for first, last in tiles])
+        for task, pid, ends in zip(tasks.tolist(), map(tuple, pids.tolist()), fifos, strict=True):
+            arrivals, dones = self._tokens(task)
             table = self._table(task_class, pid, len(arrivals), len(dones))
             bound = [*ends, *arrivals, *dones, *room[self._node_of_task[task]]]
             numbers.append(self._builder.process(table, bound))
@@ -192,22 +195,38 @@ class _Builder:
             self._fifos[key] = self._builder.stream(1), self._builder.stream(1)
         return self._fifos[key]
 
-    def _tokens(self, ports: Sequence[TensorPort], tiles: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-        """Streams on which a task hears that its tiles are there, and says that its results are; of each tile the first
-        and the last of its pieces."""
-        arrivals, dones = [], []
-        for port, (first, last) in zip(ports, tiles, strict=True):
-            pieces = self._pieces[port.tensor.name]
+    def _find_pieces(self, task_class: TaskClass, nodes: IntArray, pids: IntArray) -> None:
+        """Which pieces the tasks of a class use, and which of them, copied in order, nodes wait for."""
+        for port in task_class.tensor_ports:
+            name = port.tensor.name
+            if name not in self._uses or name in self._mapping.streamed:
+                continue
+            for one in pieces_of(port, pids, self._grids[name]):
+                piece = self._pieces[name][one]
+                piece.is_read |= port.reads
+                piece.is_written |= port.writes
+            first, last = ends_of(port, pids, self._grids[name])
             if port.reads:
-                arrivals.append(self._builder.stream(1))
-                pieces[last].arrived.append(arrivals[-1])
+                np.maximum.at(self._last_read[name], nodes, last)
             if port.writes:
+                np.minimum.at(self._first_written[name], nodes, first)
+
+    def _tokens(self, task: int) -> tuple[list[int], list[int]]:
+        """Streams on which the first task of a node hears that the tiles of all are there, and the last says that the
+        results of all are."""
+        arrivals, dones = [], []
+        for name, last in self._last_read.items() if task in self._first else ():
+            if (piece := int(last[self._node_of_task[task]])) >= 0:
+                arrivals.append(self._builder.stream(1))
+                self._pieces[name][piece].arrived.append(arrivals[-1])
+        for name, first in self._first_written.items() if task in self._last else ():
+            if (piece := int(first[self._node_of_task[task]])) < _NONE:
                 dones.append(self._builder.stream(1))
-                pieces[first].done.append(dones[-1])
+                self._pieces[name][piece].done.append(dones[-1])
         return arrivals, dones
 
     def _table(self, task_class: TaskClass, pid: tuple[int, ...], arrivals: int, dones: int) -> Table:
-        key = (task_class.kernel, task_class.name, self._mapping.deciding(task_class, pid))
+        key = (task_class.kernel, task_class.name, self._mapping.deciding(task_class, pid), arrivals, dones)
         if key not in self._tables:
             table, first = Table(), len(task_class.body.streams)
             streamed = self._streamed(task_class)

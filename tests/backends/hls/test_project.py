@@ -19,13 +19,14 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hls.design_project import folding_of
 from allo_dse.lang.schedule import build
+from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.search.fold_space import fold_choices
 from allo_dse.program.directive import Directive
 from tests.frontend import samples
 
 from . import programs
 from .batch import Batch
-from .test_csim import needs_gcc, random_run
+from .test_csim import assert_equal, needs_gcc, own_runs, random_run
 
 GEMM = {"M": 8, "N": 8, "K": 16, "Pm": 2, "Pn": 2, "Pk": 4}
 
@@ -135,6 +136,26 @@ def test_folds_compute_the_same(tmp_path: Path) -> None:
         np.testing.assert_array_equal(batch.run(name, *run.before)[2], run.after[2], err_msg=name)
 
 
+FOLDED = ("layouts", "tiled", "systolic_plain", "scaled_rows", "some_blocks", "numbers")
+
+
+@needs_gcc
+def test_folded_programs_compute_the_same(tmp_path: Path) -> None:
+    """Tiles of single elements, of fixed-point numbers, that tasks have in common, and that they write in part."""
+    runs = [run for run in own_runs() if run.name in FOLDED]
+    projects = {}
+    for number, run in enumerate(runs):
+        unfolded = VMG.of(run.program)
+        folded = (unfolded.fold(fold) for fold in fold_choices(run.program))
+        graph = next((one for one in folded if one.node_count < run.program.task_count), unfolded)
+        projects[f"k{number}"] = emit_project(run.program, folding=folding_of(graph))
+    batch = Batch(projects, "g++", tmp_path)
+    for name, run in zip(projects, runs, strict=True):
+        for got, wanted in zip(batch.run(name, *run.before), run.after, strict=True):
+            if isinstance(wanted, np.ndarray):
+                assert_equal(got, wanted, run.name)
+
+
 @needs_gcc
 def test_folded_build() -> None:
     mod = build(
@@ -153,7 +174,7 @@ def test_equal_calls_of_a_node_become_a_loop() -> None:
     program = dse.load_program(samples.tiled, M=8, N=8, K=8, P0=1, P1=4)
     bundled = program.vmg.apply([("bundle", [f"tile_0_{j}" for j in range(4)])])
     code = emit_project(program, folding=folding_of(bundled)).hls_code
-    assert "for (int t = 0; t < 4; t++) {\n    tile_all(0, t, A, B, C);" in code
+    assert "for (int t = 0; t < 4; t++) {\n    tile_all(A, B[t], C[t]);" in code
     assert "#pragma HLS allocation function instances=tile_all limit=1" in code
 
 
@@ -179,15 +200,17 @@ def test_directives_of_a_design() -> None:
 
 
 def test_words_are_no_wider_than_rows_of_tiles() -> None:
-    """Also where nodes copy their tiles themselves, and without banks of which the schedule says nothing."""
+    """Also where nodes keep their tiles, and without banks of which the schedule says nothing."""
     program = dse.load_program(programs.scaled_rows)
-    wide = [Directive("pack", "scaled_rows", "A", {"bits": 512})]
-    code = emit_project(program, schedule=wide).hls_code
+    wide = Directive("pack", "scaled_rows", "A", {"bits": 512})
+    code = emit_project(program, schedule=[wide]).hls_code
     assert "hls::vector<int16_t, 8> word = a_in.read();" in code
     assert "array_partition" not in code
     bundled = program.vmg.bundle([("send_0", "scale_0"), ("send_1", "scale_1")])
-    code = emit_project(program, schedule=wide, folding=folding_of(bundled)).hls_code
-    assert "#pragma HLS pipeline II=1\n#pragma HLS unroll factor=8\n      a[i][j] = A[" in code
+    banks = Directive("partition", "scaled_rows", "A", {"dim": 2, "factor": 4, "partition_type": "cyclic"})
+    code = emit_project(program, schedule=[wide, banks], folding=folding_of(bundled)).hls_code
+    assert "int16_t A[2][2][8];\n#pragma HLS array_partition variable=A dim=3 cyclic factor=4" in code
+    assert "hls::vector<int16_t, 8> word = A_in.read();" in code
 
 
 def test_unknown_streams_and_modes_are_errors() -> None:

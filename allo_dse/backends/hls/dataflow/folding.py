@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from allo_dse.program.streams import StreamArray, StreamPort
 
-from ..cpp.elements import element_of_dtype, interface_type
+from ..cpp.elements import element_of_dtype
 from ..cpp.linear import Linear
 from ..cpp.names import Names
 from ..cpp.streams import Carrier
 from .functions import TaskFunction, tensor_text
+from .kept_tiles import KeptTiles, Slot
 from .local_copies import Parameter
-from .tensor_plan import ClassPlan
+from .tensor_plan import ClassPlan, PortPlan
 from .tile_movers import TileMover
 from .top import Top, declare_stream
 
@@ -52,6 +53,9 @@ class _Fifo:
         return len(self.users) == 2 and self.users["put"] == self.users["get"]
 
 
+_Call = tuple[str, tuple[str | int | Slot, ...]]
+
+
 @dataclass
 class _Node:
     """The function of a process under construction.
@@ -59,16 +63,18 @@ class _Node:
     Attributes:
         number: of the node.
         known: the parameter or local stream that stands for a FIFO, a tensor or a whole array of streams.
-        calls: functions with their arguments, of which integers may follow a loop.
+        tiles: parts of tensors that it keeps for its tasks.
+        calls: functions with their arguments, of which numbers may follow a loop.
     """
 
     number: int
     names: Names
+    tiles: KeptTiles
     parameters: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     known: dict[object, str] = field(default_factory=dict)
     local: list[str] = field(default_factory=list)
-    calls: list[tuple[str, tuple[str | int, ...]]] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
 
     def parameter(self, key: object, wanted: str, text: str, argument: str) -> str:
         """The name of a parameter, added where it is new; `text` declares it, with `{}` for the name."""
@@ -84,6 +90,22 @@ class _Task(Struct, frozen=True):
     function: TaskFunction
     pid: tuple[int, ...]
     number: int
+
+    @property
+    def kept(self) -> Iterator[tuple[ClassPlan, PortPlan, int]]:
+        """The parts that its node keeps: whose they are, and their places."""
+        for port in self.plan.ports:
+            if port.is_kept:
+                yield self.plan, port, port.place(self.pid)
+
+    @property
+    def moves(self) -> Iterator[tuple[PortPlan, str]]:
+        """The parts of tensors that come "in" to its node and go "out"."""
+        for parameter in self.function.parameters:
+            if parameter.kind in ("in", "out", "array"):
+                port = self.plan.ports[parameter.number]
+                yield from [(port, "in")] * (parameter.kind == "in" or (port.is_kept and port.copies_in))
+                yield from [(port, "out")] * (parameter.kind == "out" or (port.is_kept and port.copies_out))
 
 
 class _Folded(Struct, frozen=True):
@@ -119,12 +141,15 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
         own = [folded.tasks[task] for task in members if task in folded.tasks]
         if not own:
             continue
-        node = _Node(number, Names({f.symbol for f in top.functions.values()}))
+        taken = Names({f.symbol for f in top.functions.values()})
+        node = _Node(number, taken, KeptTiles(taken, [one for task in own for one in task.kept], top))
         for task in own:
             called = task.function.symbol + (f"<{task.number}>" if task.function.has_state else "")
             node.calls.append((called, tuple(_value(folded, node, task, p) for p in task.function.parameters)))
+        kept = ((port, does) for task in own for port, does in task.moves if port.is_kept)
+        streams = {(port.port.tensor.name, does): _tile_stream(folded, node, port, does) for port, does in kept}
         name = top.names.new(f"node_{number}")
-        texts.append(_function(name, node, [top.program.task_name(task) for task in members]))
+        texts.append(_function(name, node, streams, [top.program.task_name(task) for task in members]))
         top.lines.append(f"  ALLO_PROCESS({', '.join([name, *node.arguments])});")
     return [*texts, *(mover.emit(top, name) for name, mover in stored.items())]
 
@@ -135,13 +160,11 @@ def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str
     for number, members in enumerate(folding.nodes):
         for member in (m for m in members if m in tasks):
             task = tasks[member]
-            for parameter in task.function.parameters:
-                if parameter.kind not in ("in", "out"):
-                    continue
-                port = task.plan.ports[parameter.number]
-                key = port.port.tensor.name, parameter.kind
-                mover = movers.setdefault(key, TileMover(port.port.tensor, load=parameter.kind == "in"))
-                mover.add(folding.turn[member], port, task.pid, number)
+            for port, does in task.moves:
+                tensor = port.port.tensor
+                mover = movers.setdefault((tensor.name, does), TileMover(tensor, load=does == "in"))
+                # Parts that the node keeps come before its tasks, whatever their turns, and go after them.
+                mover.add(0 if port.is_kept else folding.turn[member], port, port.place(task.pid), number)
     return movers
 
 
@@ -200,7 +223,7 @@ def _declare(folded: _Folded) -> None:
             fifo.place = f"{name}[{position}]" if dims else name
 
 
-def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> str | int:
+def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> str | int | Slot:
     """An argument of a task's call inside its node."""
     if parameter.kind == "pid":
         return task.pid[parameter.number]
@@ -210,22 +233,28 @@ def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> s
     tensor, top = port.port.tensor, folded.top
     key = ("tensor", tensor.name)
     if parameter.kind in ("in", "out"):
-        mover = folded.tiles[tensor.name, parameter.kind]
-        text = f"hls::stream< {port.word} > &{{}}"
-        return node.parameter((tensor.name, parameter.kind), mover.streams, text, mover.stream(node.number))
+        return _tile_stream(folded, node, port, parameter.kind)
+    if parameter.kind == "array":
+        return node.tiles.argument(port, port.place(task.pid))
     if parameter.kind == "value":
         element = element_of_dtype(tensor.dtype)
         return node.parameter(key, tensor.name, f"{element} {{}}", top.value(tensor))
     writes = tensor.name in folded.written
-    raw = port.access == "shared"
-    element_text = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
     if port.access == "onchip" and key not in node.known:
         text = tensor_text(tensor, "{}", writes=writes)
         node.parameter(key, tensor.name, text, top.memory(task.plan, port, tensor.name, writes=writes))
     if key not in node.known:
-        argument = top.argument(tensor, tensor.name, writes=writes, raw=raw)
-        node.parameter(key, tensor.name, f"{'' if writes else 'const '}{element_text} *{{}}", argument)
+        argument = top.argument(tensor, tensor.name, writes=writes, raw=True)
+        const = "" if writes else "const "
+        node.parameter(key, tensor.name, f"{const}{element_of_dtype(tensor.dtype)} *{{}}", argument)
     return node.known[key]
+
+
+def _tile_stream(folded: _Folded, node: _Node, port: PortPlan, does: str) -> str:
+    """The node's end of a stream from or to what moves a tensor."""
+    name = port.port.tensor.name
+    mover = folded.tiles[name, does]
+    return node.parameter((name, does), mover.streams, f"hls::stream< {port.word} > &{{}}", mover.stream(node.number))
 
 
 def _stream(folded: _Folded, node: _Node, task: _Task, binding: StreamPort | StreamArray) -> str:
@@ -245,32 +274,36 @@ def _stream(folded: _Folded, node: _Node, task: _Task, binding: StreamPort | Str
     return node.known[number]
 
 
-def _function(name: str, node: _Node, tasks: Sequence[str]) -> str:
-    """The function of a node: the calls of its tasks, those of a run of equal calls in a loop."""
+def _function(name: str, node: _Node, streams: Mapping[tuple[str, str], str], tasks: Sequence[str]) -> str:
+    """The function of a node: the calls of its tasks, those of a run of equal calls in a loop.
+
+    Args:
+        streams: by tensor and "in" or "out", those of the parts that it keeps.
+    """
     shown = ", ".join(tasks[:4]) + (f", ... {tasks[-1]}" if len(tasks) > 4 else "")
     lines = [f"// {len(tasks)} tasks one after the other: {shown}", f"void {name}({', '.join(node.parameters)}) {{"]
     functions = [function for function, _ in node.calls]
     shared = [f for f in dict.fromkeys(functions) if functions.count(f) > 1 and "<" not in f]
     # Tasks of a node run in turn: one instance of a function serves all of its calls, as the fold intends.
     lines += [f"#pragma HLS allocation function instances={function} limit=1" for function in shared]
-    lines += node.local
+    lines += [*node.local, *node.tiles.filled(streams)]
     position = 0
     while position < len(node.calls):
         length, steps = _run(node.calls[position:])
         function, arguments = node.calls[position]
         if length == 1:
-            lines.append(f"  {function}({', '.join(map(str, arguments))});")
+            lines.append(f"  {function}({', '.join(_moving(a, 0) for a in arguments)});")
         else:
             moving = [_moving(a, s) for a, s in zip(arguments, steps, strict=True)]
             lines.append(f"  for (int t = 0; t < {length}; t++) {{")
             lines.append(f"    {function}({', '.join(moving)});")
             lines.append("  }")
         position += length
-    return "\n".join([*lines, "}"])
+    return "\n".join([*lines, *node.tiles.sent(streams), "}"])
 
 
-def _run(calls: Sequence[tuple[str, tuple[str | int, ...]]]) -> tuple[int, tuple[int, ...]]:
-    """How many calls from the first on differ by the same steps in their integers only, and those steps."""
+def _run(calls: Sequence[_Call]) -> tuple[int, tuple[int, ...]]:
+    """How many calls from the first on differ by the same steps in their numbers only, and those steps."""
     if len(calls) < 2 or (steps := _steps(calls[0], calls[1])) is None:
         return 1, ()
     length = 2
@@ -279,16 +312,16 @@ def _run(calls: Sequence[tuple[str, tuple[str | int, ...]]]) -> tuple[int, tuple
     return length, steps
 
 
-def _steps(
-    first: tuple[str, tuple[str | int, ...]], second: tuple[str, tuple[str | int, ...]]
-) -> tuple[int, ...] | None:
-    """The differences of two calls' integers; None where they differ in anything else."""
+def _steps(first: _Call, second: _Call) -> tuple[int, ...] | None:
+    """The differences of two calls' numbers; None where they differ in anything else."""
     if first[0] != second[0]:
         return None
     steps = []
     for a, b in zip(first[1], second[1], strict=True):
         if isinstance(a, int) and isinstance(b, int):
             steps.append(b - a)
+        elif isinstance(a, Slot) and isinstance(b, Slot) and a.array == b.array:
+            steps.append(b.number - a.number)
         elif a == b:
             steps.append(0)
         else:
@@ -296,7 +329,9 @@ def _steps(
     return tuple(steps)
 
 
-def _moving(argument: str | int, step: int) -> str:
+def _moving(argument: str | int | Slot, step: int) -> str:
     if isinstance(argument, str):
         return argument
+    if isinstance(argument, Slot):
+        return f"{argument.array}[{_moving(argument.number, step)}]"
     return Linear(argument, {"t": step} if step else {}).text(str)

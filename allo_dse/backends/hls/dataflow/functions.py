@@ -23,8 +23,8 @@ from ..task.arrays import Array, whole
 from ..task.body import MOVED, Body
 from ..task.pragmas import LoopPragmas, LoopSource, place
 from ..task.statements import HANDLERS, translate
-from .local_copies import Frame, Parameter, bind_copy, copy_out
-from .tensor_plan import ClassPlan, PortPlan
+from .local_copies import Frame, Parameter, array_pragmas_of, bind_copy, copy_out, tensor_names
+from .tensor_plan import ClassPlan
 
 
 class TaskFunction(Struct, frozen=True):
@@ -75,13 +75,13 @@ def task_function(
         body.externals[argument] = identifier(call.top)
         body.addresses.add(argument)
     _bind_tables(frame, tables)
-    tensor_names = _tensor_names(task_class.body.mlir, len(frame.pids), len(plan.ports))
+    wanted = tensor_names(plan)
     own_streams = _bind_streams(frame, streams, carriers)
     # All tasks fill their arrays in the order of the region's tensors, so that no two processes that load tensors can
     # wait for each other.
     order = sorted(range(len(tensors)), key=lambda p: positions[plan.ports[p].port.tensor.name])
     for position in order:
-        parameters += _bind_tensor(frame, position, tensors[position], tensor_names[position])
+        parameters += _bind_tensor(frame, position, tensors[position], wanted[position])
     _bind_state(frame, states)
     translate(body, plan.function)
     for position in order:
@@ -124,12 +124,6 @@ def _bind_tables(frame: Frame, tables: dict[str, str]) -> None:
             frame.body.views[op.results[0]] = whole(Array(name, element_of(type_.element_type), tuple(type_.shape)))
 
 
-def _tensor_names(mlir: str, rank: int, count: int) -> list[str]:
-    """The names of the tensor arguments in the text of a body."""
-    (head,) = re.findall(r"^func\.func @\S*?\((.*)\) \{$", mlir, re.MULTILINE)
-    return re.findall(r"%([^\s:,]+): (?:memref|index)", head)[rank : rank + count]
-
-
 def _bind_streams(frame: Frame, arguments: Sequence[ir.Value], streams: Mapping[str, Carrier]) -> list[Parameter]:
     parameters = []
     for position, (argument, binding) in enumerate(zip(arguments, frame.plan.task_class.body.streams, strict=True)):
@@ -161,20 +155,12 @@ def _bind_tensor(frame: Frame, position: int, argument: ir.Value, wanted: str) -
         const = "" if port.copies_out else "const "
         return [Parameter("pointer", position, f"{const}{element} *{name}")]
     if port.access == "onchip":
-        for text in array_pragmas_of(body.pragmas, frame.plan, port, name):
+        for text in array_pragmas_of(body.pragmas, frame.plan, port, name, range(len(tensor.shape))):
             body.pragma(text)
         origin = tuple(frame.over_pids(o) * -1 for o in port.origin)
         body.views[argument] = whole(Array(name, element, port.port.tile_shape, origin))
         return [Parameter("pointer", position, tensor_text(tensor, name, writes=port.copies_out))]
     return bind_copy(frame, position, argument, name)
-
-
-def array_pragmas_of(pragmas: LoopPragmas, plan: ClassPlan, port: PortPlan, variable: str) -> tuple[str, ...]:
-    """Pragmas of memory on the chip: of the tensor, and of the argument that it is for the kernel."""
-    names = _tensor_names(plan.task_class.body.mlir, len(plan.kernel.mesh), len(plan.ports))
-    tensor = port.port.tensor
-    known = dict.fromkeys((names[plan.ports.index(port)], tensor.name))
-    return tuple(text for name in known for text in pragmas.array(name, variable, range(len(tensor.shape))))
 
 
 def tensor_text(tensor: Tensor, name: str, *, writes: bool) -> str:

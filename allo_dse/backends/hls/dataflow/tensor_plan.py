@@ -2,8 +2,9 @@
 
 A tensor lies in DRAM. Usually one process loads it and hands every task its part through a stream, another stores what
 tasks send; a task keeps its part in an array of its own. Where several tasks write the same elements, or some read what
-others write, all go to DRAM directly. Tasks that share a process copy their parts themselves, unless the schedule
-leaves the tensor in DRAM: then the streams of these two processes hold the next part.
+others write, all go to DRAM directly. Tasks that share a process find their parts in its arrays, which are filled
+before the first of them and sent after the last, unless the schedule leaves the tensor in DRAM: then the streams of the
+two processes hold the next part.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from ..cpp.linear import Linear
 from ..task.tokens import TAKE
 from .footprint import Box, Footprint, footprints
 
-Access = Literal["unused", "value", "stream", "tiles", "own", "shared", "onchip"]
+Access = Literal["unused", "value", "stream", "tiles", "kept", "shared", "onchip"]
 """How a task reaches a tensor: not at all; a scalar by value; through load and store processes; through those, and
-streams that hold the whole part; by copying its part from and to DRAM itself; element by element in DRAM; in memory on
-the chip that lies outside of the kernel."""
+streams that hold the whole part; in an array of the process that runs it, which goes through them; element by element
+in DRAM; in memory on the chip that lies outside of the kernel."""
 NAME = "df.name"
 TILE_STREAM_DEPTH = 2
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
@@ -47,26 +48,25 @@ class PortPlan(Struct, frozen=True):
 
     Attributes:
         origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
-        word_bits: of the words that are copied; 0 for elements.
+        lanes: elements of a word that is moved: neighbours in the last dimension of the boxes of all tasks, which they
+            divide.
     """
 
     port: TensorPort
     access: Access
     footprint: Footprint
     origin: tuple[Linear, ...]
-    word_bits: int = 0
-
-    @property
-    def lanes(self) -> int:
-        """Elements of a word: neighbours in the last dimension of the box, which they divide."""
-        lanes, rest = divmod(self.word_bits, self.port.tensor.dtype.bits)
-        copied = self.is_moved or self.access == "own"
-        return math.gcd(lanes, self.box.extents[-1]) if copied and lanes and not rest else 1
+    lanes: int = 1
 
     @property
     def is_moved(self) -> bool:
-        """Whether load and store processes move it."""
+        """Whether it comes to the task and goes from it through streams."""
         return self.access in ("stream", "tiles")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the process that runs the task keeps it for all of its tasks."""
+        return self.access == "kept"
 
     @property
     def stream_depth(self) -> int:
@@ -85,12 +85,22 @@ class PortPlan(Struct, frozen=True):
         return self.footprint.box
 
     @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions that an array with the task's part has."""
+        return tuple(dim for dim, extent in enumerate(self.box.extents) if extent > 1)
+
+    @property
     def copies_in(self) -> bool:
         return self.footprint.reads or (self.footprint.writes and not self.footprint.overwrites)
 
     @property
     def copies_out(self) -> bool:
         return self.footprint.writes
+
+    def place(self, pid: tuple[int, ...]) -> int:
+        """Which element of the tensor the first of a task's box is, row-major."""
+        corner = Box(self.corner, self.box.extents).corners(np.array([pid], np.int64))[0]
+        return int(corner @ np.array(self.port.tensor.strides, np.int64))
 
     @property
     def corner(self) -> tuple[Linear, ...]:
@@ -186,7 +196,8 @@ def class_plans(
             found.append(_lowered(kernel, task_class, symbols, pids[numbers == position], options.fifos))
     access = {tensor.name: _access(tensor, found, options, folded) for tensor in program.tensors}
     access |= {one.tensor.name: "shared" for one in program.shared}
-    return [_with_access(plan, access, options.word_bits) for plan in found]
+    lanes = {tensor.name: _lanes(tensor, found, options.word_bits.get(tensor.name, 0)) for tensor in program.tensors}
+    return [_with_access(plan, access, lanes) for plan in found]
 
 
 def _lowered(
@@ -236,13 +247,19 @@ def _origin(port: TensorPort) -> tuple[Linear, ...]:
     )
 
 
-def _with_access(plan: ClassPlan, access: Mapping[str, Access], word_bits: Mapping[str, int]) -> ClassPlan:
+def _with_access(plan: ClassPlan, access: Mapping[str, Access], lanes: Mapping[str, int]) -> ClassPlan:
     ports = []
     for port in plan.ports:
         name = port.port.tensor.name
         used: Access = access[name] if port.footprint.box is not None else "unused"
-        ports.append(replace(port, access=used, word_bits=word_bits.get(name, 0)))
+        ports.append(replace(port, access=used, lanes=lanes.get(name, 1)))
     return replace(plan, ports=tuple(ports))
+
+
+def _lanes(tensor: Tensor, plans: Sequence[ClassPlan], word_bits: int) -> int:
+    lanes, rest = divmod(word_bits, tensor.dtype.bits)
+    boxes = (port.footprint.box for plan in plans for port in plan.ports if port.port.tensor == tensor)
+    return math.gcd(lanes, *(box.extents[-1] for box in boxes if box and box.extents)) if lanes and not rest else 1
 
 
 def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, folded: bool) -> Access:
@@ -257,7 +274,7 @@ def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, 
         return "shared"
     if tensor.name in options.dram:
         return "tiles"
-    return "own" if folded else "stream"
+    return "kept" if folded else "stream"
 
 
 def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> bool:

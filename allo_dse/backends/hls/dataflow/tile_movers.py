@@ -11,13 +11,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from allo_dse.common.errors import AlloDseError
 from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import interface_type
-from .footprint import Box
 from .kernel_streams import Arrival
 from .tensor_movers import loaded, loop, over_tile, stored, table, tensor_name
 from .tensor_plan import PortPlan
@@ -56,19 +53,13 @@ class TileMover:
         """That of one node."""
         return f"{self.streams}[{self.nodes[node]}]"
 
-    def add(self, turn: int, port: PortPlan, pid: tuple[int, ...], node: int) -> None:
-        """The tile of one task.
-
-        Raises:
-            AlloDseError: where tasks move their tiles in words of different widths.
-        """
+    def add(self, turn: int, port: PortPlan, place: int, node: int) -> None:
+        """The tile of one task, which a node gets or gives once in a turn."""
         if port not in self.ports:
             self.ports.append(port)
-        if port.word != self.ports[0].word:
-            raise AlloDseError(f"HLS C++: tasks move {self.tensor.name} in words of different widths")
-        corner = Box(port.corner, port.box.extents).corners(np.array([pid], np.int64))[0]
-        place = int(corner @ np.array(self.tensor.strides, np.int64))
-        self.tiles[turn, place, port.box.extents].append(self.nodes.setdefault(node, len(self.nodes)))
+        number, others = self.nodes.setdefault(node, len(self.nodes)), self.tiles[turn, place, port.box.extents]
+        if number not in others:
+            others.append(number)
 
     def declare(self, top: Top) -> None:
         """Declare the streams in the top function."""

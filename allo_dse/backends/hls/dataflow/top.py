@@ -22,9 +22,9 @@ from ..cpp.linear import Linear
 from ..cpp.names import Names, identifier
 from ..cpp.streams import Carrier
 from ..task.pragmas import LoopPragmas
-from .functions import TaskFunction, array_pragmas_of, tensor_text
+from .functions import TaskFunction, tensor_text
 from .kernel_streams import Arrival, KernelStreams
-from .local_copies import Parameter
+from .local_copies import Parameter, array_pragmas_of
 from .tensor_movers import TileStream, mover, tensor_name
 from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
 
@@ -125,7 +125,7 @@ class Top:
         name, element = self.names.new(tensor.name if common else wanted), str(element_of_dtype(tensor.dtype))
         text = tensor_text(tensor, name, writes=writes or common is not None)
         number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
-        pragmas = array_pragmas_of(self.pragmas(plan.task_class), plan, port, name)
+        pragmas = array_pragmas_of(self.pragmas(plan.task_class), plan, port, name, range(len(tensor.shape)))
         if common:
             self.memories[place] = name
             pragmas = (*pragmas, f"stream variable={name} type=unsync")

@@ -1,0 +1,144 @@
+"""Arrays of a process that hold the parts of tensors that its tasks use, from before the first to after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from allo_dse.program.tensors import Tensor
+
+from ..cpp.elements import element_of_dtype
+from ..cpp.names import Names
+from .local_copies import array_pragmas_of
+from .tensor_movers import loop
+from .tensor_plan import ClassPlan, PortPlan
+from .top import Top
+
+
+class Slot(NamedTuple):
+    """One part in an array of several, as an argument."""
+
+    array: str
+    number: int
+
+
+@dataclass
+class _Array:
+    """The parts of one tensor that have the same extents.
+
+    Attributes:
+        ports: of the task classes that use it.
+        number: of each part, by the place of its first element in the tensor; in ascending order.
+        loaded, stored: places of those that come, and that go.
+    """
+
+    name: str
+    tensor: Tensor
+    ports: list[tuple[ClassPlan, PortPlan]] = field(default_factory=list)
+    number: dict[int, int] = field(default_factory=dict)
+    loaded: set[int] = field(default_factory=set)
+    stored: set[int] = field(default_factory=set)
+
+    @property
+    def port(self) -> PortPlan:
+        return self.ports[0][1]
+
+    @property
+    def has_several(self) -> bool:
+        return len(self.number) > 1
+
+    def argument(self, place: int) -> str | Slot:
+        return Slot(self.name, self.number[place]) if self.has_several else self.name
+
+    def declared(self, top: Top) -> Iterator[str]:
+        """Its declaration with its pragmas."""
+        several, port = [len(self.number)] * self.has_several, self.port
+        dims = "".join(f"[{n}]" for n in (*several, *(port.box.extents[d] for d in port.kept)))
+        yield f"  {element_of_dtype(self.tensor.dtype)} {self.name}{dims};"
+        own = (-1, *port.kept) if several else port.kept
+        said = (array_pragmas_of(top.pragmas(plan.task_class), plan, p, self.name, own) for plan, p in self.ports)
+        yield from dict.fromkeys(f"#pragma HLS {text}" for texts in said for text in texts)
+
+    def moved(self, first: int, count: int, stream: str, *, load: bool) -> list[str]:
+        """Loops over the words of some of its parts, which come from a stream or go to it."""
+        lines, port, place = [], self.port, self.name
+        if count > 1:
+            lines.append(loop(1, "tile", count))
+        if self.has_several:
+            place += f"[{first}]" if count == 1 else f"[{first} + tile]" if first else "[tile]"
+        for dim in port.kept:
+            counter, last = "ijklmn"[min(dim, 5)], dim == len(port.box.extents) - 1
+            lines.append(loop(1 + len(lines), counter, port.box.extents[dim], port.lanes if last else 1))
+            place += f"[{counter}]"
+        depth = 1 + len(lines)
+        closed = ["  " * level + "}" for level in range(depth - 1, 0, -1)]
+        lines += ["#pragma HLS pipeline II=1"] * bool(lines)
+        indent = "  " * depth
+        if port.lanes == 1:
+            lines.append(f"{indent}{place} = {stream}.read();" if load else f"{indent}{stream}.write({place});")
+            return [*lines, *closed]
+        lane = f"{place[:-1]} + lane]"
+        each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
+        if load:
+            lines += [f"{indent}const {port.word} word = {stream}.read();", *each, f"{indent}  {lane} = word[lane];"]
+            return [*lines, f"{indent}}}", *closed]
+        lines += [f"{indent}{port.word} word;", *each, f"{indent}  word[lane] = {lane};", f"{indent}}}"]
+        return [*lines, f"{indent}{stream}.write(word);", *closed]
+
+
+class KeptTiles:
+    """Those of one process.
+
+    Args:
+        used: the task classes' ports that it keeps, with the places of the parts that its tasks use.
+    """
+
+    def __init__(self, names: Names, used: Iterable[tuple[ClassPlan, PortPlan, int]], top: Top) -> None:
+        self._top = top
+        self._arrays: dict[tuple[str, tuple[int, ...]], _Array] = {}
+        # In the order of the region's tensors, so that no two processes that load them can wait for each other.
+        position = {tensor.name: number for number, tensor in enumerate(top.program.tensors)}
+        for plan, port, place in sorted(used, key=lambda one: (position[one[1].port.tensor.name], one[2])):
+            key = port.port.tensor.name, port.box.extents
+            if key not in self._arrays:
+                self._arrays[key] = _Array(names.new(key[0]), port.port.tensor)
+            array = self._arrays[key]
+            array.number.setdefault(place, len(array.number))
+            if (plan, port) not in array.ports:
+                array.ports.append((plan, port))
+            array.loaded.update([place] * port.copies_in)
+            array.stored.update([place] * port.copies_out)
+
+    def argument(self, port: PortPlan, place: int) -> str | Slot:
+        """A part as the argument of a task's call."""
+        return self._arrays[port.port.tensor.name, port.box.extents].argument(place)
+
+    def filled(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
+        """The arrays, and loops that fill them.
+
+        Args:
+            streams: by tensor and "in" or "out".
+        """
+        declared = [line for array in self._arrays.values() for line in array.declared(self._top)]
+        return [*declared, *self._moved(streams, load=True)]
+
+    def sent(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
+        """Loops that send what the tasks have written."""
+        return self._moved(streams, load=False)
+
+    def _moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
+        lines = []
+        for name, arrays in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
+            # As they come: by place, and those of one place by their extents.
+            parts = sorted(
+                (place, array.port.box.extents, array.number[place], array)
+                for array in arrays
+                for place in (array.loaded if load else array.stored)
+            )
+            direction = "in" if load else "out"
+            for _, run in groupby(enumerate(parts), key=lambda one: (one[1][1], one[1][2] - one[0])):
+                (_, (_, _, first, array)), *rest = run
+                lines += array.moved(first, 1 + len(rest), streams[name, direction], load=load)
+        return lines
