@@ -313,7 +313,22 @@ def while_(int: int = 5, N: int = 4) -> Any:
     return template
 
 
+def tile(P: int = 2) -> Any:
+    """Names that variables of generated processes have."""
+    Ly = [S(0), R]
+
+    @df.region()
+    def tile(t: int32[4, 4], tile: int32[4, 4], i: int32[4, 4], word: int32[4, 4]):
+        @df.kernel(mapping=[P], args=[t, tile, i, word])
+        def node_0(t: int32[4, 4] @ Ly, tile: int32[4, 4] @ Ly, i: int32[4, 4] @ Ly, place: int32[4, 4] @ Ly):
+            for way, shape in allo.grid(4 // P, 4):
+                i[way, shape] = t[way, shape] + tile[way, shape]
+                place[way, shape] = t[way, shape] - tile[way, shape]
+
+    return tile
+
+
 ALL = (
     scaled_rows, fir, feedback, widths, chosen, flags, some_blocks, numbers, counter, polling, histogram, routed,
-    while_,
+    while_, tile,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 _RESERVED = frozenset(
@@ -37,8 +37,8 @@ def identifier(name: str) -> str:
 class Names:
     """Identifiers of one scope, each given out once."""
 
-    def __init__(self, taken: set[str] | None = None) -> None:
-        self._taken = set(taken or ())
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
         self._next: dict[str, int] = {}
 
     @contextmanager

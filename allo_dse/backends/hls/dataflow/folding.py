@@ -17,6 +17,7 @@ from ..cpp.streams import Carrier
 from .functions import TaskFunction, tensor_text
 from .kept_tiles import KeptTiles, Slot
 from .local_copies import Parameter
+from .tensor_movers import LOCALS
 from .tensor_plan import ClassPlan, PortPlan
 from .tile_movers import TileMover
 from .top import Top, declare_stream
@@ -141,7 +142,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
         own = [folded.tasks[task] for task in members if task in folded.tasks]
         if not own:
             continue
-        taken = Names({f.symbol for f in top.functions.values()})
+        taken = Names({f.symbol for f in top.functions.values()} | LOCALS)
         node = _Node(number, taken, KeptTiles(taken, [one for task in own for one in task.kept], top))
         for task in own:
             called = task.function.symbol + (f"<{task.number}>" if task.function.has_state else "")

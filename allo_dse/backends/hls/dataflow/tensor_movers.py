@@ -54,8 +54,16 @@ def mover(name: str, tensor: Tensor, streams: Sequence[TileStream], *, load: boo
     return "\n".join([*lines, "}"])
 
 
+LOCALS = frozenset(
+    (*"ijklmn", *(f"p{axis}" for axis in range(6)), "t", "tile", "lane", "word", "element", "place", "way", "shape",
+     "asked", "came", "there")
+)  # fmt: skip
+"""What variables of processes are called, and tensors there are not."""
+
+
 def tensor_name(tensor: Tensor) -> str:
-    return Names().new(tensor.name)
+    """What the processes that move a tensor call it."""
+    return Names(LOCALS).new(tensor.name)
 
 
 def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]:
