@@ -606,6 +606,20 @@ def test_element_types(dtype: Any, element: Any) -> None:
         np.testing.assert_array_equal(b, a * a[::-1] + a - a[0])  # rounded after each operation
 
 
+def test_minus_turns_the_sign_of_zero() -> None:
+    @df.region()
+    def top(A: float32[2], B: float32[2]):
+        @df.kernel(mapping=[1], args=[A, B])
+        def core(a: float32[2], b: float32[2]):
+            for i in range(2):
+                x: float32 = a[i]
+                b[i] = -x
+
+    b = np.ones(2, np.float32)
+    run(compile_region(top), np.array([0.0, -0.0], np.float32), b)
+    np.testing.assert_array_equal(np.signbit(b), [True, False])
+
+
 def test_conversions_between_floating_point_types() -> None:
     @df.region()
     def top(A: float64[M], H: float16[M], B: bfloat16[M], F: float32[M], D: float64[2, M]):

@@ -172,6 +172,12 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
     return convert(task, binary_as(task, op, convert(task, a, work), convert(task, b, work), work), dtype)
 
 
+def negated(task: Task, value: Scalar) -> Scalar:
+    """The code of `-value` of a floating-point number; `0 - value` has another zero."""
+    task.scalar_op()
+    return Scalar(task.text.op(f"arith.negf {value.ssa} : {element_type(value.dtype)}"), value.dtype)
+
+
 def operands(task: Task, left: Value, right: Value, node: ast.AST) -> tuple[Scalar, Scalar]:
     """Two scalars, Python numbers having taken the other one's type."""
     if isinstance(left, Const) and not isinstance(right, Const):

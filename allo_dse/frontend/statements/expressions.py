@@ -190,6 +190,10 @@ def _unary(task: Task, node: ast.UnaryOp) -> Value:
         if tiles.is_tile(value):
             task.notice("negated tile", node)
             return tiles.elementwise(task, "neg", (value,), node)
+        if not isinstance(value, Meta):
+            value = as_scalar(task, value, node)
+            if value.dtype.is_float:
+                return scalars.negated(task, value)
         return apply(task, "-", Const(0), value, node)
     scalar = as_scalar(task, value, node)
     ones = Scalar(task.text.constant(-1, scalar.dtype), scalar.dtype)
