@@ -105,7 +105,7 @@ def _emit(
     for plan in plans:
         if not plan.is_empty and len(plan.members):
             own = tables.of(plan)
-            functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions)
+            functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, names)
     pragmas = partial(LoopPragmas, directives=directives, regions=regions)
     top = Top(program, functions, built, names, pragmas, streams)
     used = [plan for plan in plans if plan.symbol in functions]

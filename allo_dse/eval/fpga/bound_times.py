@@ -184,8 +184,9 @@ class OwnTimes(Struct, frozen=True, eq=False):
         puts, gets = np.full((len(streams), count), -math.inf), np.full((len(streams), count), math.inf)
         for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
             names = ((port, scheduled.streamed.get(port.tensor.name)) for port in own.tensor_ports)
-            copied = [use.cycles(math.prod(p.tile_shape)) * (p.reads + p.writes) for p, use in names if use]
-            whole[tasks], at = cost.cycles + sum(copied), first_times(cost.parts)
+            copied = [(use.cycles(math.prod(p.tile_shape)), p) for p, use in names if use]
+            fills, sends = (max((n for n, p in copied if getattr(p, does)), default=0) for does in ("reads", "writes"))
+            whole[tasks], at = cost.cycles + fills + sends, first_times(cost.parts)
             operations += cost.operations * len(tasks)
             for port, binding in enumerate(own.body.streams):
                 assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -233,17 +233,10 @@ class _Builder:
             fifos = [first + arrivals + dones + 2 * number for number in range(len(streamed))]
             for port in range(arrivals):
                 table.get(first + port)
-            for (_, does, cycles), room in zip(streamed, fifos, strict=True):
-                if does == "reads":
-                    table.get(room + 1)
-                    table.advance(cycles)
-                    table.get(room)
+            copies = [(does, cycles, room) for (_, does, cycles), room in zip(streamed, fifos, strict=True)]
+            _copy(table.get, table, [(cycles, room + 1, room) for does, cycles, room in copies if does == "reads"])
             write_parts(table, self._mapping.cost(task_class, pid).parts)
-            for (_, does, cycles), room in zip(streamed, fifos, strict=True):
-                if does == "writes":
-                    table.put(room)
-                    table.advance(cycles)
-                    table.put(room + 1)
+            _copy(table.put, table, [(cycles, room, room + 1) for does, cycles, room in copies if does == "writes"])
             for port in range(dones):
                 table.put(first + arrivals + port)
             self._tables[key] = table
@@ -322,6 +315,17 @@ class _Builder:
                 table.request(0, cycles)
         table.wait(self._mapping.device.external.latency_cycles)
         return self._builder.process(table, bound, [port])
+
+
+def _copy(use: Callable[[int], None], table: Table, copies: Sequence[tuple[int, int, int]]) -> None:
+    """Copy tiles from FIFOs, or to them, at the same time: of each its cycles, and what to use before and after."""
+    for _, before, _ in copies:
+        use(before)
+    clock = 0
+    for cycles, _, after in sorted(copies):
+        table.advance(cycles - clock)
+        clock = cycles
+        use(after)
 
 
 def write_parts(table: Table, parts: Iterable[Part]) -> None:

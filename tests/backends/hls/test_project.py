@@ -204,7 +204,7 @@ def test_words_are_no_wider_than_rows_of_tiles() -> None:
     program = dse.load_program(programs.scaled_rows)
     wide = Directive("pack", "scaled_rows", "A", {"bits": 512})
     code = emit_project(program, schedule=[wide]).hls_code
-    assert "hls::vector<int16_t, 8> word = a_in.read();" in code
+    assert "hls::vector<int16_t, 8> word = words.read();" in code
     assert "array_partition" not in code
     bundled = program.vmg.bundle([("send_0", "scale_0"), ("send_1", "scale_1")])
     banks = Directive("partition", "scaled_rows", "A", {"dim": 2, "factor": 4, "partition_type": "cyclic"})

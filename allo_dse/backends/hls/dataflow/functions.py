@@ -52,6 +52,7 @@ def task_function(
     carriers: Mapping[str, Carrier],
     tables: dict[str, str],
     positions: dict[str, int],
+    functions: Names,
 ) -> TaskFunction:
     """Translate a task class.
 
@@ -59,13 +60,14 @@ def task_function(
         carriers: how streams are built, by array.
         tables: C++ names of the body's constant arrays.
         positions: of tensors among the region's arguments.
+        functions: names of functions.
     """
     task_class = plan.task_class
     arguments = list(plan.function.regions[0].blocks[0].arguments)
     names = Names({plan.symbol, *tables.values()})
     pragmas = LoopPragmas(task_class, directives, regions)
     body = Body(names, pragmas, HANDLERS)
-    frame = Frame(plan, body, tuple(arguments[: len(plan.kernel.mesh)]))
+    frame = Frame(plan, body, tuple(arguments[: len(plan.kernel.mesh)]), functions, [])
     parameters = _bind_pids(frame)
     rest = arguments[len(frame.pids) :]
     tensors, rest = rest[: len(plan.ports)], rest[len(plan.ports) :]
@@ -95,7 +97,8 @@ def task_function(
     start = ["#pragma HLS dataflow"] if pragmas.overlaps else []
     lines = [comment, *template, head, *start, *(line for line in body.lines if line is not MOVED), "}"]
     declared = tuple(_external(call) for call in task_class.externals)
-    return TaskFunction(plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared)
+    text = "\n\n".join([*frame.copiers, "\n".join(lines)])
+    return TaskFunction(plan.symbol, text, used, bool(task_class.state), body.sources, declared)
 
 
 def _external(call: ExternalCall) -> str:

@@ -12,7 +12,7 @@ from allo_dse.program.tensors import Tensor
 from ..cpp.elements import element_of_dtype
 from ..cpp.names import Names
 from .local_copies import array_pragmas_of
-from .tensor_movers import loop
+from .tensor_movers import copier, loop, over_part
 from .tensor_plan import ClassPlan, PortPlan
 from .top import Top
 
@@ -52,50 +52,42 @@ class _Array:
     def argument(self, place: int) -> str | Slot:
         return Slot(self.name, self.number[place]) if self.has_several else self.name
 
+    @property
+    def dims(self) -> str:
+        several = [len(self.number)] * self.has_several
+        return "".join(f"[{n}]" for n in (*several, *(self.port.box.extents[d] for d in self.port.kept)))
+
+    @property
+    def parameter(self) -> str:
+        return f"{element_of_dtype(self.tensor.dtype)} {self.name if self.dims else f'&{self.name}'}{self.dims}"
+
     def declared(self, top: Top) -> Iterator[str]:
         """Its declaration with its pragmas."""
-        several, port = [len(self.number)] * self.has_several, self.port
-        dims = "".join(f"[{n}]" for n in (*several, *(port.box.extents[d] for d in port.kept)))
-        yield f"  {element_of_dtype(self.tensor.dtype)} {self.name}{dims};"
-        own = (-1, *port.kept) if several else port.kept
+        yield f"  {element_of_dtype(self.tensor.dtype)} {self.name}{self.dims};"
+        own = (-1, *self.port.kept) if self.has_several else self.port.kept
         said = (array_pragmas_of(top.pragmas(plan.task_class), plan, p, self.name, own) for plan, p in self.ports)
         yield from dict.fromkeys(f"#pragma HLS {text}" for texts in said for text in texts)
 
     def moved(self, first: int, count: int, stream: str, *, load: bool) -> list[str]:
         """Loops over the words of some of its parts, which come from a stream or go to it."""
-        lines, port, place = [], self.port, self.name
-        if count > 1:
-            lines.append(loop(1, "tile", count))
-        if self.has_several:
-            place += f"[{first}]" if count == 1 else f"[{first} + tile]" if first else "[tile]"
-        for dim in port.kept:
-            counter, last = "ijklmn"[min(dim, 5)], dim == len(port.box.extents) - 1
-            lines.append(loop(1 + len(lines), counter, port.box.extents[dim], port.lanes if last else 1))
-            place += f"[{counter}]"
-        depth = 1 + len(lines)
-        closed = ["  " * level + "}" for level in range(depth - 1, 0, -1)]
-        lines += ["#pragma HLS pipeline II=1"] * bool(lines)
-        indent = "  " * depth
-        if port.lanes == 1:
-            lines.append(f"{indent}{place} = {stream}.read();" if load else f"{indent}{stream}.write({place});")
-            return [*lines, *closed]
-        lane = f"{place[:-1]} + lane]"
-        each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
-        if load:
-            lines += [f"{indent}const {port.word} word = {stream}.read();", *each, f"{indent}  {lane} = word[lane];"]
-            return [*lines, f"{indent}}}", *closed]
-        lines += [f"{indent}{port.word} word;", *each, f"{indent}  word[lane] = {lane};", f"{indent}}}"]
-        return [*lines, f"{indent}{stream}.write(word);", *closed]
+        tile = "tile" if not first else f"{first} + tile"
+        part = f"{self.name}[{tile if count > 1 else first}]" if self.has_several else self.name
+        inner = over_part(self.port, part, stream, 2 if count > 1 else 1, load=load)
+        return [loop(1, "tile", count), *inner, "  }"] if count > 1 else inner
 
 
 class KeptTiles:
     """Those of one process.
+
+    Attributes:
+        functions: that fill them and send what they hold, which no process before it has.
 
     Args:
         used: the task classes' ports that it keeps, with the places of the parts that its tasks use.
     """
 
     def __init__(self, names: Names, used: Iterable[tuple[ClassPlan, PortPlan, int]], top: Top) -> None:
+        self.functions: list[str] = []
         self._top = top
         self._arrays: dict[tuple[str, tuple[int, ...]], _Array] = {}
         # In the order of the region's tensors, so that no two processes that load them can wait for each other.
@@ -116,7 +108,7 @@ class KeptTiles:
         return self._arrays[port.port.tensor.name, port.box.extents].argument(place)
 
     def filled(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """The arrays, and loops that fill them.
+        """The arrays, and what fills them.
 
         Args:
             streams: by tensor and "in" or "out".
@@ -125,20 +117,30 @@ class KeptTiles:
         return [*declared, *self._moved(streams, load=True)]
 
     def sent(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """Loops that send what the tasks have written."""
+        """What sends what the tasks have written."""
         return self._moved(streams, load=False)
 
     def _moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
-        lines = []
-        for name, arrays in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
+        calls = []
+        for name, group in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
+            arrays = list(group)
             # As they come: by place, and those of one place by their extents.
             parts = sorted(
                 (place, array.port.box.extents, array.number[place], array)
                 for array in arrays
                 for place in (array.loaded if load else array.stored)
             )
-            direction = "in" if load else "out"
+            if not parts:
+                continue
+            stream, lines = streams[name, "in" if load else "out"], list[str]()
             for _, run in groupby(enumerate(parts), key=lambda one: (one[1][1], one[1][2] - one[0])):
                 (_, (_, _, first, array)), *rest = run
-                lines += array.moved(first, 1 + len(rest), streams[name, direction], load=load)
-        return lines
+                lines += array.moved(first, 1 + len(rest), stream, load=load)
+            parameters = *(array.parameter for array in arrays), f"hls::stream< {arrays[0].port.word} > &{stream}"
+            function = self._top.copiers.get((parameters, *lines))
+            if function is None:
+                function = self._top.names.new(f"{'fill' if load else 'send'}_{name}")
+                self._top.copiers[parameters, *lines] = function
+                self.functions.append(copier(function, parameters, lines))
+            calls.append(f"  {function}({', '.join([*(array.name for array in arrays), stream])});")
+        return calls

@@ -12,9 +12,11 @@ from allo_dse.ir.bindings import ir
 
 from ..cpp.elements import element_of_dtype
 from ..cpp.linear import Linear, atom
+from ..cpp.names import Names
 from ..task.arrays import Array, whole
 from ..task.body import Body
 from ..task.pragmas import LoopPragmas
+from .tensor_movers import copier, over_part
 from .tensor_plan import ClassPlan, PortPlan
 
 
@@ -32,11 +34,18 @@ class Parameter(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What is common to the parts of a function under construction."""
+    """What is common to the parts of a function under construction.
+
+    Attributes:
+        names: of functions.
+        copiers: functions that it calls to move its parts of tensors.
+    """
 
     plan: ClassPlan
     body: Body
     pids: tuple[ir.Value, ...]
+    names: Names
+    copiers: list[str]
 
     def over_pids(self, form: Linear) -> Linear:
         """A form over mesh axes as one over the function's arguments."""
@@ -60,7 +69,7 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
     if port.is_moved and port.copies_in:
         stream = body.names.new(f"{name}_in")
         parameters.append(Parameter("in", position, f"hls::stream< {port.word} > &{stream}"))
-        _copy(frame, port, array, "in", stream)
+        _copy(frame, port, array, stream, load=True)
     if port.is_moved and port.copies_out:
         stream = body.names.new(f"{name}_out")
         body.pointers[argument] = stream
@@ -87,48 +96,13 @@ def array_pragmas_of(
 def copy_out(frame: Frame, port: PortPlan, argument: ir.Value) -> None:
     """Send results at the end of the task."""
     if port.is_moved and port.copies_out:
-        _copy(frame, port, frame.body.views[argument].array, "out", frame.body.pointers[argument])
+        _copy(frame, port, frame.body.views[argument].array, frame.body.pointers[argument], load=False)
 
 
-def _copy(frame: Frame, port: PortPlan, array: Array, direction: str, stream: str) -> None:
-    """Loops over the words of a box, row-major, which come from a stream or go to it."""
-    body = frame.body
-    counters: list[str] = []
-    opened = 0
-    with body.names.scope():
-        for extent in port.box.extents:
-            if extent == 1:
-                counters.append("0")
-                continue
-            counter = body.names.new("ijklmn"[min(len(counters), 5)])
-            label = f"{body.labels.new(f'copy_{direction}_{array.name}')}: " if not opened else ""
-            last = len(counters) == len(port.box.extents) - 1
-            step = f"{counter} += {port.lanes}" if last and port.lanes > 1 else f"{counter}++"
-            body.line(f"{label}for (int {counter} = 0; {counter} < {extent}; {step}) {{")
-            body.depth += 1
-            opened += 1
-            counters.append(counter)
-        if opened:
-            body.pragma("pipeline II=1")
-        mine = array.name + "".join(f"[{counters[d]}]" for d in array.kept or ())
-        if port.lanes > 1:
-            _word(body, port, mine, stream, direction)
-        else:
-            body.line(f"{mine} = {stream}.read();" if direction == "in" else f"{stream}.write({mine});")
-        for _ in range(opened):
-            body.depth -= 1
-            body.line("}")
-
-
-def _word(body: Body, port: PortPlan, mine: str, stream: str, direction: str) -> None:
-    """Move a word between a stream and neighbours in the last dimension of an array; `mine` is the first of them."""
-    word, lane = body.names.new("word"), body.names.new("lane")
-    place = f"{mine[:-1]} + {lane}]"
-    body.line(f"const {port.word} {word} = {stream}.read();" if direction == "in" else f"{port.word} {word};")
-    body.line(f"for (int {lane} = 0; {lane} < {port.lanes}; {lane}++) {{")
-    body.pragma("unroll")
-    moved = f"{place} = {word}[{lane}];" if direction == "in" else f"{word}[{lane}] = {place};"
-    body.line(f"  {moved}")
-    body.line("}")
-    if direction == "out":
-        body.line(f"{stream}.write({word});")
+def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool) -> None:
+    """Call a function that fills an array from a stream, or sends what it holds."""
+    function = frame.names.new(f"{frame.plan.symbol}_{'fill' if load else 'send'}_{array.name}")
+    dims = "".join(f"[{port.box.extents[d]}]" for d in port.kept)
+    parameters = f"{array.element} {'part' if dims else '&part'}{dims}", f"hls::stream< {port.word} > &words"
+    frame.copiers.append(copier(function, parameters, over_part(port, "part", "words", 1, load=load)))
+    frame.body.line(f"{function}({array.name}, {stream});")

@@ -117,6 +117,40 @@ def over_tile(
     return [*loops, *pipelined, *inside(address, deepest), *closed]
 
 
+def over_part(port: PortPlan, array: str, stream: str, depth: int, *, load: bool) -> list[str]:
+    """Loops over the words of a task's part of a tensor in an array, which come from a stream or go to it.
+
+    Args:
+        array: what holds the part. depth: of the outermost loop.
+    """
+    loops, place = list[str](), array
+    for dim in port.kept:
+        counter, last = "ijklmn"[min(dim, 5)], dim == len(port.box.extents) - 1
+        loops.append(loop(depth + len(loops), counter, port.box.extents[dim], port.lanes if last else 1))
+        place += f"[{counter}]"
+    deepest = depth + len(loops)
+    indent, pipelined = "  " * deepest, ["#pragma HLS pipeline II=1"] if deepest > 1 else []
+    closed = ["  " * level + "}" for level in range(deepest - 1, depth - 1, -1)]
+    if port.lanes == 1:
+        moved = f"{indent}{place} = {stream}.read();" if load else f"{indent}{stream}.write({place});"
+        return [*loops, *pipelined, moved, *closed]
+    lane, each = f"{place[:-1]} + lane]", [loop(deepest, "lane", port.lanes), "#pragma HLS unroll"]
+    if load:
+        words = [f"{indent}const {port.word} word = {stream}.read();", *each, f"{indent}  {lane} = word[lane];"]
+        return [*loops, *pipelined, *words, f"{indent}}}", *closed]
+    words = [f"{indent}{port.word} word;", *each, f"{indent}  word[lane] = {lane};", f"{indent}}}"]
+    return [*loops, *pipelined, *words, f"{indent}{stream}.write(word);", *closed]
+
+
+def copier(name: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
+    """A function that fills arrays from a stream or sends what they hold.
+
+    A task or a node calls one for each tensor: HLS tools run functions that have nothing in common at the same time,
+    and loops one after the other (UG1399, "Loop Parallelism").
+    """
+    return "\n".join([f"void {name}({', '.join(parameters)}) {{", "#pragma HLS inline off", *lines, "}"])
+
+
 def table(name: str, values: Sequence[int]) -> str:
     """A constant array."""
     return f"  static const int {name}[{len(values)}] = {{{', '.join(map(str, values))}}};"

@@ -75,6 +75,7 @@ class Top:
         pragmas: what a schedule says of the loops and arrays of a task class.
         streams: tensors that pass from kernel to kernel.
         memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
+        copiers: names of functions that fill arrays of processes and send what they hold, by what they are.
     """
 
     program: CompiledProgram
@@ -84,6 +85,7 @@ class Top:
     pragmas: Callable[[TaskClass], LoopPragmas]
     streams: KernelStreams
     memories: dict[tuple[str, int], str] = field(default_factory=dict)
+    copiers: dict[tuple[object, ...], str] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)
     movers: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
