@@ -9,7 +9,7 @@ from typing import Any
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.device.device import FpgaDevice, NpuDevice
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import RESOURCES
 
 from .elements import Accuracy, accuracy_of, converted, fastest_within, in_words
@@ -205,13 +205,29 @@ def compose(
         inputs: on which that is measured, an array for each input of the network; random ones by default.
 
     Raises:
-        StudyError: where there is none within the limit or the tolerance, or an operator needs more columns.
+        StudyError: where there is none within the limit or the tolerance, an operator needs more columns, or an
+            NPU is asked for a stream.
     """
+    if stream:
+        require_streams(fronts.device)
     fronts = with_strided(fronts)
     accuracy = accuracy_of(fronts, tolerance, inputs)
     return _composed(
         fronts, _problem(fronts), accuracy, columns=columns, share=share, work_limit=work_limit, stream=stream
     )
+
+
+def require_streams(device: Device) -> None:
+    """Refuse to compose for a stream of inputs where operators do not stay on the device.
+
+    Raises:
+        StudyError: for an NPU.
+    """
+    if isinstance(device, NpuDevice):
+        raise StudyError(
+            "networks are composed for a stream of inputs on FPGAs only: launches of an NPU follow each other",
+            hint="leave --stream (stream=True) out; the summary says how many inputs a second launches take",
+        )
 
 
 def _problem(fronts: Fronts) -> Problem:
@@ -230,8 +246,6 @@ def _composed(
 ) -> Composition:
     limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
     problem = replace(problem, limits=limits)
-    stream = stream and problem.launches == 1
-
     made: list[Solution] = []
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:

@@ -232,3 +232,12 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     done = allo_tune("network", str(broken))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [(["--stream"], "launches of an NPU"), (["--stream", "--front"], "leave one of them out")]
+)
+def test_options_that_would_not_count_are_refused(options: list[str], said: str) -> None:
+    done = allo_tune("network", "studies/networks/mlp_npu.py", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())

@@ -57,12 +57,18 @@ def network(  # noqa: PLR0913 (the flags of a command)
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from allo_dse.dnn.compose import compose, compositions
+    from allo_dse.common.errors import StudyError
+    from allo_dse.device.device import Device
+    from allo_dse.dnn.compose import compose, compositions, require_streams
     from allo_dse.dnn.fronts import search_fronts
     from allo_dse.dnn.onnx.files import load_network
     from allo_dse.dnn.out.export import export, facts_of, keep_page
     from allo_dse.tune.study_file import parse_settings
 
+    if stream and front:
+        raise StudyError("--front and --stream ask for different things", hint="leave one of them out")
+    if stream:
+        require_streams(Device.of(device))
     loaded = load_network(model, parse_settings(settings or []))
     with json_only() as out:
         try:
