@@ -140,7 +140,7 @@ class _Plan:
         self._moved: list[_Moved] = []
         self._of_transfer: list[list[_Moved]] = [[] for _ in transport.transfers]
         for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-            schedule = ports[flow.nodes[0]][flow.tensor, flow.direction, flow.tile_bytes]
+            schedule = ports[flow.nodes[0]][flow.ports[0]]
             paged = is_paged(transfer, schedule.port.tensor, work.device.board)
             ticks = work.tile_ticks(flow.tile_bytes, flow.run_bytes, paged=paged)
             moved = _Moved(flow, schedule.cadence, ticks, _waits(schedule))

@@ -23,8 +23,8 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
-from allo_dse.mapper.graph.node_schedules import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
-from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
+from allo_dse.mapper.graph.node_schedules import Cadence, Flags, GroupSchedule, PortSchedule
+from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, PortKey, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import Tensor
@@ -186,14 +186,12 @@ def add_design(
     tables: dict[tuple[str, int, Cadence, int], Table] = {}
     staged: list[_Staged] = []
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-        use = flow.tensor, flow.direction, flow.tile_bytes
-        schedule = ports[flow.nodes[0]][use]
+        schedule = ports[flow.nodes[0]][flow.ports[0]]
         paged = is_paged(transfer, schedule.port.tensor, device.board)
         ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged)
         staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
-        for node, fifo in zip(flow.nodes, local, strict=True):
-            ends[node, ports[node][use].key] = fifo
+        ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))
         _memory_tile_channel(parts, tables, staged[-1], local)
     for transfer in transport.transfers:
         _shim_channel(parts, [staged[f] for f in transfer.flows], parts.memory_ports(transfer))
@@ -232,9 +230,9 @@ def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
     return first, sum(amount * schedule.cadence.steady for amount, schedule in amounts)
 
 
-def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> list[dict[tuple[str, str, int], PortSchedule]]:
-    """Per node its ports by tensor, direction and bytes of a tile; nodes are numbered group after group."""
-    return [schedule.by_tile for schedule in schedules for _ in range(schedule.group.count)]
+def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> list[dict[PortKey, PortSchedule]]:
+    """Per node its ports; nodes are numbered group after group."""
+    return [schedule.by_key for schedule in schedules for _ in range(schedule.group.count)]
 
 
 def _memory_tile_channel(

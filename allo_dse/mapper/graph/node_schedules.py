@@ -24,13 +24,12 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
+from ..model.movement import PortKey
 from .groups import MeshLeaves, NodeGroup
-from .ports import schedule_round
+from .ports import port_key, schedule_round
 from .tree import Repeat, Tree
 
 Flags = NDArray[np.bool_]
-PortKey = tuple[str, str, tuple[int | None, ...]]
-"""Tensor name, direction ("in" or "out") and layout: what makes two ports of a node one port."""
 
 
 class Cadence(Struct, frozen=True):
@@ -84,9 +83,9 @@ class GroupSchedule(Struct, frozen=True, dict=True):
     work: IntArray
 
     @cached_property
-    def by_tile(self) -> dict[tuple[str, str, int], PortSchedule]:
-        """The ports by tensor, direction and bytes of a tile."""
-        return {(port.key[0], port.key[1], port.port.tile_bytes): port for port in self.ports}
+    def by_key(self) -> dict[PortKey, PortSchedule]:
+        """The ports by key."""
+        return {port.key: port for port in self.ports}
 
     def priced(self, cost: Callable[[TaskClass], float]) -> NDArray[np.float64]:
         """The cost of each leaf of a period, for each node of the group or, in one row, for all of them."""
@@ -268,8 +267,7 @@ def _port_tiles(program: CompiledProgram, tasks: IntArray) -> dict[PortKey, tupl
             here = classes == c
             for port in kernel.classes[c].tensor_ports:
                 for direction in port.directions:
-                    key = (port.tensor.name, direction, port.layout)
-                    _, tiles = result.setdefault(key, (port, np.full(len(tasks), -1, np.int64)))
+                    _, tiles = result.setdefault(port_key(port, direction), (port, np.full(len(tasks), -1, np.int64)))
                     tiles[rows[here]] = port.tile.linear(pids[here])
     return result
 
