@@ -25,7 +25,7 @@ from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
 from ..model.movement import PortKey
-from .groups import MeshLeaves, NodeGroup
+from .groups import ArrayLeaves, MeshLeaves, NodeGroup
 from .ports import port_key, schedule_round
 from .tree import Repeat, Tree
 
@@ -104,7 +104,8 @@ class PeriodTable:
         self._schedules: dict[tuple[Shape, int], GroupSchedule] = {}
 
     def schedules(self, groups: Sequence[NodeGroup]) -> tuple[GroupSchedule, ...]:
-        """The schedule of every node group of one fold; all of them have the same number of periods."""
+        """The schedules of the nodes of one fold, group after group; all of them have the same number of periods."""
+        groups = [part for group in groups for part in group.once(_alike)]
         # Several steady periods in a row are one, too: whatever divides the number of each group's serves all groups.
         periods = gcd(*(group.once(self._most_periods) for group in groups))
         return tuple(self.schedule(group, periods) for group in groups)
@@ -149,6 +150,17 @@ class PeriodTable:
             return frozenset()
         kernels = enumerate(self._program.kernels)
         return frozenset(n for n, kernel in kernels if all(map(_along_one_axis, _tensor_ports(kernel))))
+
+
+def _alike(group: NodeGroup) -> tuple[NodeGroup, ...]:
+    """The parts of a group whose nodes have the same schedule.
+
+    In a graph folded node by node, nodes that execute the same tree need other tiles and exchange tokens with other
+    nodes at different times.
+    """
+    if not isinstance(group.leaves, ArrayLeaves) or group.count == 1:
+        return (group,)
+    return tuple(NodeGroup(group.tree, 1, ArrayLeaves(tasks[None])) for tasks in group.leaves.array)
 
 
 def _tensor_ports(kernel: Kernel) -> Iterator[TensorPort]:

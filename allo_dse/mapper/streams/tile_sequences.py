@@ -156,9 +156,10 @@ class GroupPorts:
         for row in rows:
             relative = (row - row[0]).tobytes()
             if relative not in known:
-                nest = loop_nest(row)
-                identity, moves = (relative, change_count(row)) if nest is None else (nest, nest_moves(nest))
-                known[relative] = TilePattern(identity, nest, len(row), moves)
+                nest, moves = loop_nest(row), change_count(row)
+                # Where a loop begins with the tile that the one before it ended with, that tile is not moved again.
+                nest = nest if nest is not None and nest_moves(nest) == moves else None
+                known[relative] = TilePattern(relative if nest is None else nest, nest, len(row), moves)
             result.append((int(row[0]), known[relative]))
         return result
 

@@ -9,6 +9,7 @@ import pytest
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.npu.bounds import NpuBounds
 from allo_dse.eval.npu.evaluator import NpuSimulator
+from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
@@ -19,7 +20,7 @@ from allo_dse.program.tasks import TileOp
 from allo_dse.program.tensors import Tensor
 from allo_dse.space.design import Design
 from tests.eval.npu.test_bounds import assert_bounded
-from tests.support.programs import INT16, affine, get, one_class_kernel, put, sharded, unit
+from tests.support.programs import INT16, affine, get, mesh_program, one_class_kernel, put, sharded, unit
 
 N = 64
 A, B, C, D = (Tensor(name, INT16, (N, N)) for name in "ABCD")
@@ -99,3 +100,40 @@ def test_what_the_host_interrupts_is_not_moved_again() -> None:
     transport = found.mapping.transport
     assert transport.host_rewrites > 0
     assert NpuSimulator().evaluate(found).dram_bytes == transport.dram_bytes == 2 * N * N * (1 + 2)
+
+
+def node_fold(compiled: CompiledProgram, *nodes: tuple[int, ...]) -> Design:
+    program = Program.of(compiled)
+    fold = NodeFold.of(program.vmg.graph, nodes)
+    return Design(program, fold, Buffering(), NpuDevice.load("npu1_4col"))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "moves"),
+    [
+        (((0, 1), (2, 4), (3, 5)), (1, 2, 2)),  # the first keeps its tile of A
+        (((0, 2, 3, 4),), (3,)),  # tiles 0, 1, 1, 2: two loops, of which the second begins where the first one ended
+    ],
+)
+def test_nodes_with_one_tree_need_other_tiles_at_other_times(
+    nodes: tuple[tuple[int, ...], ...], moves: tuple[int, ...]
+) -> None:
+    own = kernel("a", (4, 2), {"A": (0, None)}, {"C": (0, 1)})
+    mapping = node_fold(CompiledProgram("uneven", (A, C), (), (own,)), *nodes).mapping
+    flows = [flow for flow in mapping.transport.flows if flow.tensor == "A"]
+    ports = [part.by_key for part in mapping.view.periods for _ in range(part.group.count)]
+    names, found = list(mapping.vmg.nodes), []
+    for own_tasks in nodes:
+        node = next(n for n, name in enumerate(names) if name.startswith(mapping.vmg.program.task_name(own_tasks[0])))
+        (flow,) = (flow for flow in flows if node in flow.nodes)
+        assert ports[node][flow.ports[0]].cadence.over(mapping.view.periods[0].periods) == flow.moves
+        found.append(flow.moves)
+    assert tuple(found) == moves
+
+
+def test_nodes_with_one_tree_exchange_tokens_with_other_nodes() -> None:
+    """Tasks 1 and 2 hand a token on inside their node, 3 and 5 exchange all of theirs with others."""
+    found = node_fold(mesh_program((8,), [(1,)]), (1, 2), (3, 5))
+    assert not found.mapping.violations
+    assert len(found.mapping.view.channels.depth) == len(found.mapping.view.links.between) == 6
+    assert NpuSimulator().evaluate(found).latency_us > 0
