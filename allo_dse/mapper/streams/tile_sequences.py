@@ -18,7 +18,7 @@ from ..graph.groups import MeshLeaves, NodeGroup, nest_offsets
 from ..graph.ports import ClassUse, PortSide, Round, schedule_round
 from ..graph.program_graph import ProgramGraph
 from ..model.movement import PortKey
-from ..model.sequences import Nest, change_count, loop_nest, nest_moves
+from ..model.sequences import Nest, change_count, loop_nest, nest_moves, simplest_nest
 
 Users = list[tuple[ClassUse, PortSide]]
 
@@ -116,7 +116,7 @@ class GroupPorts:
             parts = [s.offset + nest_offsets(use.in_round, leaves.loops, steps) for use, s in users]
             sequence = np.concatenate(parts)[np.argsort(places)]
             inner, moves = loop_nest(sequence), change_count(sequence)
-        nest = None if inner is None else outer_nest + inner
+        nest = None if inner is None else simplest_nest(outer_nest + inner)
         moves = self.rounds * moves if nest is None else nest_moves(nest)
         uses = self.rounds * len(places)
         identity = nest if nest is not None else (outer_nest, self.group.tree, users[0][1].key)
