@@ -113,22 +113,17 @@ def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
     blocks = blocks_of(schedules[0].periods, transport, work.device.board)
     # The host rewrites a descriptor when nothing is in flight, so blocks do not overlap and their bounds add up.
     ticks = sum(count * plan.block_ticks(periods) for periods, count in blocks)
-    dram = float(sum(count * plan.dram_bytes(periods) for periods, count in blocks))
+    dram = float(transport.dram_bytes)
     memory = float(mapping.local_memory_bytes)
     return work.bounds(design.vmg.node_count, ticks, transport.host_rewrites, (memory, memory), (dram, dram))
 
 
 class _Moved(NamedTuple):
-    """A flow with what a tile of it takes, and how often one moves. Times are ticks.
-
-    Attributes:
-        waits: whether the first task of a block takes a tile of it, or the last one gives one away.
-    """
+    """A flow with what a tile of it takes, and how often one moves. Times are ticks."""
 
     flow: Flow
     cadence: Cadence
     ticks: TileTicks
-    waits: bool
 
 
 class _Plan:
@@ -139,17 +134,19 @@ class _Plan:
         ports = ports_of_nodes(schedules)
         self._moved: list[_Moved] = []
         self._of_transfer: list[list[_Moved]] = [[] for _ in transport.transfers]
+        # Per node, what its first task waits for at least, and what its last one's results take to leave.
+        self._waits = [{"in": 0, "out": 0} for _ in ports]
         for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-            schedule = ports[flow.nodes[0]][flow.tensor, flow.direction, flow.tile_bytes]
+            schedule = ports[flow.nodes[0]][flow.ports[0]]
             paged = is_paged(transfer, schedule.port.tensor, work.device.board)
             ticks = work.tile_ticks(flow.tile_bytes, flow.run_bytes, paged=paged)
-            moved = _Moved(flow, schedule.cadence, ticks, _waits(schedule))
+            moved = _Moved(flow, schedule.cadence, ticks)
             self._moved.append(moved)
             self._of_transfer[transfer.index].append(moved)
-
-    def dram_bytes(self, periods: int) -> int:
-        """Bytes from and to DRAM in a block."""
-        return sum(m.cadence.over(periods) * m.flow.tile_bytes for m in self._moved)
+            for node, port in zip(flow.nodes, flow.ports, strict=True):
+                if _is_waited_for(ports[node][port]):
+                    own = self._waits[node]
+                    own[flow.direction] = max(own[flow.direction], ticks.shim + ticks.channel)
 
     def block_ticks(self, periods: int) -> float:
         """What a block takes at least: any of its resources works so long."""
@@ -165,23 +162,18 @@ class _Plan:
 
     def _busiest_core(self, periods: int) -> float:
         """The busiest node computes once its first tiles have arrived; its last ones leave when it has computed."""
-        per_node: dict[int, tuple[int, int]] = {}
-        for moved in self._moved:
-            way, ticks = moved.flow.direction, (moved.ticks.shim + moved.ticks.channel) * moved.waits
-            for node in moved.flow.nodes:
-                fill, drain = per_node.get(node, (0, 0))
-                per_node[node] = (max(fill, ticks), drain) if way == "in" else (fill, max(drain, ticks))
         node, longest = 0, 0.0
         for schedule in self._schedules:
             # Before its first tile and after its last a core has nothing to compute: what these take adds to its work.
             computed = self._work.tree_ticks(schedule.group.tree) / schedule.periods * periods
             last = node + schedule.group.count
-            longest = max(longest, computed + max(sum(per_node.get(own, (0, 0))) for own in range(node, last)))
+            longest = max(longest, computed + max(sum(own.values()) for own in self._waits[node:last]))
             node = last
         return longest
 
 
-def _waits(schedule: PortSchedule) -> bool:
+def _is_waited_for(schedule: PortSchedule) -> bool:
+    """Whether the first task of a block takes a tile of the port, or the last one gives one away."""
     if schedule.key[1] == "in":
         return bool(schedule.first[0])
     return bool(schedule.first[-1] and schedule.steady[-1])

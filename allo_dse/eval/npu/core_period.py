@@ -49,5 +49,9 @@ def _work(table: Table, first: int, ticks: int, uses: Sequence[Use]) -> None:
 
 
 def _acquires(stores: Flags) -> Flags:
-    """Leaves at which an output slot is taken: where accumulation begins, after the previous tile was given away."""
-    return np.concatenate(([True], stores[:-1])) if stores.any() else np.zeros_like(stores)
+    """Leaves at which an output slot is taken: where accumulation begins, after the previous tile was given away.
+
+    After the last tile of a period that is the next period's first leaf, whatever leaves come in between.
+    """
+    to_come: Flags = np.logical_or.accumulate(stores[::-1])[::-1]
+    return np.concatenate(([True], stores[:-1])) & to_come

@@ -29,19 +29,19 @@ MOST_KNOWN = 4096
 
 
 class _Timed(NamedTuple):
-    """What is told of the network of a number of periods. Ticks, and bytes, of the first and of each later period.
+    """What is told of the network of a number of periods. Ticks.
 
     Attributes:
         ticks: from the first operation to the last.
         core: in a period, of the busiest one.
         channel: in a later period, of the busiest DMA channel.
+        dram: of service in the first period, and in a later one.
     """
 
     ticks: float
     core: float
     channel: float
-    dram_ticks: tuple[int, int]
-    dram_bytes: tuple[int, int]
+    dram: tuple[int, int]
 
 
 class _Block(NamedTuple):
@@ -119,7 +119,7 @@ class _Simulation(Struct, frozen=True, dict=True):
             )
         channel = max(network.channel_ticks.values(), default=0.0)
         core = max(network.core_ticks)
-        return _Timed(float(result.cycles), core, channel, network.dram_ticks, network.dram_bytes)
+        return _Timed(float(result.cycles), core, channel, network.dram_ticks)
 
     def _waiting(self, result: RunResult) -> str:
         """Which nodes wait for which streams; nodes that wait for tiles of tensors are counted."""
@@ -171,7 +171,7 @@ def _metrics(
         pe_count=cores,
         utilization=macs / (peak * cores * latency_us * cycles_per_us) if peak else 0.0,
         local_memory_bytes=design.mapping.local_memory_bytes,
-        dram_bytes=sum(b.times * _over(b, b.timed.dram_bytes) for b in blocks),
+        dram_bytes=transport.dram_bytes,
         bound={name: round(share, 4) for name, share in bound.items()},
         bottleneck=max(bound, key=lambda name: bound[name]),
         latency_range=_latency_range(design, latency_us),
@@ -185,17 +185,12 @@ def _latency_range(design: Design, latency_us: float) -> dict[str, float]:
     return {"measurements": 0} if known is None else {"percent": known.percent, "measurements": known.measurements}
 
 
-def _over(block: _Block, first_and_steady: tuple[int, int]) -> int:
-    """A total over a block, from its amount in the first and in every later period."""
-    first, steady = first_and_steady
-    return first + (block.periods - 1) * steady
-
-
 def _busy_ticks(blocks: list[_Block]) -> dict[str, float]:
     """Ticks that the busiest core, DRAM and the busiest DMA channel work over the run."""
     busy = {"compute": 0.0, "DRAM": 0.0, "DMA channel": 0.0}
     for block in blocks:
         busy["compute"] += block.times * block.periods * block.timed.core
-        busy["DRAM"] += block.times * _over(block, block.timed.dram_ticks)
+        first, steady = block.timed.dram
+        busy["DRAM"] += block.times * (first + (block.periods - 1) * steady)
         busy["DMA channel"] += block.times * block.periods * block.timed.channel
     return busy

@@ -23,8 +23,8 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
-from allo_dse.mapper.graph.node_schedules import Cadence, Flags, GroupSchedule, PortKey, PortSchedule
-from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
+from allo_dse.mapper.graph.node_schedules import Cadence, GroupSchedule, PortSchedule
+from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, PortKey, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import Tensor
@@ -52,7 +52,6 @@ class NpuNetwork(Struct, frozen=True):
         core_ticks: per node the ticks it computes in one period.
         dram_ticks: ticks of DRAM service in the first and in a later period.
         channel_ticks: per process (DMA channels only) ticks of transfer in a later period.
-        dram_bytes: bytes moved from and to DRAM in the first and in a later period.
         memory_names: of the network's resources: DRAM and the columns' ways there, in each direction.
     """
 
@@ -62,7 +61,6 @@ class NpuNetwork(Struct, frozen=True):
     core_ticks: list[float]
     dram_ticks: tuple[int, int]
     channel_ticks: dict[int, float]
-    dram_bytes: tuple[int, int]
     memory_names: tuple[str, ...]
 
     def with_periods(self, periods: int) -> NpuNetwork:
@@ -98,7 +96,6 @@ class Parts:
     depths: list[int] = field(default_factory=list)
     counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
-    shim_channels: dict[tuple[tuple[int, str, TileTicks], ...], tuple[Table, float]] = field(default_factory=dict)
     memory: dict[tuple[str, int | None], int] = field(default_factory=dict)
 
     @contextmanager
@@ -168,7 +165,6 @@ def build_npu_network(
         core_ticks=core_ticks,
         dram_ticks=max(_dram_ticks(staged, direction) for direction in ("in", "out")),
         channel_ticks=parts.channel_ticks,
-        dram_bytes=_per_period([(s.flow.tile_bytes, s.schedule) for s in staged]),
         memory_names=tuple(
             f"{'reads' if way == 'in' else 'writes'} of {'DRAM' if column is None else f'column {column}'}"
             for way, column in parts.memory
@@ -186,17 +182,16 @@ def add_design(
     tables: dict[tuple[str, int, Cadence, int], Table] = {}
     staged: list[_Staged] = []
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
-        use = flow.tensor, flow.direction, flow.tile_bytes
-        schedule = ports[flow.nodes[0]][use]
+        schedule = ports[flow.nodes[0]][flow.ports[0]]
         paged = is_paged(transfer, schedule.port.tensor, device.board)
         ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged)
         staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
-        for node, fifo in zip(flow.nodes, local, strict=True):
-            ends[node, ports[node][use].key] = fifo
+        ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))
         _memory_tile_channel(parts, tables, staged[-1], local)
+    channels: dict[tuple[str, Cadence, tuple[TileTicks, ...]], tuple[Table, float]] = {}
     for transfer in transport.transfers:
-        _shim_channel(parts, [staged[f] for f in transfer.flows], parts.memory_ports(transfer))
+        _shim_channel(parts, channels, [staged[f] for f in transfer.flows], parts.memory_ports(transfer))
     return staged, _cores(parts, schedules, links, ends, transport.layouts)
 
 
@@ -223,18 +218,13 @@ def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
 
 def _dram_ticks(staged: list[_Staged], direction: str) -> tuple[int, int]:
     """Ticks of DRAM service in one direction, in the first and in a later period."""
-    return _per_period([(s.ticks.dram, s.schedule) for s in staged if s.flow.direction == direction])
+    amounts = [(s.ticks.dram, s.schedule.cadence) for s in staged if s.flow.direction == direction]
+    return sum(ticks * cadence.first for ticks, cadence in amounts), sum(t * cadence.steady for t, cadence in amounts)
 
 
-def _per_period(amounts: list[tuple[int, PortSchedule]]) -> tuple[int, int]:
-    """Total of an amount per move, in the first and in a later period."""
-    first = sum(amount * schedule.cadence.first for amount, schedule in amounts)
-    return first, sum(amount * schedule.cadence.steady for amount, schedule in amounts)
-
-
-def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> list[dict[tuple[str, str, int], PortSchedule]]:
-    """Per node its ports by tensor, direction and bytes of a tile; nodes are numbered group after group."""
-    return [schedule.by_tile for schedule in schedules for _ in range(schedule.group.count)]
+def ports_of_nodes(schedules: Sequence[GroupSchedule]) -> list[dict[PortKey, PortSchedule]]:
+    """Per node its ports; nodes are numbered group after group."""
+    return [schedule.by_key for schedule in schedules for _ in range(schedule.group.count)]
 
 
 def _memory_tile_channel(
@@ -268,13 +258,17 @@ def _transfer_table(parts: Parts, schedule: PortSchedule, ticks: int, sources: l
     return table
 
 
-def _shim_channel(parts: Parts, flows: list[_Staged], memory: tuple[int, int]) -> None:
-    """One shim channel: the tiles of its flows in the order in which the cores need them."""
-    key = tuple((id(f.schedule), f.flow.direction, f.ticks) for f in flows)
-    channel = parts.shim_channels.get(key)
-    if channel is None:
-        channel = parts.shim_channels[key] = _shim_table(parts, flows)
-    table, ticks = channel
+def _shim_channel(
+    parts: Parts,
+    channels: dict[tuple[str, Cadence, tuple[TileTicks, ...]], tuple[Table, float]],
+    flows: list[_Staged],
+    memory: tuple[int, int],
+) -> None:
+    """One shim channel: the tiles of its flows by turns."""
+    key = (flows[0].flow.direction, flows[0].schedule.cadence, tuple(f.ticks for f in flows))
+    if key not in channels:
+        channels[key] = _shim_table(parts, flows)
+    table, ticks = channels[key]
     streams = [stream for staged in flows for stream in (staged.buffer.full, staged.buffer.free)]
     process = parts.process(table, streams, memory)
     parts.channel_ticks[process] = ticks
@@ -282,49 +276,20 @@ def _shim_channel(parts: Parts, flows: list[_Staged], memory: tuple[int, int]) -
 
 def _shim_table(parts: Parts, flows: list[_Staged]) -> tuple[Table, float]:
     """What a shim channel does, and the ticks its moves take in a steady period."""
-    table = Table()
-    # A channel walks through its descriptors in one order, so its flows take turns as the cores come to need tiles; in
-    # any other order a core could wait for a tile that stands behind one for which there is no room yet.
-    first = _order_of_moves([staged.schedule.first for staged in flows])
-    steady = _order_of_moves([staged.schedule.steady for staged in flows])
-    if np.array_equal(first, steady):
-        _shim_moves(parts, table, flows, first, parts.periods, 1)
-    else:
-        _shim_moves(parts, table, flows, first, 1, 0)
-        _shim_moves(parts, table, flows, steady, parts.periods - 1, 1)
-    return table, float(sum(flows[f].ticks.shim for f in steady))
-
-
-def _order_of_moves(flags: list[Flags]) -> IntArray:
-    """Positions of the flows whose tiles move, leaf after leaf."""
-    stacked = np.stack(flags, axis=1)
-    return np.nonzero(stacked)[1]
-
-
-def _shim_moves(
-    parts: Parts, table: Table, flows: list[_Staged], order: IntArray, periods: int, per_period: int
-) -> None:
-    """The moves of one period, `periods` times; a run of the same pattern becomes a repeat."""
-    pattern, times = _shortest_pattern(order)
-    with parts.repeat(table, periods, per_period), table.repeat(times):
-        for position in pattern:
-            ticks = flows[position].ticks
-            taken, given = (1, 0) if flows[position].flow.direction == "in" else (0, 1)
+    # A channel walks through its descriptors in one order: its flows, which have the same sequence of tiles in common,
+    # take turns. In another order a core could wait for a tile behind one for which there is no room yet.
+    table, cadence = Table(), flows[0].schedule.cadence
+    with parts.repeat(table, cadence.over(parts.periods), cadence.steady):
+        for position, staged in enumerate(flows):
+            ticks = staged.ticks
+            taken, given = (1, 0) if staged.flow.direction == "in" else (0, 1)
             table.get(2 * position + taken)
             table.request(0, ticks.dram)
             table.request(1, ticks.column)
             # DRAM and the column serve the tile within the time that the channel itself is busy with it.
             table.wait(ticks.shim - ticks.dram - ticks.column)
             table.put(2 * position + given)
-
-
-def _shortest_pattern(order: IntArray) -> tuple[list[int], int]:
-    """The shortest sequence whose repetition is `order`, and how often it repeats."""
-    total = len(order)
-    for length in range(1, min(total, 64) + 1):
-        if total % length == 0 and np.array_equal(order[length:], order[:-length]):
-            return order[:length].tolist(), total // length
-    return order.tolist(), 1
+    return table, float(cadence.steady * sum(staged.ticks.shim for staged in flows))
 
 
 def _cores(

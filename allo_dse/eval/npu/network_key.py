@@ -46,7 +46,7 @@ def _channels(links: Links) -> Iterator[object]:
 def _movement(program: CompiledProgram, transport: Transport, device: NpuDevice) -> Iterator[object]:
     tensors = {tensor.name: tensor for tensor in program.tensors}
     for flow in transport.flows:
-        yield flow.tensor, flow.direction, flow.nodes, flow.tile_bytes, flow.run_bytes, flow.depth
+        yield flow.nodes, flow.ports, flow.tile_bytes, flow.run_bytes, flow.depth
     for transfer in transport.transfers:
         paged = is_paged(transfer, tensors[transfer.tensor], device.board)
         yield transfer.flows, transfer.column, transfer.depth, paged

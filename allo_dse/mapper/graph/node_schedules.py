@@ -24,13 +24,12 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
-from .groups import MeshLeaves, NodeGroup
-from .ports import schedule_round
+from ..model.movement import PortKey
+from .groups import ArrayLeaves, MeshLeaves, NodeGroup
+from .ports import port_key, schedule_round
 from .tree import Repeat, Tree
 
 Flags = NDArray[np.bool_]
-PortKey = tuple[str, str, tuple[int | None, ...]]
-"""Tensor name, direction ("in" or "out") and layout: what makes two ports of a node one port."""
 
 
 class Cadence(Struct, frozen=True):
@@ -84,9 +83,9 @@ class GroupSchedule(Struct, frozen=True, dict=True):
     work: IntArray
 
     @cached_property
-    def by_tile(self) -> dict[tuple[str, str, int], PortSchedule]:
-        """The ports by tensor, direction and bytes of a tile."""
-        return {(port.key[0], port.key[1], port.port.tile_bytes): port for port in self.ports}
+    def by_key(self) -> dict[PortKey, PortSchedule]:
+        """The ports by key."""
+        return {port.key: port for port in self.ports}
 
     def priced(self, cost: Callable[[TaskClass], float]) -> NDArray[np.float64]:
         """The cost of each leaf of a period, for each node of the group or, in one row, for all of them."""
@@ -105,7 +104,8 @@ class PeriodTable:
         self._schedules: dict[tuple[Shape, int], GroupSchedule] = {}
 
     def schedules(self, groups: Sequence[NodeGroup]) -> tuple[GroupSchedule, ...]:
-        """The schedule of every node group of one fold; all of them have the same number of periods."""
+        """The schedules of the nodes of one fold, group after group; all of them have the same number of periods."""
+        groups = [part for group in groups for part in group.once(_alike)]
         # Several steady periods in a row are one, too: whatever divides the number of each group's serves all groups.
         periods = gcd(*(group.once(self._most_periods) for group in groups))
         return tuple(self.schedule(group, periods) for group in groups)
@@ -150,6 +150,17 @@ class PeriodTable:
             return frozenset()
         kernels = enumerate(self._program.kernels)
         return frozenset(n for n, kernel in kernels if all(map(_along_one_axis, _tensor_ports(kernel))))
+
+
+def _alike(group: NodeGroup) -> tuple[NodeGroup, ...]:
+    """The parts of a group whose nodes have the same schedule.
+
+    In a graph folded node by node, nodes that execute the same tree need other tiles and exchange tokens with other
+    nodes at different times.
+    """
+    if not isinstance(group.leaves, ArrayLeaves) or group.count == 1:
+        return (group,)
+    return tuple(NodeGroup(group.tree, 1, ArrayLeaves(tasks[None])) for tasks in group.leaves.array)
 
 
 def _tensor_ports(kernel: Kernel) -> Iterator[TensorPort]:
@@ -268,8 +279,7 @@ def _port_tiles(program: CompiledProgram, tasks: IntArray) -> dict[PortKey, tupl
             here = classes == c
             for port in kernel.classes[c].tensor_ports:
                 for direction in port.directions:
-                    key = (port.tensor.name, direction, port.layout)
-                    _, tiles = result.setdefault(key, (port, np.full(len(tasks), -1, np.int64)))
+                    _, tiles = result.setdefault(port_key(port, direction), (port, np.full(len(tasks), -1, np.int64)))
                     tiles[rows[here]] = port.tile.linear(pids[here])
     return result
 

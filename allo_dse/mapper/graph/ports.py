@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
-from typing import TypeAlias
 
 import numpy as np
 from msgspec import Struct, field
@@ -16,7 +15,7 @@ from allo_dse.program.streams import StreamPort
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
-from ..model.movement import Direction
+from ..model.movement import Direction, PortKey
 from .class_tasks import ClassTasks
 from .tree import Seq, Task, Tree, leaf_tasks
 
@@ -55,9 +54,6 @@ def port_families(ports: Sequence[StreamPort]) -> list[PortFamily]:
             steps = steps * extent + places[:, dimension] - places[0, dimension]
         result.append(PortFamily(ports[members[0]], tuple(members), steps))
     return result
-
-
-PortKey: TypeAlias = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
 
 
 class PortSide(Struct, frozen=True, eq=False):
@@ -172,9 +168,10 @@ class ClassPorts(Struct, frozen=True, eq=False, dict=True):
 
 
 def _class_ports(cls: TaskClass) -> ClassPorts:
-    sides = [_side(port, direction) for port in cls.tensor_ports for direction in port.directions]
-    sides.sort(key=lambda side: side.key[1])  # "in" before "out"
-    return ClassPorts(tuple(sides), cls.stream_ports, _sinks(cls), _forwards(cls))
+    # A tensor that a task is given twice in one layout is one port.
+    sides = {port_key(port, way): _side(port, way) for port in cls.tensor_ports for way in port.directions}
+    in_order = sorted(sides.values(), key=lambda side: side.key[1])  # "in" before "out"
+    return ClassPorts(tuple(in_order), cls.stream_ports, _sinks(cls), _forwards(cls))
 
 
 class ProgramPorts(Struct, frozen=True, eq=False):

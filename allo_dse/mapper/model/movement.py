@@ -21,6 +21,9 @@ from .violation import Violation
 
 Direction = Literal["in", "out"]
 
+PortKey = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
+"""Tensor name, direction, layout and tile shape: tensor ports of a node that agree in it share a DMA channel."""
+
 WORD_BYTES = 4
 """DMA channels move whole 32-bit words."""
 LOCKS_PER_END = 2
@@ -42,6 +45,7 @@ class Flow(Struct, frozen=True):
         depth: tiles that the core's end holds.
         moves: how many tiles move over the whole run: consecutive uses of the same tile share one.
         first_byte: where in the tensor the first tile starts.
+        ports: of each node the port that takes or gives the tiles.
     """
 
     index: int
@@ -53,6 +57,7 @@ class Flow(Struct, frozen=True):
     depth: int
     moves: int
     first_byte: int
+    ports: tuple[PortKey, ...] = ()
 
 
 class AccessPattern(Struct, frozen=True):

@@ -30,6 +30,21 @@ def loop_nest(sequence: IntArray) -> Nest | None:
     return tuple(reversed(nest))
 
 
+def simplest_nest(nest: Nest) -> Nest:
+    """The nest that `loop_nest` finds in what a nest produces: equal for nests that produce equal sequences.
+
+    >>> simplest_nest(((2, 10), (2, 2), (1, 7), (2, 1)))
+    ((2, 10), (4, 1))
+    """
+    found: list[tuple[int, int]] = []
+    for count, step in reversed(nest):
+        if found and step == found[-1][0] * found[-1][1]:
+            found[-1] = count * found[-1][0], found[-1][1]
+        elif count > 1:
+            found.append((count, step))
+    return tuple(reversed(found))
+
+
 def _inside(length: int, count: int) -> IntArray:
     """Positions of the steps that do not cross from one group of `count` elements to the next."""
     position = np.arange(length - 1)

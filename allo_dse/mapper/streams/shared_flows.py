@@ -11,7 +11,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
 from ..model.buffering import Buffering
-from ..model.movement import Direction, Flow, StreamFlow
+from ..model.movement import Direction, Flow, PortKey, StreamFlow
 from .tile_sequences import GroupTiles, TilePattern
 
 
@@ -30,12 +30,12 @@ class FlowFamily(Struct, frozen=True, eq=False):
 
 @dataclass(eq=False)
 class _Draft:
-    """A family in the making: first byte and nodes of each flow."""
+    """A family in the making: first byte of each flow, and its nodes with the port of each."""
 
     port: TensorPort
     direction: Direction
     pattern: TilePattern
-    flows: list[tuple[int, list[int]]]
+    flows: list[tuple[int, dict[int, PortKey]]]
 
 
 def phases(streams: Sequence[StreamFlow], node_count: int) -> list[int]:
@@ -80,20 +80,22 @@ def plan_flows(
 
 def _drafts(groups: list[GroupTiles], phase: list[int]) -> list[_Draft]:
     families: dict[Hashable, _Draft] = {}
-    shared: dict[tuple[int, int], list[int]] = {}
+    shared: dict[tuple[int, int], dict[int, PortKey]] = {}
     for group in groups:
-        for (tensor, direction, _, tile_shape), users in group.users.items():
+        for port_key, users in group.users.items():
+            tensor, direction, _, tile_shape = port_key
             known: tuple[TilePattern | None, int] = (None, 0)
-            for node, (first_byte, pattern) in enumerate(group.ports.sequences(users[0][1].key), group.first_node):
+            for node, (first_byte, pattern) in enumerate(group.ports.sequences(port_key), group.first_node):
                 if pattern is not known[0] or phase[node] != known[1]:
                     key = (tensor, direction, tile_shape, pattern.identity, pattern.uses, phase[node])
                     family = families.setdefault(key, _Draft(users[0][1].port, direction, pattern, []))
                     known = pattern, phase[node]
                 nodes = shared.get((id(family), first_byte)) if direction == "in" else None
-                if nodes is not None:
-                    nodes.append(node)
+                # A node that takes the same tiles at two ports has a channel for each, and a flow to each.
+                if nodes is not None and node not in nodes:
+                    nodes[node] = port_key
                     continue
-                shared[id(family), first_byte] = nodes = [node]
+                shared[id(family), first_byte] = nodes = {node: port_key}
                 family.flows.append((first_byte, nodes))
     return list(families.values())
 
@@ -113,6 +115,7 @@ def _flows(first: int, draft: _Draft, buffering: Buffering) -> tuple[Flow, ...]:
             depth=depth,
             moves=pattern.moves,
             first_byte=first_byte,
+            ports=tuple(nodes.values()),
         )
-        for index, (first_byte, nodes) in enumerate(sorted(draft.flows), first)
+        for index, (first_byte, nodes) in enumerate(sorted(draft.flows, key=lambda f: (f[0], *f[1])), first)
     )

@@ -15,9 +15,10 @@ from msgspec import Struct
 from allo_dse.program.index_maps import IndexMap, IntArray
 
 from ..graph.groups import MeshLeaves, NodeGroup, nest_offsets
-from ..graph.ports import ClassUse, PortKey, PortSide, Round, schedule_round
+from ..graph.ports import ClassUse, PortSide, Round, schedule_round
 from ..graph.program_graph import ProgramGraph
-from ..model.sequences import Nest, change_count, loop_nest, nest_moves
+from ..model.movement import PortKey
+from ..model.sequences import Nest, change_count, loop_nest, nest_moves, simplest_nest
 
 Users = list[tuple[ClassUse, PortSide]]
 
@@ -115,7 +116,7 @@ class GroupPorts:
             parts = [s.offset + nest_offsets(use.in_round, leaves.loops, steps) for use, s in users]
             sequence = np.concatenate(parts)[np.argsort(places)]
             inner, moves = loop_nest(sequence), change_count(sequence)
-        nest = None if inner is None else outer_nest + inner
+        nest = None if inner is None else simplest_nest(outer_nest + inner)
         moves = self.rounds * moves if nest is None else nest_moves(nest)
         uses = self.rounds * len(places)
         identity = nest if nest is not None else (outer_nest, self.group.tree, users[0][1].key)
@@ -155,9 +156,10 @@ class GroupPorts:
         for row in rows:
             relative = (row - row[0]).tobytes()
             if relative not in known:
-                nest = loop_nest(row)
-                identity, moves = (relative, change_count(row)) if nest is None else (nest, nest_moves(nest))
-                known[relative] = TilePattern(identity, nest, len(row), moves)
+                nest, moves = loop_nest(row), change_count(row)
+                # Where a loop begins with the tile that the one before it ended with, that tile is not moved again.
+                nest = nest if nest is not None and nest_moves(nest) == moves else None
+                known[relative] = TilePattern(relative if nest is None else nest, nest, len(row), moves)
             result.append((int(row[0]), known[relative]))
         return result
 

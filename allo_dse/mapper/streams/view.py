@@ -49,7 +49,7 @@ class MappingView(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
-        """Per node group, when its nodes need other tiles."""
+        """When the nodes need other tiles, for nodes in a row that are alike."""
         return self.vmg.graph.periods.schedules(self.vmg.groups)
 
     @cached_property

@@ -139,6 +139,9 @@ class Tensors:
         for tensor in subject.program.tensors:
             if len(tensor.shape) > MOST_DIMENSIONS:
                 yield Violation(self.name, f"tensor {tensor.name}", len(tensor.shape), MOST_DIMENSIONS)
+            if not tensor.shape:
+                detail = "a single value: give the region a vector of one element"
+                yield Violation(self.name, f"tensor {tensor.name}", 1, 0, detail)
             if tensor.name not in used:
                 detail = (
                     "no kernel reads or writes it, and Allo needs a use of each: leave it out of the region's arguments"

@@ -219,8 +219,8 @@ def tile_places(graph: ProgramGraph, group: NodeGroup, kernel: int, port: Tensor
 def tile_dimensions(port: TensorPort) -> list[int | None]:
     """Per dimension of the tensor the dimension its tiles are numbered along; None where it is not cut."""
     cut = [axis is not None for axis in port.layout]
-    if len(cut) == 1:
-        return [2 if cut[0] else None]
+    if len(cut) <= 1:  # a single value has a place, too
+        return [2 if any(cut) else None]
     if all(cut):
         return list(range(len(cut)))
     return [1 if one else None for one in cut]

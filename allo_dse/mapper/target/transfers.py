@@ -110,6 +110,8 @@ class TransferPlan:
 
     def _transfer(self, streams: tuple[Stream, ...], size: Size) -> None:
         """Assign a transfer, in parts of equal width along the first dimension it extends in."""
+        if min(size) < 1:  # streams that follow each other only by number, not in the tensor's grid
+            raise NoTransfer(streams[0])
         along: int | None = None
         while streams:
             if self._assign(streams, size):

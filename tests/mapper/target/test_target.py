@@ -134,6 +134,19 @@ def test_tensors_of_more_than_two_dimensions_and_unused_ones() -> None:
     assert found["allo_unused_tensor"].startswith("tensor bias: no kernel reads or writes it")
 
 
+def test_single_values_are_no_tensors() -> None:
+    @df.region()
+    def top(n: int32, B: int32[16]):
+        @df.kernel(mapping=[2], args=[n, B])
+        def core(n: int32, b: int32[16] @ [S(0)]):
+            for i in range(8):
+                b[i] = n
+
+    found = refused(load_program(top))
+    assert "tensor n: " in found["allo_tensor_rank"]
+    assert "a vector of one element" in found["allo_tensor_rank"]
+
+
 def test_what_the_front_end_of_allo_refuses_is_named_with_its_line() -> None:
     def twice(x: float32) -> float32:
         return x * 2

@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.node_fold import NodeFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.tree import Task, repeat, seq
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.target.interfaces import PortShortage, one_iteration
 from allo_dse.mapper.target.rule import Subject
 from allo_dse.mapper.target.transfers import NoTransfer, adjacent_places, spread
-from tests.support.programs import gemm_program
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import Tensor
+from tests.support.programs import INT16, gemm_program, one_class_kernel, sharded
 
 NPU = NpuDevice.of(Device.load("npu1_4col"))
 
@@ -100,3 +103,14 @@ def test_a_smaller_array_has_fewer_ports(columns: int) -> None:
     small = NpuDevice.of(Device.load(f"npu1_{columns}col"))
     whole = subject(AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
     assert isinstance(Subject(DeviceMapping(whole.vmg, small)).transfers, NoTransfer)
+
+
+def test_the_end_of_a_row_does_not_lie_next_to_the_beginning_of_the_next() -> None:
+    """Tiles (0, 1) and (1, 0) follow each other by number; their transfer would be of 2 x 0 tiles."""
+    a = Tensor("A", INT16, (48, 48))
+    kernel = one_class_kernel("a", (3, 2), (a,), [sharded(0, a, (3, 2), (0, 1), reads=True)])
+    vmg = VMG.of(CompiledProgram("rows", (a,), (), (kernel,)))
+    rows = vmg.fold(NodeFold.of(vmg.graph, [(0, 1), (2, 3), (4, 5)]))
+    for device in ("npu1_1col", "npu1_4col"):
+        mapping = DeviceMapping(rows, NpuDevice.of(Device.load(device)))
+        assert isinstance(Subject(mapping).transfers, NoTransfer)

@@ -19,7 +19,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.layouts.access import is_word_aligned, tile_loops
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import AccessPattern, Transfer, Transport
-from allo_dse.mapper.model.sequences import change_count, loop_nest, nest_moves
+from allo_dse.mapper.model.sequences import change_count, loop_nest, nest_moves, simplest_nest
 from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
@@ -41,6 +41,13 @@ def test_a_loop_nest_reproduces_its_sequence(nest: list[tuple[int, int]], start:
     assert found is not None or len(nest) > 1  # loops that run into each other need not be separable
     if found is not None:
         np.testing.assert_array_equal(expand(list(found)), expand(nest))
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(-3, 9)), max_size=4))
+def test_nests_of_equal_sequences_have_one_simplest_nest(nest: list[tuple[int, int]]) -> None:
+    np.testing.assert_array_equal(expand(list(simplest_nest(tuple(nest)))), expand(nest))
+    found = loop_nest(expand(nest))
+    assert found is None or found == simplest_nest(tuple(nest))
 
 
 @pytest.mark.parametrize("nest", [[(3, 10), (4, 1)], [(2, 100), (3, 0), (4, 7)], [(5, 0)], []])

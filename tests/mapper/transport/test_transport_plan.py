@@ -14,11 +14,16 @@ from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.tensors import Tensor, TensorPort
 from tests.support.programs import (
+    INT16,
+    affine,
     attention_program,
     gemm_program,
     mesh_program,
+    one_class_kernel,
     producer_consumer,
+    sharded,
     systolic_program,
     vector_add_program,
 )
@@ -121,6 +126,20 @@ def test_a_tensor_that_every_task_needs_is_multicast() -> None:
     inputs = [f for f in mapping.transport.flows if f.direction == "in"]
     assert [(f.tensor, len(f.nodes)) for f in inputs] == [("A", 2), ("B", 2)]
     assert {s.stream for s in mapping.view.links.between} == {"fifo_A", "fifo_B"}
+
+
+def test_kernels_that_walk_alike_in_other_loops_are_multicast() -> None:
+    """One loop over eight tiles of A, and a loop over two pairs of four."""
+    a = Tensor("A", INT16, (64, 64))
+    long = one_class_kernel("long", (8,), (a,), [sharded(0, a, (8,), (0, None), reads=True)])
+    # The tile of task (i, j) is 4 * i + j.
+    index = affine((8, 1), ((4, 1), (0, 0)))
+    port = TensorPort(0, a, (0, None), (8, 64), index, reads=True, writes=False)
+    pairs = one_class_kernel("pairs", (2, 4), (a,), [port])
+    folds = (KernelFold("long", (AxisFold(1),), (0,)), KernelFold("pairs", (AxisFold(1), AxisFold(1)), (0, 1)))
+    vmg = VMG.of(CompiledProgram("alike", (a,), (), (long, pairs))).fold(MeshFold(folds))
+    (flow,) = DeviceMapping(vmg, NPU).transport.flows
+    assert (flow.nodes, flow.moves) == ((0, 1), 8)
 
 
 def test_streams_between_kernels() -> None:
