@@ -60,7 +60,7 @@ class NpuSimulator:
     """
 
     name = "npu-simulator"
-    version = "3"
+    version = "4"
     quick = True
 
     def bounding(self) -> NpuBounds:
