@@ -67,6 +67,11 @@ class Parameter:
     def describe(self) -> list[str]:
         return [plain_value(v) for v in self.values]
 
+    def position(self, value: object) -> int:
+        """Where a value is among all; where 1 and True, which are equal, are both there, they are told apart."""
+        texts, text = self.describe(), plain_value(value)
+        return texts.index(text) if text in texts else self.values.index(value)
+
 
 def plain_value(value: Any) -> str:
     """A parameter value as text that is the same in every process (no addresses)."""
@@ -157,7 +162,7 @@ class ParameterSpace:
 
     def positions(self, params: Mapping[str, object]) -> dict[str, int]:
         """The inverse of `assign`: the position of each free parameter's value."""
-        return {name: self.free[name].values.index(params[name]) for name in self.free if name in params}
+        return {name: parameter.position(params[name]) for name, parameter in self.free.items() if name in params}
 
     def allows(self, params: Assignment) -> bool:
         """Whether a complete assignment satisfies every `where` condition."""

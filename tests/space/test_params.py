@@ -66,6 +66,12 @@ def test_positions_invert_assign() -> None:
         assert space.assign(partial(position_in, positions)) == params
 
 
+def test_values_that_are_equal_have_positions_of_their_own() -> None:
+    parameter = choices([2, 1, True, 1.0, 0.0, False])
+    assert [parameter.position(value) for value in parameter.values] == [0, 1, 2, 3, 4, 5]
+    assert parameter.position(2.0) == 0
+
+
 def test_assignment_survives_pickling_and_is_read_only() -> None:
     params = pickle.loads(pickle.dumps(Assignment({"a": 1})))
     assert params.a == 1

@@ -74,7 +74,7 @@ class Beginning(Struct, frozen=True):
             if value not in values:
                 told = f"one of {', '.join(map(str, values))}" if values else f"there are {', '.join(free)}"
                 raise StudyError(f"no parameter {name}={value!r} can be enqueued", hint=told)
-            given[f"param.{name}"] = values.index(value)
+            given[f"param.{name}"] = free[name].position(value)
         return given
 
     def _with_parameters(self, params: Mapping[str, Any]) -> Genes:

@@ -69,8 +69,7 @@ class Driver:
 
         if isinstance(self.proposer, ExactProposer):
             self.proposer.ground.meanwhile = self._meanwhile
-        decoded = (study.space.decode_genes(genes) for genes in study.enqueued)
-        self._enqueued = [c for c in decoded if c is not None and ledger.screen.judge(c) == "new"]
+        self._enqueued = ledger.screen.new_of(study.enqueued)
 
     def run(self) -> str:
         """Returns why the run ended: "trials", "time", "exhausted" or what requested the stop."""

@@ -115,7 +115,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     )  # fmt: skip
     try:
         proposer.restore(history.designs, history.told(judge), how.done)
-        begun = _begun(study, how, screen)
+        begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # which were not proposed
         for record in run.designs:
             found.stopped = stop_requested()
             if found.stopped:
@@ -134,12 +134,6 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     except AlloDseError as error:  # the study has changed
         found.difference = error.message
     found.violations += len(violations)
-
-
-def _begun(study: StudySpec, how: Session, screen: Screen) -> set[str]:
-    """The designs that a run began with, which were not proposed."""
-    enqueued = [study.space.decode_genes(genes) for genes in how.enqueued]
-    return {candidate.key for candidate in enqueued if candidate is not None and screen.judge(candidate) == "new"}
 
 
 def _ask(proposer: Proposer, record: Record) -> str:

@@ -89,7 +89,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                     with _sharing(ledger, options, workforce, reporter) as team:
                         reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
                     certificate = certificate_of(proposer)
-            if reason == "exhausted":
+            if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds of constraints may be why
                 ledger.refuse_nothing()
             if options.verify:
                 with suppress(StepLeft), stop.leaving():

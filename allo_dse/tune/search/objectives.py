@@ -169,6 +169,8 @@ def _objective(metric: str | Measure, name: str | None, direction: Literal["mini
 def _excess(metric: str, at_most: float | None, at_least: float | None) -> Measure:
     def measure(metrics: Metrics) -> float:
         value, over = _number(metrics[metric]), 0.0
+        if math.isnan(value):  # which no comparison would find
+            return value
         if at_most is not None:
             over = max(over, (value - at_most) / (abs(at_most) or 1.0))
         if at_least is not None:

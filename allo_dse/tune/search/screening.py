@@ -10,7 +10,7 @@ import numpy as np
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.space.design import Design
-from allo_dse.space.gene import Suggest, random_suggest
+from allo_dse.space.gene import Genes, Suggest, random_suggest
 from allo_dse.space.space import Candidate, Space
 
 from ..store.described import Bred
@@ -34,7 +34,8 @@ class Screen:
     Attributes:
         killed: how many distinct designs each constraint has ruled out (a design may break several).
         invalid: how many distinct designs broke a limit.
-        was_told: whether any design is known that it has not judged itself.
+        was_told: whether a design may be known that who lists the space has not met: others found it, it was bred, or
+            the study began with it.
         repeats, illegal: proposals of known designs; proposals that no design corresponds to.
     """
 
@@ -77,6 +78,12 @@ class Screen:
         self._known.update(keys)
         self.was_told = True
 
+    def new_of(self, enqueued: Sequence[Genes]) -> list[Candidate]:
+        """Those of some designs that are new and legal; they count as known from now on."""
+        self.was_told |= bool(enqueued)
+        decoded = map(self.space.decode_genes, enqueued)
+        return [candidate for candidate in decoded if candidate is not None and self.judge(candidate) == "new"]
+
     def rule_out(self, design: Bred, violations: list[dict[str, str]]) -> bool:
         """Take over a design that was found elsewhere to break a limit; whether it was not known."""
         if design.key in self._known:
@@ -106,6 +113,7 @@ class Screen:
 
     def examine(self, suggest: Suggest, outdone: Doubt | None = None) -> tuple[Candidate | None, Verdict]:
         """Decode a proposal and say what it is."""
+        self.was_told = True
         try:
             candidate = self.space.decode(suggest)
         except AlloDseError as error:  # e.g. a program that does not compile for these parameters

@@ -28,6 +28,9 @@ def test_what_cannot_be_computed_is_a_metric_error() -> None:
         minimize("x").value(Metrics(x=float("nan")))
     with pytest.raises(MetricError, match="is inf"):
         minimize("x").value(Metrics(x=float("inf")))
+    for bound in (require("x", at_most=5), require("x", at_least=5)):
+        with pytest.raises(MetricError, match="is not a number"):
+            bound.violation(Metrics(x=float("nan")))
 
 
 def test_constraints_say_how_far_they_are_violated() -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.space.gene import suggest_from
 from allo_dse.tune.declare.spec import StudySpec
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.run.reproposal import propose_again
@@ -207,6 +208,15 @@ def test_designs_that_cannot_satisfy_a_constraint_are_not_built(tmp_path: Path) 
     assert sum(r.status == "infeasible" for r in found.records) < sum(r.status == "infeasible" for r in every.records)
 
 
+@pytest.mark.parametrize("sampler", ["exact", "auto"])
+def test_where_bounds_say_that_a_constraint_cannot_be_met_the_run_says_so(tmp_path: Path, sampler: str) -> None:
+    result = run(small(constraints=[require("latency_us", at_most=1)]), tmp_path, sampler=sampler)
+    designs = present(result.certificate).designs
+    assert str(result.certificate) == (
+        f"complete: none of the space's {designs} designs is feasible; 0 evaluated, {designs} ruled out by bounds"
+    )
+
+
 def test_a_space_that_cannot_be_listed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allo_dse.tune.search.proposals.MOST_LISTED", 100)
     with pytest.raises(StudyError, match="more than 100 designs"):
@@ -280,6 +290,30 @@ def test_limits_that_refuse_most_designs_are_asked_before_better_bounds(
     study = small(check=narrow, evaluator=Shared)
     again = propose_again(study, read_log(tmp_path / "exact" / "log.jsonl").lines, lambda: "")
     assert (again.difference, again.proposed) == ("", len(found.records))
+
+
+def test_designs_that_were_enqueued_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that limits refuse, which the listing meets again."""
+
+    def narrow(design: Any) -> list[Any]:
+        return check(design) or [FakeViolation("luck", 1, 0)] * (int(design.key, 16) % 5 > 0)
+
+    monkeypatch.setattr(StudySpec, "check_soon", lambda study, design: narrow(design))
+    study = small(check=narrow)
+    study.enqueued = [candidate.genes for candidate in study.space.designs()][5:25]
+    certificate = present(run(study, tmp_path).certificate)
+    assert certificate.evaluated + certificate.refused + certificate.bounded == certificate.designs
+
+
+def test_designs_that_were_bred_are_not_left() -> None:
+    """An interrupted run knows them from its log: one that was not interrupted knows as much."""
+    study = small()
+    screen = Screen(study.space, lambda design: [])
+    for candidate in study.space.designs():
+        screen.decode(suggest_from(candidate.genes))
+    prospect = Prospect(study.space, screen, study.least_losses(Bounded()))
+    assert not prospect.left()
+    assert prospect.open == 0
 
 
 def test_what_is_to_be_done_meanwhile_is_done_however_few_designs_keep_the_limits() -> None:
