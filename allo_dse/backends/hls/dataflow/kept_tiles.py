@@ -10,7 +10,7 @@ from typing import NamedTuple
 from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import element_of_dtype
-from ..cpp.names import Names
+from ..cpp.names import Names, counter_of
 from .local_copies import array_pragmas_of
 from .tensor_movers import loop
 from .tensor_plan import ClassPlan, PortPlan
@@ -69,7 +69,7 @@ class _Array:
         if self.has_several:
             place += f"[{first}]" if count == 1 else f"[{first} + tile]" if first else "[tile]"
         for dim in port.kept:
-            counter, last = "ijklmn"[min(dim, 5)], dim == len(port.box.extents) - 1
+            counter, last = counter_of(dim), dim == len(port.box.extents) - 1
             lines.append(loop(1 + len(lines), counter, port.box.extents[dim], port.lanes if last else 1))
             place += f"[{counter}]"
         depth = 1 + len(lines)
