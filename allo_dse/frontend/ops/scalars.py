@@ -127,6 +127,8 @@ def _convert_fixed(task: Task, value: Scalar, to: DType) -> Scalar:
     source = value.dtype
     if to.kind == "index":
         return convert(task, convert(task, value, Int(64)), to)
+    if any(one.is_float and one.bits == 16 for one in (source, to)):  # float16 does not reach as far as raw integers
+        return convert(task, convert(task, value, float32), to)
     if source.is_float:
         scaled = binary_as(task, "*", value, Scalar(task.text.constant(2.0**to.fraction_bits, source), source), source)
         type_ = element_type(source)
@@ -298,7 +300,8 @@ def _binary_fixed(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Sc
         shift = Scalar(task.text.constant(dtype.fraction_bits, wide), wide)
         x, y = binary_as(task, "<<", convert(task, x, wide), shift, wide), convert(task, y, wide)
         return Scalar(convert(task, binary_as(task, "/", x, y, wide), raw).ssa, dtype)
-    return Scalar(binary_as(task, op, x, y, raw).ssa, dtype)
+    result = binary_as(task, op, x, y, raw)
+    return convert(task, result, dtype) if op == "//" else Scalar(result.ssa, dtype)  # a quotient rounded is an integer
 
 
 def truth(task: Task, value: Value, node: ast.AST) -> Scalar:
