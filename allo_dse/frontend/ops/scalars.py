@@ -164,6 +164,8 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
         raw = integer(dtype.bits, dtype.is_signed) if dtype.is_fixed else dtype
         value = Scalar(a.ssa, raw) if dtype.is_fixed else convert(task, a, raw)
         return Scalar(shift(task, op, value, b, bounds_of(task, right)).ssa, dtype)
+    if op == "**" and dtype.is_fixed:
+        task.fail(node, "powers of fixed-point numbers are not defined", "multiply")
     if dtype.is_fixed:
         return _binary_fixed(task, op, a, b, dtype)
     if op in ("&", "|", "^") and dtype.is_float:
@@ -197,7 +199,9 @@ def compare(task: Task, op: str, a: Scalar, b: Scalar) -> Scalar:
 
 
 def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
-    """`a op b` where both operands and the result have type `dtype`."""
+    """`a op b` where both operands and the result have type `dtype`; factors of fixed-point numbers may have others."""
+    if dtype.is_fixed:
+        return convert(task, _binary_fixed(task, op, a, b, result_type(op, a.dtype, b.dtype)), dtype)
     type_ = element_type(dtype)
 
     def emit(name: str, x: str, y: str) -> str:
