@@ -336,7 +336,22 @@ def borrowed(P: int = 2) -> Any:
     return borrowed
 
 
+def twice(N: int = 4, P: int = 2) -> Any:
+    """Tasks that reach a tensor by two arguments, and see in one what they write by the other."""
+
+    @df.region()
+    def twice(A: int32[P, N], B: int32[P, N]):
+        @df.kernel(mapping=[P], args=[A, A, B])
+        def core(a: int32[P, N] @ [S(0), R], same: int32[P, N] @ [S(0), R], b: int32[P, N] @ [S(0), R]):
+            for j in range(1, N):
+                same[0, j] += a[0, j - 1]
+            for j in range(N):
+                b[0, j] = a[0, j]
+
+    return twice
+
+
 ALL = (
     scaled_rows, fir, feedback, widths, chosen, flags, some_blocks, numbers, counter, polling, histogram, routed,
-    while_, borrowed,
+    while_, borrowed, twice,
 )  # fmt: skip

@@ -136,7 +136,7 @@ def test_folds_compute_the_same(tmp_path: Path) -> None:
         np.testing.assert_array_equal(batch.run(name, *run.before)[2], run.after[2], err_msg=name)
 
 
-FOLDED = ("layouts", "tiled", "systolic_plain", "scaled_rows", "some_blocks", "numbers", "borrowed")
+FOLDED = ("layouts", "tiled", "systolic_plain", "scaled_rows", "some_blocks", "numbers", "borrowed", "twice")
 
 
 @needs_gcc
