@@ -18,6 +18,7 @@ allo_dse.lang.install()
 import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
+from allo.memory import Layout
 
 from allo_dse.frontend import classes, compile_region
 from allo_dse.frontend.statements import statements
@@ -252,6 +253,26 @@ def clipped(values: int32[M], x: int32) -> int32[M]:
     for i in range(M):
         out[i] = values[i] + x
     return out
+
+
+def test_all_parts_of_a_chained_comparison_count_also_at_compile_time() -> None:
+    @df.region()
+    def top(X: int32[4], Y: int32[4, 4]):
+        @df.kernel(mapping=[4], args=[X, Y])
+        def core(x: int32[4], y: int32[4, 4] @ [Layout.Shard(0), Layout.Replicate]):
+            p = df.get_pid()
+            with allo.meta_for(4) as k:
+                with allo.meta_if(0 < k < 3):
+                    y[0, k] = 1
+                y[0, k] += 2 if 0 < k <= p else 0
+                y[0, k] += 4 if 1 < k < x[k] else 0
+                y[0, k] += 8 if k in (2, x[k]) else 0
+
+    x, y = np.array([0, 9, 1, 4], np.int32), np.zeros((4, 4), np.int32)
+    simulate(compile_region(top), x, y)
+    for p in range(4):
+        expected = [(0 < k < 3) + 2 * (0 < k <= p) + 4 * (1 < k < x[k]) + 8 * (k in (2, x[k])) for k in range(4)]
+        assert y[p].tolist() == expected
 
 
 def test_return_under_conditions() -> None:

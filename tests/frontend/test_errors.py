@@ -16,7 +16,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Stream, float32, int8, int32
+from allo.ir.types import Fixed, Stream, float32, int8, int32
 from allo.memory import Layout
 
 from allo_dse.frontend import compile_region
@@ -53,6 +53,23 @@ def test_unknown_name() -> None:
 
     error = check(top, "unknown name `totl`", "totl")
     assert "did you mean `total`?" in error.hint
+
+
+def test_powers_of_fixed_point_numbers() -> None:
+    @df.region()
+    def scalar(A: Fixed(16, 8)[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: Fixed(16, 8)[M]):
+            a[0] = a[1] ** 2  # here
+
+    @df.region()
+    def tile(A: Fixed(16, 8)[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: Fixed(16, 8)[M]):
+            a[:] = a**2  # here
+
+    check(scalar, "powers of fixed-point numbers are not defined", "a[1] ** 2")
+    check(tile, "powers of fixed-point numbers are not defined", "a**2")
 
 
 def test_unknown_name_in_annotation() -> None:

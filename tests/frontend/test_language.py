@@ -584,6 +584,38 @@ def test_fixed_point() -> None:
     np.testing.assert_array_equal(b, np.floor((x * x + x * np.arange(M)) * 16) / 16)
 
 
+def test_fixed_point_quotients_and_remainders_round_down() -> None:
+    T = Fixed(16, 8)
+
+    @df.region()
+    def top(A: T[6], B: T[6], Q: T[6], P: T[6]):
+        @df.kernel(mapping=[1], args=[A, B, Q, P])
+        def core(a: T[6], b: T[6], q: T[6], p: T[6]):
+            for i in range(6):
+                q[i] = a[i] // b[i]
+                p[i] = a[i] % b[i]
+
+    a, b, q, p = np.array([6, 7.5, -7.5, -1, 1, 6]), np.array([2, 2, 2, 3, -3, -4.25]), np.zeros(6), np.zeros(6)
+    simulate(compile_region(top), a, b, q, p)
+    np.testing.assert_array_equal(q, a // b)
+    np.testing.assert_array_equal(p, a % b)
+
+
+def test_raw_fixed_point_numbers_may_be_beyond_float16() -> None:
+    @df.region()
+    def top(A: float16[4], X: Fixed(40, 20)[4], B: float16[4]):
+        @df.kernel(mapping=[1], args=[A, X, B])
+        def core(a: float16[4], x: Fixed(40, 20)[4], b: float16[4]):
+            for i in range(4):
+                x[i] = a[i]
+                b[i] = x[i] * 2
+
+    a, x, b = np.array([0.5, -300, 1000, -0.125], np.float16), np.zeros(4), np.zeros(4, np.float16)
+    simulate(compile_region(top), a, x, b)
+    np.testing.assert_array_equal(x, a)
+    np.testing.assert_array_equal(b, 2 * a)
+
+
 @pytest.mark.parametrize(
     ("dtype", "element"),
     [(float16, np.float16), (bfloat16, ml_dtypes.bfloat16), (float64, np.float64), (uint8, np.uint8)],

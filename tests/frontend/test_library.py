@@ -19,7 +19,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Int, bfloat16, float16, float32, float64, int8, int16, int32, uint8
+from allo.ir.types import Fixed, Int, UFixed, bfloat16, float16, float32, float64, int8, int16, int32, uint8
 
 from allo_dse.frontend import compile_region
 
@@ -215,3 +215,54 @@ def test_operators_on_tiles_of_integers_lose_no_bits_before_they_are_stored(bits
     np.testing.assert_array_equal(y, wide - 2)
     np.testing.assert_array_equal(z, wide * wide)
     np.testing.assert_array_equal(w, np.maximum(wide + wide, 0))
+
+
+def test_tiles_of_fixed_point_numbers() -> None:
+    """Products are exact before they are stored, where their target has room."""
+    T, U, W = Fixed(16, 8), UFixed(12, 4), Fixed(32, 16)
+
+    @df.region()
+    def top(A: T[4, 4], B: T[4, 4], V: U[4, 4], C: T[6, 4, 4], D: W[3, 4, 4], F: float32[2, 4, 4], G: int32[4, 4]):
+        @df.kernel(mapping=[1], args=[A, B, V, C, D, F, G])
+        def core(
+            a: T[4, 4],
+            b: T[4, 4],
+            v: U[4, 4],
+            c: T[6, 4, 4],
+            d: W[3, 4, 4],
+            f: float32[2, 4, 4],
+            g: int32[4, 4],
+        ):
+            c[0] = a * b
+            c[1] = a * 2 + b
+            c[2] = a / b
+            c[3] = allo.matmul(a, b)
+            c[4] = max(abs(a), allo.relu(b))
+            c[5] = -v
+            d[0] = a * v
+            d[1] = allo.mul(a, b)
+            d[2] = allo.matmul(a, v)
+            f[0] = a * b
+            f[1] = allo.matmul(a, b)
+            g[:, :] = allo.matmul(a * 64, b * 64)
+
+    rng = np.random.default_rng(3)
+    a, b = ((rng.integers(128, 900, (4, 4)) * rng.choice([-1, 1], (4, 4))) / 256 for _ in range(2))
+    v = rng.integers(0, 200, (4, 4)) / 16
+    c, d = np.zeros((6, 4, 4)), np.zeros((3, 4, 4))
+    f, g = np.zeros((2, 4, 4), np.float32), np.zeros((4, 4), np.int32)
+    simulate(compile_region(top), a, b, v, c, d, f, g)
+
+    def down(x: Any) -> Any:
+        return np.floor(x * 256) / 256
+
+    np.testing.assert_array_equal(c[0], down(a * b))
+    np.testing.assert_array_equal(c[1], a * 2 + b)
+    np.testing.assert_array_equal(c[2], np.trunc(a / b * 256) / 256)
+    np.testing.assert_array_equal(c[3], sum(down(np.outer(a[:, k], b[k])) for k in range(4)))
+    np.testing.assert_array_equal(c[4], np.maximum(np.abs(a), np.maximum(b, 0)))
+    np.testing.assert_array_equal(c[5], -v)
+    np.testing.assert_array_equal(d, [a * v, a * b, a @ v])
+    np.testing.assert_array_equal(f[0], (a * b).astype(np.float32))
+    np.testing.assert_allclose(f[1], a @ b, atol=4 / 256)
+    np.testing.assert_allclose(g, a @ b * 4096, atol=1)

@@ -14,7 +14,7 @@ from allo_dse.program.directive import Directive
 
 from .cpp.constants import elements_of, initialiser, tables_of
 from .cpp.elements import Element
-from .cpp.names import Names, identifier
+from .cpp.names import PIDS, Names, identifier
 from .cpp.streams import carriers
 from .dataflow.folding import Folding, emit_nodes
 from .dataflow.functions import TaskFunction, task_function
@@ -89,7 +89,7 @@ def _emit(
     streams: KernelStreams,
 ) -> Kernel:
     name = identifier(program.name)
-    names = Names({name})
+    names = Names({name, *PIDS})
     symbols = {
         task_class.body.symbol: names.new(task_class.body.symbol)
         for kernel in program.kernels

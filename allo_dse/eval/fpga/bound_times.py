@@ -27,7 +27,7 @@ from allo_dse.mapper.limits.fpga_schedule import AlikeTasks, Scheduled, SharedCo
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
-from allo_dse.program.tensors import Grid, ends_of, piece_grids, pieces_of
+from allo_dse.program.tensors import Grid, TensorPort, ends_of, piece_grids, pieces_of
 
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
 _MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
@@ -73,7 +73,7 @@ class ProgramTimes:
             key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
             own = self._own.get(key)
             if own is None:
-                own = keep(self._own, key, OwnTimes.of(scheduled, alike, costs), self._most)
+                own = keep(self._own, key, OwnTimes.of(scheduled.program, alike, costs, copies), self._most)
             both = copies, own
             if both not in self._paths:
                 keep(self._paths, both, Paths.of(self._shared.graph.edges, alike, *both), self._most)
@@ -138,6 +138,15 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
                 found[name] = np.full(math.prod(self.tiles.grids[name]), each, np.int64)
         return found
 
+    def last_piece(self, port: TensorPort, pids: IntArray) -> IntArray:
+        """Of the tiles of some tasks."""
+        return ends_of(port, pids, self.tiles.grids[port.tensor.name])[1]
+
+    def passing(self, port: TensorPort) -> int:
+        """Cycles in which a task moves its tile between the FIFO of its node and its own memory."""
+        use = self.uses.get(port.tensor.name)
+        return use.cycles(math.prod(port.tile_shape)) if use and use.place == "dram" else 0
+
     @cached_property
     def arrivals(self) -> dict[str, IntArray]:
         """By tensor, when each tile that is read is on the chip at the earliest."""
@@ -177,26 +186,29 @@ class OwnTimes(Struct, frozen=True, eq=False):
     operations: int
 
     @classmethod
-    def of(cls, scheduled: Scheduled, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost]) -> OwnTimes:
-        streams, count, operations = scheduled.program.streams, scheduled.program.task_count, 0
+    def of(
+        cls, program: CompiledProgram, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost], copies: Copies
+    ) -> OwnTimes:
+        streams, count, operations = program.streams, program.task_count, 0
         number = {stream.name: n for n, stream in enumerate(streams)}
         whole = np.zeros(count, np.int64)
         puts, gets = np.full((len(streams), count), -math.inf), np.full((len(streams), count), math.inf)
         for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
-            names = ((port, scheduled.streamed.get(port.tensor.name)) for port in own.tensor_ports)
-            copied = [(use.cycles(math.prod(p.tile_shape)), p) for p, use in names if use]
-            fills, sends = (max((n for n, p in copied if getattr(p, does)), default=0) for does in ("reads", "writes"))
-            whole[tasks], at = cost.cycles + fills + sends, first_times(cost.parts)
+            before, after = (
+                max((copies.passing(port) for port in own.tensor_ports if getattr(port, does)), default=0)
+                for does in ("reads", "writes")
+            )
+            whole[tasks], at = before + cost.cycles + after, first_times(cost.parts)
             operations += cost.operations * len(tasks)
             for port, binding in enumerate(own.body.streams):
                 assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
                 array = number[binding.stream.name]
                 if (put := at.get(("put", port))) is not None:
                     known = puts[array, tasks]
-                    puts[array, tasks] = np.where(np.isinf(known), put, np.minimum(known, put))
+                    puts[array, tasks] = np.where(np.isinf(known), before + put, np.minimum(known, before + put))
                 if (get := at.get(("get", port))) is not None:
                     known = gets[array, tasks]
-                    gets[array, tasks] = np.where(np.isinf(known), get, np.maximum(known, get))
+                    gets[array, tasks] = np.where(np.isinf(known), before + get, np.maximum(known, before + get))
         return cls(whole, puts, gets, operations)
 
 
@@ -249,16 +261,17 @@ def _with_tiles(
     """When each task has its tiles of some tensors, and what copying its results takes."""
     begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for cls, _, tasks, pids in alike:
-        for port in cls.tensor_ports:
-            name = port.tensor.name
-            if name not in tensors:
-                continue
-            _, piece = ends_of(port, pids, copies.tiles.grids[name])
+        ports = [port for port in cls.tensor_ports if port.tensor.name in tensors]
+        # A task sends its results to its node's FIFOs at the same time: one that is sent sooner is stored meanwhile.
+        longest = max((copies.passing(port) for port in cls.tensor_ports if port.writes), default=0)
+        for port in ports:
+            piece = copies.last_piece(port, pids)
             if port.reads:
-                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[name][piece])
+                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece])
             if port.writes:
-                last = copies.cycles_of_tiles[name][piece] + copies.external.latency_cycles
-                ends[tasks] = np.maximum(ends[tasks], last)
+                last = copies.cycles_of_tiles[port.tensor.name][piece] + copies.external.latency_cycles
+                sooner = longest - own if (own := copies.passing(port)) else 0
+                ends[tasks] = np.maximum(ends[tasks], last - sooner)
     return begins, ends
 
 

@@ -127,6 +127,8 @@ def _convert_fixed(task: Task, value: Scalar, to: DType) -> Scalar:
     source = value.dtype
     if to.kind == "index":
         return convert(task, convert(task, value, Int(64)), to)
+    if any(one.is_float and one.bits == 16 for one in (source, to)):  # float16 does not reach as far as raw integers
+        return convert(task, convert(task, value, float32), to)
     if source.is_float:
         scaled = binary_as(task, "*", value, Scalar(task.text.constant(2.0**to.fraction_bits, source), source), source)
         type_ = element_type(source)
@@ -162,6 +164,8 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
         raw = integer(dtype.bits, dtype.is_signed) if dtype.is_fixed else dtype
         value = Scalar(a.ssa, raw) if dtype.is_fixed else convert(task, a, raw)
         return Scalar(shift(task, op, value, b, bounds_of(task, right)).ssa, dtype)
+    if op == "**" and dtype.is_fixed:
+        task.fail(node, "powers of fixed-point numbers are not defined", "multiply")
     if dtype.is_fixed:
         return _binary_fixed(task, op, a, b, dtype)
     if op in ("&", "|", "^") and dtype.is_float:
@@ -201,7 +205,9 @@ def compare(task: Task, op: str, a: Scalar, b: Scalar) -> Scalar:
 
 
 def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
-    """`a op b` where both operands and the result have type `dtype`."""
+    """`a op b` where both operands and the result have type `dtype`; factors of fixed-point numbers may have others."""
+    if dtype.is_fixed:
+        return convert(task, _binary_fixed(task, op, a, b, result_type(op, a.dtype, b.dtype)), dtype)
     type_ = element_type(dtype)
 
     def emit(name: str, x: str, y: str) -> str:
@@ -304,7 +310,8 @@ def _binary_fixed(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Sc
         shift = Scalar(task.text.constant(dtype.fraction_bits, wide), wide)
         x, y = binary_as(task, "<<", convert(task, x, wide), shift, wide), convert(task, y, wide)
         return Scalar(convert(task, binary_as(task, "/", x, y, wide), raw).ssa, dtype)
-    return Scalar(binary_as(task, op, x, y, raw).ssa, dtype)
+    result = binary_as(task, op, x, y, raw)
+    return convert(task, result, dtype) if op == "//" else Scalar(result.ssa, dtype)  # a quotient rounded is an integer
 
 
 def truth(task: Task, value: Value, node: ast.AST) -> Scalar:

@@ -15,7 +15,7 @@ from ..regions.task_state import Task
 from .scalar_types import common
 from .scalars import binary_as, convert, math_unary
 from .subscripts import constant_int
-from .tiles import CODE, dtype_of, elementwise, is_tile, load, loops, matmul, shape_of, store
+from .tiles import CODE, dtype_of, elementwise, factor, is_tile, load, loops, matmul, shape_of, store
 
 Options = dict[str, Value]
 EPSILON = 1e-5
@@ -232,8 +232,8 @@ def _bmm_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType
     with loops(task, expr.shape) as (*batch, i, j):
         total = _Accumulator(task, work, 0)
         with loops(task, a.shape[-1:]) as (k,):
-            left = convert(task, load(task, a, (*batch, i, k)), work)
-            right = convert(task, load(task, b, (*batch[: len(b.shape) - 2], k, j)), work)
+            left = factor(task, a, (*batch, i, k), work)
+            right = factor(task, b, (*batch[: len(b.shape) - 2], k, j), work)
             total.combine("+", binary_as(task, "*", left, right, work))
         store(task, convert(task, total.get(), target.dtype), target, (*batch, i, j))
 
@@ -243,8 +243,8 @@ def _conv2d_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DT
     with loops(task, expr.shape) as (n, f, y, x):
         total = _Accumulator(task, work, 0)
         with loops(task, window.shape[1:]) as (c, p, q):
-            left = convert(task, load(task, image, (n, c, _plus(task, y, p), _plus(task, x, q))), work)
-            right = convert(task, load(task, window, (f, c, p, q)), work)
+            left = factor(task, image, (n, c, _plus(task, y, p), _plus(task, x, q)), work)
+            right = factor(task, window, (f, c, p, q), work)
             total.combine("+", binary_as(task, "*", left, right, work))
         store(task, convert(task, total.get(), target.dtype), target, (n, f, y, x))
 

@@ -72,10 +72,12 @@ def _natural(operands: Sequence[Value]) -> DType:
 
 
 def _grown(op: str, operands: Sequence[Value]) -> DType:
-    """The type of `left op right`, whose integers grow as those of scalars do."""
+    """The type of `left op right`, whose integers and fixed-point numbers grow as those of scalars do."""
     natural = _natural(operands)
+    if natural.is_float:
+        return natural
     left, right = (dtype_of(o) or const_type(o.value if isinstance(o, Const) else 0) for o in operands)
-    return result_type(op, left, right) if natural.is_integer and "index" not in (left.kind, right.kind) else natural
+    return result_type(op, left, right) if "index" not in (left.kind, right.kind) else natural
 
 
 def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST, grows: str | None = None) -> TileExpr:
@@ -96,6 +98,8 @@ def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST, g
     if tiles - {natural} if grows is not None and natural.is_float else grows is None and len(tiles) > 1:
         task.notice("tiles of two types", node)
     dtype = natural if grows is None else _grown(grows, operands)
+    if op == "power" and dtype.is_fixed:
+        task.fail(node, "powers of fixed-point numbers are not defined", "multiply")
     if op in UNARY and op not in ("relu", "neg") and not dtype.is_float:
         task.notice("function of integers", node)
         dtype = dtype if op == "abs" else float32
@@ -131,6 +135,12 @@ def loops(task: Task, shape: Sequence[int]) -> Iterator[list[str]]:
 
 def load(task: Task, buffer: Buffer, where: Sequence[str]) -> Scalar:
     return Scalar(task.text.op(f"memref.load {buffer.ssa}[{', '.join(where)}] : {buffer.type}"), buffer.dtype)
+
+
+def factor(task: Task, buffer: Buffer, where: Sequence[str], work: DType) -> Scalar:
+    """An element to multiply in type `work`; fixed-point numbers as they are, whose products need no wider operands."""
+    value = load(task, buffer, where)
+    return value if work.is_fixed else convert(task, value, work)
 
 
 def store(task: Task, value: Scalar, buffer: Buffer, where: Sequence[str]) -> None:
@@ -284,6 +294,8 @@ def _work_type(expr: TileExpr, target: DType) -> DType:
         return target
     if natural.is_integer and target.is_float and expr.op in RING:
         return int64
+    if natural.is_fixed and expr.op in RING:
+        return common(natural, int64 if target.is_float else target)
     if natural.is_float and target.is_float:
         natural = common(natural, target)
     if natural.is_float and natural.bits == 16 and expr.op in _WIDE:
@@ -316,7 +328,7 @@ def _operand(task: Task, value: Value, work: DType, expr: TileExpr) -> Value:
 
 def _elementwise_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DType, target: Buffer) -> None:
     with loops(task, expr.shape) as where:
-        scalars = [_operand_element(task, o, work, where) for o in operands]
+        scalars = [_operand_element(task, o, work, where, factors=expr.op == "mul") for o in operands]
         if expr.op in ELEMENTWISE:
             result = binary_as(task, ELEMENTWISE[expr.op], scalars[0], scalars[1], work)
         else:
@@ -324,9 +336,10 @@ def _elementwise_code(task: Task, expr: TileExpr, operands: Sequence[Value], wor
         store(task, convert(task, result, target.dtype), target, where)
 
 
-def _operand_element(task: Task, operand: Value, work: DType, where: Sequence[str]) -> Scalar:
+def _operand_element(task: Task, operand: Value, work: DType, where: Sequence[str], *, factors: bool) -> Scalar:
     if isinstance(operand, Buffer):
-        return convert(task, load(task, operand, _broadcast_index(task, operand.shape, where)), work)
+        value = factor(task, operand, _broadcast_index(task, operand.shape, where), work)
+        return value if factors else convert(task, value, work)
     assert isinstance(operand, Scalar)
     return operand
 
@@ -369,9 +382,9 @@ def _matmul_code(task: Task, expr: TileExpr, operands: Sequence[Value], work: DT
         with loops(task, (n,)) as (j,):
             store(task, zero, target, (i, j))
         with loops(task, (k,)) as (p,):
-            left = convert(task, load(task, a, (i, p)), work)
+            left = factor(task, a, (i, p), work)
             with loops(task, (n,)) as (j,):
-                right = convert(task, load(task, b, (p, j)), work)
+                right = factor(task, b, (p, j), work)
                 product = binary_as(task, "*", left, right, work)
                 total = binary_as(task, "+", load(task, target, (i, j)), product, work)
                 store(task, total, target, (i, j))

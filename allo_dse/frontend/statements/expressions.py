@@ -230,7 +230,7 @@ def _boolean(task: Task, node: ast.BoolOp) -> Value:
 
 def _both(task: Task, wanted: bool, left: Const | Meta, right: Value, node: ast.AST) -> Value:
     if isinstance(left, Const):
-        return right
+        return right if bool(left.value) == wanted else Const(not wanted)
     if isinstance(right, Const):
         return left if bool(right.value) == wanted else Const(not wanted)
     if isinstance(right, Meta):

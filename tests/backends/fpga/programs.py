@@ -691,3 +691,27 @@ def puts_of_a_round(count: int) -> Any:
                     values.put(a[i])
 
     return top
+
+
+def passed_tiles() -> Any:
+    """A task that takes from a stream, and whose tiles differ in size."""
+
+    @df.region()
+    def passing(A: int32[64], B: int32[256], C: int32[64], D: int32[256], E: int32[16]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[A])
+        def first(a: int32[64]):
+            for i in range(64):
+                pipe.put(a[i])
+
+        @df.kernel(mapping=[1], args=[B, C, D, E])
+        def second(b: int32[256], c: int32[64], d: int32[256], e: int32[16]):
+            for i in range(64):
+                c[i] = pipe.get()
+            for i in range(256):
+                d[i] = b[i]
+            for i in range(16):
+                e[i] = c[i]
+
+    return passing

@@ -328,7 +328,45 @@ def tile(P: int = 2) -> Any:
     return tile
 
 
+def borrowed(P: int = 2) -> Any:
+    """Tensors called like variables of generated code, of seven dimensions, of one element that two kernels read."""
+    rows = [S(0), *[R] * 6]
+
+    @df.region()
+    def borrowed(k: int32[P, 3, 1, 2, 2, 3, 2], place: int32[1], p0: int32[P, 3, 1, 2, 2, 3, 2], t: int32[P]):
+        lane: Stream[int32, 2][P]
+
+        @df.kernel(mapping=[P], args=[k, place, p0])
+        def first(a: int32[P, 3, 1, 2, 2, 3, 2] @ rows, n: int32[1], b: int32[P, 3, 1, 2, 2, 3, 2] @ rows):
+            p = df.get_pid()
+            for i, j, u, v, w in allo.grid(3, 2, 2, 3, 2):
+                b[0, i, 0, j, u, v, w] = a[0, i, 0, j, u, v, w] + n[0]
+            lane[p].put(b[0, 2, 0, 1, 1, 2, 1])
+
+        @df.kernel(mapping=[P], args=[place, t])
+        def second(n: int32[1], c: int32[P] @ [S(0)]):
+            p = df.get_pid()
+            c[0] = lane[p].get() - n[0]
+
+    return borrowed
+
+
+def twice(N: int = 4, P: int = 2) -> Any:
+    """Tasks that reach a tensor by two arguments, and see in one what they write by the other."""
+
+    @df.region()
+    def twice(A: int32[P, N], B: int32[P, N]):
+        @df.kernel(mapping=[P], args=[A, A, B])
+        def core(a: int32[P, N] @ [S(0), R], same: int32[P, N] @ [S(0), R], b: int32[P, N] @ [S(0), R]):
+            for j in range(1, N):
+                same[0, j] += a[0, j - 1]
+            for j in range(N):
+                b[0, j] = a[0, j]
+
+    return twice
+
+
 ALL = (
     scaled_rows, fir, feedback, widths, chosen, flags, some_blocks, numbers, counter, polling, histogram, routed,
-    while_, tile,
+    while_, tile, borrowed, twice,
 )  # fmt: skip

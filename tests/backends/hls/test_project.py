@@ -136,12 +136,14 @@ def test_folds_compute_the_same(tmp_path: Path) -> None:
         np.testing.assert_array_equal(batch.run(name, *run.before)[2], run.after[2], err_msg=name)
 
 
-FOLDED = ("layouts", "tiled", "systolic_plain", "scaled_rows", "some_blocks", "numbers", "tile")
+FOLDED = (
+    "layouts", "tiled", "systolic_plain", "scaled_rows", "some_blocks", "numbers", "tile", "borrowed", "twice",
+)  # fmt: skip
 
 
 @needs_gcc
 def test_folded_programs_compute_the_same(tmp_path: Path) -> None:
-    """Tiles of single elements, of fixed-point numbers, that tasks have in common, and that they write in part."""
+    """Tiles of single elements, of fixed-point numbers, that tasks have in common, written in part, and others."""
     runs = [run for run in own_runs() if run.name in FOLDED]
     projects = {}
     for number, run in enumerate(runs):

@@ -21,6 +21,7 @@ from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.program.directive import Directive
 from allo_dse.space.design import Design
+from tests.backends.fpga import programs
 from tests.backends.hls.batch import Batch
 from tests.frontend import samples
 
@@ -52,6 +53,15 @@ def design(spatial: tuple[int, int, int], in_dram: tuple[str, ...] = IN_DRAM, bi
 @given(spatial=st.sampled_from(SPATIAL), in_dram=st.sets(st.sampled_from(IN_DRAM)), bits=st.sampled_from([32, 64]))
 def test_bounds_hold(spatial: tuple[int, int, int], in_dram: set[str], bits: int) -> None:
     assert_bounded(design(spatial, tuple(sorted(in_dram)), bits), FpgaSimulator())
+
+
+@pytest.mark.parametrize("in_dram", [one for n in range(6) for one in itertools.combinations("ABCDE", n)])
+def test_bounds_know_what_is_done_while_tiles_are_on_their_way(in_dram: tuple[str, ...]) -> None:
+    """A token that comes while a task gets its tiles, a large tile that is stored while a small one follows it."""
+    program = dse.load_program(programs.passed_tiles)
+    said = tuple(Directive("place", "top", name, {"memory": "dram"}) for name in in_dram)
+    whole = MeshFold(tuple(KernelFold(kernel, (AxisFold(1),)) for kernel in ("first", "second")))
+    assert_bounded(Design(program, whole, dse.Buffering(), U280, said), FpgaSimulator())
 
 
 @pytest.mark.parametrize("spatial", SPATIAL)

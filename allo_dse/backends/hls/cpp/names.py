@@ -23,6 +23,18 @@ _RESERVED = frozenset(
     for word in line.split(" ")
 )
 """Keywords, and names of the libraries that a kernel includes."""
+_MOST_DIMS = 64
+
+
+def counter_of(dim: int) -> str:
+    """The variable of a loop over a dimension."""
+    return "ijklmn"[dim] if dim < 6 else f"n{dim}"
+
+
+PIDS = frozenset(f"p{axis}" for axis in range(_MOST_DIMS))
+LOCALS = PIDS | {"t", "tile", "lane", "word", "element", "place", "way", "shape", "asked", "came", "there", "memory"}
+LOCALS |= {counter_of(dim) for dim in range(_MOST_DIMS)}
+"""Variables of functions around those of tasks, which would hide names of programs."""
 
 
 def identifier(name: str) -> str:

@@ -12,12 +12,11 @@ from allo_dse.program.streams import StreamArray, StreamPort
 
 from ..cpp.elements import element_of_dtype
 from ..cpp.linear import Linear
-from ..cpp.names import Names
+from ..cpp.names import LOCALS, Names
 from ..cpp.streams import Carrier
 from .functions import TaskFunction, tensor_text
 from .kept_tiles import KeptTiles, Slot
 from .local_copies import Parameter
-from .tensor_movers import LOCALS
 from .tensor_plan import ClassPlan, PortPlan
 from .tile_movers import TileMover
 from .top import Top, declare_stream
@@ -142,7 +141,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
         own = [folded.tasks[task] for task in members if task in folded.tasks]
         if not own:
             continue
-        taken = Names({f.symbol for f in top.functions.values()} | LOCALS)
+        taken = Names(LOCALS | {f.symbol for f in top.functions.values()})
         node = _Node(number, taken, KeptTiles(taken, [one for task in own for one in task.kept], top))
         for task in own:
             called = task.function.symbol + (f"<{task.number}>" if task.function.has_state else "")

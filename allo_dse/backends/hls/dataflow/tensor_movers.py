@@ -10,7 +10,7 @@ from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import element_of_dtype, interface_type
 from ..cpp.linear import Atom, Linear
-from ..cpp.names import Names
+from ..cpp.names import LOCALS, Names, counter_of
 from .tensor_plan import Group, PortPlan
 
 
@@ -54,13 +54,6 @@ def mover(name: str, tensor: Tensor, streams: Sequence[TileStream], *, load: boo
     return "\n".join([*lines, "}"])
 
 
-LOCALS = frozenset(
-    (*"ijklmn", *(f"p{axis}" for axis in range(6)), "t", "tile", "lane", "word", "element", "place", "way", "shape",
-     "asked", "came", "there")
-)  # fmt: skip
-"""What variables of processes are called, and tensors there are not."""
-
-
 def tensor_name(tensor: Tensor) -> str:
     """What the processes that move a tensor call it."""
     return Names(LOCALS).new(tensor.name)
@@ -78,16 +71,18 @@ def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]
         depth += 1
     counters = []
     for dim, extent in enumerate(port.box.extents):
-        counters.append("ijklmn"[min(dim, 5)] if extent > 1 else "")
+        counters.append(counter_of(dim) if extent > 1 else "")
         if extent > 1:
             step = port.lanes if dim == len(port.box.extents) - 1 else 1
             lines.append(loop(depth, counters[-1], extent, step))
             depth += 1
     if any(counters):
         lines.append("#pragma HLS pipeline II=1")
+    elif shared and depth == 1:  # what it declares is of this group
+        lines.append("  " * depth + "{")
+        depth += 1
     lines += _element(tensor, stream, counters, pid, shared, depth, load=load)
-    opened = len(outer) + sum(map(bool, counters))
-    return [*lines, *("  " * (opened - level) + "}" for level in range(opened))]
+    return [*lines, *("  " * level + "}" for level in reversed(range(1, depth)))]
 
 
 def loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
@@ -108,7 +103,7 @@ def over_tile(
     loops: list[str] = []
     for dim, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
         if extent > 1:
-            counter, last = "ijklmn"[min(dim, 5)], dim == len(extents) - 1
+            counter, last = counter_of(dim), dim == len(extents) - 1
             address += f" + {counter}" + (f" * {stride}" if stride > 1 else "")
             loops.append(loop(depth + len(loops), counter, extent, lanes if last else 1))
     deepest = depth + len(loops)
@@ -125,7 +120,7 @@ def over_part(port: PortPlan, array: str, stream: str, depth: int, *, load: bool
     """
     loops, place = list[str](), array
     for dim in port.kept:
-        counter, last = "ijklmn"[min(dim, 5)], dim == len(port.box.extents) - 1
+        counter, last = counter_of(dim), dim == len(port.box.extents) - 1
         loops.append(loop(depth + len(loops), counter, port.box.extents[dim], port.lanes if last else 1))
         place += f"[{counter}]"
     deepest = depth + len(loops)

@@ -278,7 +278,7 @@ def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, 
 
 
 def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> bool:
-    """Whether a task touches an element that another one writes."""
+    """Whether a task touches an element that another one writes, or that it writes as another of its arguments."""
     owner = np.full(tensor.shape, -1, np.int64)
     numbered = list(_boxes(users))
     for number, port, box in numbered:
@@ -290,11 +290,11 @@ def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> boo
 
 
 def _boxes(users: Sequence[tuple[ClassPlan, PortPlan]]) -> Iterator[tuple[int, PortPlan, tuple[slice, ...]]]:
-    tasks: dict[tuple[str | int, ...], int] = {}
+    numbers: dict[tuple[str | int, ...], int] = {}
     for plan, port in users:
         corners = Box(port.corner, port.box.extents).corners(plan.members)
         for pid, corner in zip(plan.members.tolist(), corners.tolist(), strict=True):
-            number = tasks.setdefault((plan.kernel.name, *pid), len(tasks))
+            number = numbers.setdefault((plan.kernel.name, port.port.arg, *pid), len(numbers))
             box = tuple(slice(c, c + n) for c, n in zip(corner, port.box.extents, strict=True))
             yield number, port, box
 

@@ -26,20 +26,17 @@ class TileMover:
     """What loads a tensor's tiles into streams of nodes, or stores from them.
 
     Attributes:
+        streams: the array of the nodes' streams, once it is declared.
         nodes: that take part, with the numbers of their streams.
         tiles: by turn, place of the first element and extents, the streams of the nodes that use the tile.
     """
 
     tensor: Tensor
     load: bool
+    streams: str = ""
     nodes: dict[int, int] = field(default_factory=dict)
     tiles: dict[tuple[int, int, tuple[int, ...]], list[int]] = field(default_factory=lambda: defaultdict(list))
     ports: list[PortPlan] = field(default_factory=list)
-
-    @property
-    def streams(self) -> str:
-        """The array of the nodes' streams."""
-        return f"{tensor_name(self.tensor)}_{'in' if self.load else 'out'}"
 
     @property
     def type(self) -> str:
@@ -63,7 +60,7 @@ class TileMover:
 
     def declare(self, top: Top) -> None:
         """Declare the streams in the top function."""
-        top.names.new(self.streams)
+        self.streams = top.names.new(f"{tensor_name(self.tensor)}_{'in' if self.load else 'out'}")
         top.lines.append(f"  {self.type} {self.streams}[{len(self.nodes)}];")
         top.lines.append(f"#pragma HLS stream variable={self.streams} depth={self.depth}")
 
