@@ -430,3 +430,30 @@ def test_what_is_wrong_first_is_said_first() -> None:
 
     with pytest.raises(ProgramError, match="missing"):
         compile_region(top)
+
+
+def test_what_the_left_side_decides_needs_no_right_side() -> None:
+    @df.region()
+    def top(A: int32[4], B: int32[4]):
+        @df.kernel(mapping=[4], args=[A, B])
+        def core(a: int32[4], b: int32[4] @ [Layout.Shard(0)]):
+            p = df.get_pid()
+            if p > 0 and a[p - 1] > 3:
+                b[0] = 1
+            if p == 3 or a[p + 1] > 3:
+                b[0] += 2
+
+    b = np.zeros(4, np.int32)
+    simulate(compile_region(top), np.array([5, 1, 7, 2], np.int32), b)
+    np.testing.assert_array_equal(b, [0, 3, 0, 3])
+
+    @df.region()
+    def wrong(A: int32[4]):
+        @df.kernel(mapping=[4], args=[A])
+        def core(a: int32[4]):
+            p = df.get_pid()
+            if p > 0 and a[p + 1] > 3:
+                a[0] = 1
+
+    with pytest.raises(ProgramError, match="index 4 is out of range"):
+        compile_region(wrong)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from allo_dse.common.records import replace
+from allo_dse.lang.diagnostics import ProgramError
 
 from ..model import pid_values as meta
 from ..model.index_forms import Form
@@ -222,10 +223,21 @@ def _boolean(task: Task, node: ast.BoolOp) -> Value:
         if isinstance(result, Const) and bool(result.value) != wanted:
             return Const(bool(result.value))
         if isinstance(result, (Const, Meta)):
-            result = _both(task, wanted, result, lower(task, operand), operand)
+            try:
+                right = lower(task, operand)
+            except ProgramError:
+                # Python does not look at the right side of `p > 0 and a[p - 1] > 3` where the left one decides.
+                if isinstance(result, Const) or bool(task.uniform(_truth_of(result))) == wanted:
+                    raise
+                return Const(not wanted)
+            result = _both(task, wanted, result, right, operand)
         else:
             result = _short_circuit(task, wanted, result, operand)
     return result
+
+
+def _truth_of(value: Meta) -> Meta:
+    return meta.table(value.array.astype(bool))
 
 
 def _both(task: Task, wanted: bool, left: Const | Meta, right: Value, node: ast.AST) -> Value:
@@ -236,7 +248,7 @@ def _both(task: Task, wanted: bool, left: Const | Meta, right: Value, node: ast.
     if isinstance(right, Meta):
         function = np.logical_and if wanted else np.logical_or
         return meta.table(function(left.array, right.array))
-    return right if bool(task.uniform(meta.table(left.array.astype(bool)))) == wanted else Const(not wanted)
+    return right if bool(task.uniform(_truth_of(left))) == wanted else Const(not wanted)
 
 
 def _short_circuit(task: Task, wanted: bool, left: Value, operand: ast.expr) -> Value:
