@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from types import FrameType
 
 import pytest
 from ortools.sat.python import cp_model
@@ -31,12 +32,25 @@ def catches_ctrl_c() -> bool:
 
 
 def test_ctrl_c_ends_a_search_and_is_pythons_afterwards() -> None:
-    main = threading.main_thread().ident
+    main, ended = threading.main_thread().ident, threading.Event()
     assert main is not None
-    assert catches_ctrl_c()
-    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        answer(long_model(), work=1e6)
+
+    def insist() -> None:  # a KeyboardInterrupt that comes during garbage collection is lost
+        while not ended.wait(0.3):
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not ended.is_set():
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        threading.Thread(target=insist).start()
+        with pytest.raises(KeyboardInterrupt):
+            answer(long_model(), work=1e6)
+    finally:
+        ended.set()
+        signal.signal(signal.SIGINT, before)
     assert catches_ctrl_c()
     status, solver = answer(cp_model.CpModel(), work=1.0)
     assert status == cp_model.OPTIMAL
