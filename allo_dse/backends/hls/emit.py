@@ -19,6 +19,7 @@ from .cpp.streams import carriers
 from .dataflow.folding import Folding, emit_nodes
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.kernel_streams import KernelStreams
+from .dataflow.tensor_movers import Copiers
 from .dataflow.tensor_plan import ClassPlan, class_plans, tensor_options, tensors_of
 from .dataflow.top import (
     Argument,
@@ -102,12 +103,13 @@ def _emit(
     tables = _Tables(names)
     positions = {tensor.name: position for position, tensor in enumerate(tensors_of(program))}
     functions: dict[str, TaskFunction] = {}
+    copiers = Copiers(names)
     for plan in plans:
         if not plan.is_empty and len(plan.members):
             own = tables.of(plan)
-            functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, names)
+            functions[plan.symbol] = task_function(plan, directives, regions, built, own, positions, copiers)
     pragmas = partial(LoopPragmas, directives=directives, regions=regions)
-    top = Top(program, functions, built, names, pragmas, streams)
+    top = Top(program, functions, built, names, pragmas, streams, copiers)
     used = [plan for plan in plans if plan.symbol in functions]
     nodes = _unfolded(top, used) if folding is None else emit_nodes(top, used, folding)
     arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))
@@ -116,7 +118,7 @@ def _emit(
         arguments,
         tuple(tables.definitions.values()),
         tuple(dict.fromkeys(e for f in functions.values() for e in f.externals)),
-        (*(f.text for f in functions.values()), *nodes),
+        (*copiers.texts, *(f.text for f in functions.values()), *nodes),
         tuple(interface_pragmas(arguments)),
         (*top.lines, "  ALLO_END_OF_DATAFLOW();"),
         {f.symbol: f.loops for f in functions.values()},

@@ -149,8 +149,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
         kept = ((port, does) for task in own for port, does in task.moves if port.is_kept)
         streams = {(port.port.tensor.name, does): _tile_stream(folded, node, port, does) for port, does in kept}
         name = top.names.new(f"node_{number}")
-        text = _function(name, node, streams, [top.program.task_name(task) for task in members])
-        texts += [*node.tiles.functions, text]
+        texts.append(_function(name, node, streams, [top.program.task_name(task) for task in members]))
         top.lines.append(f"  ALLO_PROCESS({', '.join([name, *node.arguments])});")
     return [*texts, *(mover.emit(top, name) for name, mover in stored.items())]
 

@@ -24,6 +24,7 @@ from ..task.body import MOVED, Body
 from ..task.pragmas import LoopPragmas, LoopSource, place
 from ..task.statements import HANDLERS, translate
 from .local_copies import Frame, Parameter, array_pragmas_of, bind_copy, copy_out, tensor_names
+from .tensor_movers import Copiers
 from .tensor_plan import ClassPlan
 
 
@@ -52,7 +53,7 @@ def task_function(
     carriers: Mapping[str, Carrier],
     tables: dict[str, str],
     positions: dict[str, int],
-    functions: Names,
+    copiers: Copiers,
 ) -> TaskFunction:
     """Translate a task class.
 
@@ -60,14 +61,14 @@ def task_function(
         carriers: how streams are built, by array.
         tables: C++ names of the body's constant arrays.
         positions: of tensors among the region's arguments.
-        functions: names of functions.
+        copiers: of the kernel.
     """
     task_class = plan.task_class
     arguments = list(plan.function.regions[0].blocks[0].arguments)
     names = Names({plan.symbol, *tables.values()})
     pragmas = LoopPragmas(task_class, directives, regions)
     body = Body(names, pragmas, HANDLERS)
-    frame = Frame(plan, body, tuple(arguments[: len(plan.kernel.mesh)]), functions, [])
+    frame = Frame(plan, body, tuple(arguments[: len(plan.kernel.mesh)]), copiers)
     parameters = _bind_pids(frame)
     rest = arguments[len(frame.pids) :]
     tensors, rest = rest[: len(plan.ports)], rest[len(plan.ports) :]
@@ -87,7 +88,7 @@ def task_function(
     _bind_state(frame, states)
     translate(body, plan.function)
     for position in order:
-        copy_out(frame, plan.ports[position], tensors[position])
+        copy_out(frame, tensors[position])
     parameters += own_streams
     text = "\n".join(body.lines)
     used = tuple(p for p in parameters if p.kind != "pid" or re.search(rf"\bp{p.number}\b", text))
@@ -97,8 +98,7 @@ def task_function(
     start = ["#pragma HLS dataflow"] if pragmas.overlaps else []
     lines = [comment, *template, head, *start, *(line for line in body.lines if line is not MOVED), "}"]
     declared = tuple(_external(call) for call in task_class.externals)
-    text = "\n\n".join([*frame.copiers, "\n".join(lines)])
-    return TaskFunction(plan.symbol, text, used, bool(task_class.state), body.sources, declared)
+    return TaskFunction(plan.symbol, "\n".join(lines), used, bool(task_class.state), body.sources, declared)
 
 
 def _external(call: ExternalCall) -> str:

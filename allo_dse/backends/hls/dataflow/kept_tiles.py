@@ -12,7 +12,7 @@ from allo_dse.program.tensors import Tensor
 from ..cpp.elements import element_of_dtype
 from ..cpp.names import Names
 from .local_copies import array_pragmas_of
-from .tensor_movers import copier, loop, over_part
+from .tensor_movers import loop, over_part
 from .tensor_plan import ClassPlan, PortPlan
 from .top import Top
 
@@ -79,15 +79,11 @@ class _Array:
 class KeptTiles:
     """Those of one process.
 
-    Attributes:
-        functions: that fill them and send what they hold, which no process before it has.
-
     Args:
         used: the task classes' ports that it keeps, with the places of the parts that its tasks use.
     """
 
     def __init__(self, names: Names, used: Iterable[tuple[ClassPlan, PortPlan, int]], top: Top) -> None:
-        self.functions: list[str] = []
         self._top = top
         self._arrays: dict[tuple[str, tuple[int, ...]], _Array] = {}
         # In the order of the region's tensors, so that no two processes that load them can wait for each other.
@@ -137,10 +133,6 @@ class KeptTiles:
                 (_, (_, _, first, array)), *rest = run
                 lines += array.moved(first, 1 + len(rest), stream, load=load)
             parameters = *(array.parameter for array in arrays), f"hls::stream< {arrays[0].port.word} > &{stream}"
-            function = self._top.copiers.get((parameters, *lines))
-            if function is None:
-                function = self._top.names.new(f"{'fill' if load else 'send'}_{name}")
-                self._top.copiers[parameters, *lines] = function
-                self.functions.append(copier(function, parameters, lines))
+            function = self._top.copiers.function(f"{'fill' if load else 'send'}_{name}", parameters, lines)
             calls.append(f"  {function}({', '.join([*(array.name for array in arrays), stream])});")
         return calls

@@ -12,11 +12,10 @@ from allo_dse.ir.bindings import ir
 
 from ..cpp.elements import element_of_dtype
 from ..cpp.linear import Linear, atom
-from ..cpp.names import Names
 from ..task.arrays import Array, whole
 from ..task.body import Body
 from ..task.pragmas import LoopPragmas
-from .tensor_movers import copier, over_part
+from .tensor_movers import Copiers, over_part
 from .tensor_plan import ClassPlan, PortPlan
 
 
@@ -34,18 +33,12 @@ class Parameter(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What is common to the parts of a function under construction.
-
-    Attributes:
-        names: of functions.
-        copiers: functions that it calls to move its parts of tensors.
-    """
+    """What is common to the parts of a function under construction."""
 
     plan: ClassPlan
     body: Body
     pids: tuple[ir.Value, ...]
-    names: Names
-    copiers: list[str]
+    copiers: Copiers
 
     def over_pids(self, form: Linear) -> Linear:
         """A form over mesh axes as one over the function's arguments."""
@@ -69,10 +62,10 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
     if port.is_moved and port.copies_in:
         stream = body.names.new(f"{name}_in")
         parameters.append(Parameter("in", position, f"hls::stream< {port.word} > &{stream}"))
-        _copy(frame, port, array, stream, load=True)
+        body.line(_copy(frame, port, array, stream, load=True))
     if port.is_moved and port.copies_out:
         stream = body.names.new(f"{name}_out")
-        body.pointers[argument] = stream
+        body.results[argument] = _copy(frame, port, array, stream, load=False)
         parameters.append(Parameter("out", position, f"hls::stream< {port.word} > &{stream}"))
     return parameters
 
@@ -93,16 +86,17 @@ def array_pragmas_of(
     return tuple(text for name in known for text in pragmas.array(name, variable, dims))
 
 
-def copy_out(frame: Frame, port: PortPlan, argument: ir.Value) -> None:
+def copy_out(frame: Frame, argument: ir.Value) -> None:
     """Send results at the end of the task."""
-    if port.is_moved and port.copies_out:
-        _copy(frame, port, frame.body.views[argument].array, frame.body.pointers[argument], load=False)
+    if argument in frame.body.results:
+        frame.body.line(frame.body.results[argument])
 
 
-def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool) -> None:
-    """Call a function that fills an array from a stream, or sends what it holds."""
-    function = frame.names.new(f"{frame.plan.symbol}_{'fill' if load else 'send'}_{array.name}")
+def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool) -> str:
+    """The call of a function that fills an array from a stream, or sends what it holds."""
     dims = "".join(f"[{port.box.extents[d]}]" for d in port.kept)
     parameters = f"{array.element} {'part' if dims else '&part'}{dims}", f"hls::stream< {port.word} > &words"
-    frame.copiers.append(copier(function, parameters, over_part(port, "part", "words", 1, load=load)))
-    frame.body.line(f"{function}({array.name}, {stream});")
+    lines = over_part(port, "part", "words", 1, load=load)
+    function = frame.copiers.function(f"{'fill' if load else 'send'}_{array.name}", parameters, lines)
+    frame.body.names.new(function)  # no variable of the task is called so
+    return f"{function}({array.name}, {stream});"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -137,13 +138,30 @@ def over_part(port: PortPlan, array: str, stream: str, depth: int, *, load: bool
     return [*loops, *pipelined, *words, f"{indent}{stream}.write(word);", *closed]
 
 
-def copier(name: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
-    """A function that fills arrays from a stream or sends what they hold.
+@dataclass
+class Copiers:
+    """Functions that fill arrays from a stream or send what they hold, each written once.
 
     A task or a node calls one for each tensor: HLS tools run functions that have nothing in common at the same time,
     and loops one after the other (UG1399, "Loop Parallelism").
+
+    Attributes:
+        names: of functions.
+        texts: of those that were asked for.
     """
-    return "\n".join([f"void {name}({', '.join(parameters)}) {{", "#pragma HLS inline off", *lines, "}"])
+
+    names: Names
+    texts: list[str] = field(default_factory=list)
+    _known: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def function(self, wanted: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
+        """The name of one."""
+        key = wanted, *parameters, *lines
+        if key not in self._known:
+            name = self._known[key] = self.names.new(wanted)
+            head = f"void {name}({', '.join(parameters)}) {{"
+            self.texts.append("\n".join([head, "#pragma HLS inline off", *lines, "}"]))
+        return self._known[key]
 
 
 def table(name: str, values: Sequence[int]) -> str:

@@ -25,7 +25,7 @@ from ..task.pragmas import LoopPragmas
 from .functions import TaskFunction, tensor_text
 from .kernel_streams import Arrival, KernelStreams
 from .local_copies import Parameter, array_pragmas_of
-from .tensor_movers import TileStream, mover, tensor_name
+from .tensor_movers import Copiers, TileStream, mover, tensor_name
 from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
 
 AXI_BITS = 512
@@ -75,7 +75,6 @@ class Top:
         pragmas: what a schedule says of the loops and arrays of a task class.
         streams: tensors that pass from kernel to kernel.
         memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
-        copiers: names of functions that fill arrays of processes and send what they hold, by what they are.
     """
 
     program: CompiledProgram
@@ -84,8 +83,8 @@ class Top:
     names: Names
     pragmas: Callable[[TaskClass], LoopPragmas]
     streams: KernelStreams
+    copiers: Copiers
     memories: dict[tuple[str, int], str] = field(default_factory=dict)
-    copiers: dict[tuple[object, ...], str] = field(default_factory=dict)
     arguments: list[Argument] = field(default_factory=list)
     movers: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)

@@ -35,7 +35,7 @@ class Body:
             changes.
         unset: scalar variables that have been declared but not used yet, with the line of the declaration.
         addresses: values that are addresses of vendor kernels or of their operands.
-        pointers: where results of tensor arguments go: a pointer, or a stream to the process that stores them.
+        results: what sends the results of tensor arguments at the end.
         sources: what loops are in the source, by label.
     """
 
@@ -54,7 +54,7 @@ class Body:
     depth: int = 1
     externals: dict[ir.Value, str] = field(default_factory=dict)
     addresses: set[ir.Value] = field(default_factory=set)
-    pointers: dict[ir.Value, str] = field(default_factory=dict)
+    results: dict[ir.Value, str] = field(default_factory=dict)
     sources: dict[str, LoopSource] = field(default_factory=dict)
 
     # -- text --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 #include "kernel.h"
 
 static const int32_t taps_table0[4] = {3, -1, 4, 1};
-void source_all_fill_x(int8_t part[32], hls::stream< int8_t > &words) {
+void fill_x(int8_t part[32], hls::stream< int8_t > &words) {
 #pragma HLS inline off
   for (int i = 0; i < 32; i++) {
 #pragma HLS pipeline II=1
@@ -10,22 +10,22 @@ void source_all_fill_x(int8_t part[32], hls::stream< int8_t > &words) {
   }
 }
 
-// programs.py:56: tasks of kernel source, class all
-void source_all(hls::stream< int8_t > &x_in, hls::stream< int8_t > &samples_out) {
-  int8_t x[32];
-#pragma HLS array_partition variable=x dim=1 cyclic factor=4
-  source_all_fill_x(x, x_in);
-  // programs.py:57
-  i_0: for (int i = 0; i < 32; i++) {
-    samples_out.write(x[i]);
-  }
-}
-
-void taps_all_send_y(int32_t part[32], hls::stream< int32_t > &words) {
+void send_y(int32_t part[32], hls::stream< int32_t > &words) {
 #pragma HLS inline off
   for (int i = 0; i < 32; i++) {
 #pragma HLS pipeline II=1
     words.write(part[i]);
+  }
+}
+
+// programs.py:56: tasks of kernel source, class all
+void source_all(hls::stream< int8_t > &x_in, hls::stream< int8_t > &samples_out) {
+  int8_t x[32];
+#pragma HLS array_partition variable=x dim=1 cyclic factor=4
+  fill_x(x, x_in);
+  // programs.py:57
+  i_0: for (int i = 0; i < 32; i++) {
+    samples_out.write(x[i]);
   }
 }
 
@@ -59,7 +59,7 @@ void taps_all(hls::stream< int32_t > &y_out, hls::stream< int8_t > &samples_in) 
     }
     y[i] = total > 0 ? total : 0;
   }
-  taps_all_send_y(y, y_out);
+  send_y(y, y_out);
 }
 
 void load_X(const int8_t *X, hls::stream< int8_t > &X_source_all_in) {

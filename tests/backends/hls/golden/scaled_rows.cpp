@@ -2,7 +2,7 @@
 #include "kernel.h"
 
 static const int32_t scale_table0[4] = {3, -1, 4, 1};
-void send_all_fill_a(int16_t part[2][8], hls::stream< int16_t > &words) {
+void fill_a(int16_t part[2][8], hls::stream< int16_t > &words) {
 #pragma HLS inline off
   for (int i = 0; i < 2; i++) {
     for (int j = 0; j < 8; j++) {
@@ -12,10 +12,20 @@ void send_all_fill_a(int16_t part[2][8], hls::stream< int16_t > &words) {
   }
 }
 
+void send_b(int32_t part[2][8], hls::stream< int32_t > &words) {
+#pragma HLS inline off
+  for (int i = 0; i < 2; i++) {
+    for (int j = 0; j < 8; j++) {
+#pragma HLS pipeline II=1
+      words.write(part[i][j]);
+    }
+  }
+}
+
 // programs.py:31: tasks of kernel send, class all
 void send_all(hls::stream< int16_t > &a_in, hls::stream< hls::vector<int16_t, 8> > &pipe_out) {
   int16_t a[2][8];
-  send_all_fill_a(a, a_in);
+  fill_a(a, a_in);
   // programs.py:33
   i_0: for (int i = 0; i < 2; i++) {
     {
@@ -25,16 +35,6 @@ void send_all(hls::stream< int16_t > &a_in, hls::stream< hls::vector<int16_t, 8>
         token[i_1] = a[i][i_1];
       }
       pipe_out.write(token);
-    }
-  }
-}
-
-void scale_all_send_b(int32_t part[2][8], hls::stream< int32_t > &words) {
-#pragma HLS inline off
-  for (int i = 0; i < 2; i++) {
-    for (int j = 0; j < 8; j++) {
-#pragma HLS pipeline II=1
-      words.write(part[i][j]);
     }
   }
 }
@@ -64,7 +64,7 @@ void scale_all(hls::stream< int32_t > &b_out, int32_t n, hls::stream< hls::vecto
       b[i][j] = (int32_t)v_1;
     }
   }
-  scale_all_send_b(b, b_out);
+  send_b(b, b_out);
 }
 
 void load_A(const int16_t *A, hls::stream<int16_t, 2> (&A_send_all_in)[2]) {
