@@ -231,9 +231,10 @@ class Paths(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
-        kept, count = copies.kept, len(own.whole)
-        begins, ends = _with_tiles(alike, copies, copies.uses, count)
-        return cls(own, _with_streams(edges, own, begins), ends, *_with_tiles(alike, copies, kept, count))
+        tensors = copies.kept, copies.uses.keys() - copies.kept
+        kept, passing = (_with_tiles(alike, copies, names, len(own.whole)) for names in tensors)
+        begins, ends = (np.maximum(*both) for both in zip(kept, passing, strict=True))
+        return cls(own, _with_streams(edges, own, begins), ends, *kept)
 
     def cycles(self, vmg: VMG) -> int:
         """What the slowest node of a folded graph takes from the first copy to the last."""

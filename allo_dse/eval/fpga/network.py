@@ -150,10 +150,11 @@ class _Builder:
 
     def tasks(self) -> IntArray:
         program = self._mapping.vmg.program
-        for task_class, tasks, pids in tasks_by_class(program):
+        classes = list(tasks_by_class(program))
+        for task_class, tasks, pids in classes:
             self._find_pieces(task_class, self._mapping.vmg.node_of_task[tasks], pids)
         numbers = np.empty(program.task_count, np.int64)
-        for task_class, tasks, pids in tasks_by_class(program):
+        for task_class, tasks, pids in classes:
             numbers[tasks] = self._class(program, task_class, pids, tasks)
         return numbers
 

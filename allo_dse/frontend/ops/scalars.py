@@ -164,8 +164,8 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
         raw = integer(dtype.bits, dtype.is_signed) if dtype.is_fixed else dtype
         value = Scalar(a.ssa, raw) if dtype.is_fixed else convert(task, a, raw)
         return Scalar(shift(task, op, value, b, bounds_of(task, right)).ssa, dtype)
-    if op == "**" and dtype.is_fixed:
-        task.fail(node, "powers of fixed-point numbers are not defined", "multiply")
+    if op == "**":
+        require_power(task, dtype, node)
     if dtype.is_fixed:
         return _binary_fixed(task, op, a, b, dtype)
     if op in ("&", "|", "^") and dtype.is_float:
@@ -174,6 +174,12 @@ def binary(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Sca
     if dtype.is_float and dtype.bits == 16 and op not in ("+", "-", "*", "/"):
         work = float32
     return convert(task, binary_as(task, op, convert(task, a, work), convert(task, b, work), work), dtype)
+
+
+def require_power(task: Task, dtype: DType, node: ast.AST) -> None:
+    """Refuse powers of numbers that have none."""
+    if dtype.is_fixed:
+        task.fail(node, "powers of fixed-point numbers are not defined", "multiply")
 
 
 def negated(task: Task, value: Scalar) -> Scalar:

@@ -18,7 +18,7 @@ from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
 from ..regions.task_state import Task
 from .scalar_types import common, const_type, is_number, result_type
-from .scalars import as_scalar, binary_as, convert, math_unary
+from .scalars import as_scalar, binary_as, convert, math_unary, require_power
 from .tile_layouts import note_assignment, spread_of
 
 RING = frozenset({"add", "sub", "mul", "matmul", "bmm", "conv2d", "sumpool", "neg", "fill"})
@@ -98,8 +98,8 @@ def elementwise(task: Task, op: str, operands: Sequence[Value], node: ast.AST, g
     if tiles - {natural} if grows is not None and natural.is_float else grows is None and len(tiles) > 1:
         task.notice("tiles of two types", node)
     dtype = natural if grows is None else _grown(grows, operands)
-    if op == "power" and dtype.is_fixed:
-        task.fail(node, "powers of fixed-point numbers are not defined", "multiply")
+    if op == "power":
+        require_power(task, dtype, node)
     if op in UNARY and op not in ("relu", "neg") and not dtype.is_float:
         task.notice("function of integers", node)
         dtype = dtype if op == "abs" else float32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -85,27 +86,33 @@ class _Node:
         return self.known[key]
 
 
-class _Task(Struct, frozen=True):
+class _Task(Struct, frozen=True, eq=False, dict=True):
     plan: ClassPlan
     function: TaskFunction
     pid: tuple[int, ...]
     number: int
 
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Where its parts of tensors begin, by the positions of their ports."""
+        ports = enumerate(self.plan.ports)
+        return {number: port.place(self.pid) for number, port in ports if port.is_moved or port.is_kept}
+
+    @property
+    def moves(self) -> Iterator[tuple[PortPlan, int, str]]:
+        """The parts of tensors that come "in" to its node and go "out", with their places."""
+        for number, place in self.places.items():
+            port = self.plan.ports[number]
+            if port.copies_in:
+                yield port, place, "in"
+            if port.copies_out:
+                yield port, place, "out"
+
     @property
     def kept(self) -> Iterator[tuple[ClassPlan, PortPlan, int]]:
         """The parts that its node keeps: whose they are, and their places."""
-        for port in self.plan.ports:
-            if port.is_kept:
-                yield self.plan, port, port.place(self.pid)
-
-    @property
-    def moves(self) -> Iterator[tuple[PortPlan, str]]:
-        """The parts of tensors that come "in" to its node and go "out"."""
-        for parameter in self.function.parameters:
-            if parameter.kind in ("in", "out", "array"):
-                port = self.plan.ports[parameter.number]
-                yield from [(port, "in")] * (parameter.kind == "in" or (port.is_kept and port.copies_in))
-                yield from [(port, "out")] * (parameter.kind == "out" or (port.is_kept and port.copies_out))
+        ports = self.plan.ports
+        return ((self.plan, ports[number], place) for number, place in self.places.items() if ports[number].is_kept)
 
 
 class _Folded(Struct, frozen=True):
@@ -146,7 +153,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
         for task in own:
             called = task.function.symbol + (f"<{task.number}>" if task.function.has_state else "")
             node.calls.append((called, tuple(_value(folded, node, task, p) for p in task.function.parameters)))
-        kept = ((port, does) for task in own for port, does in task.moves if port.is_kept)
+        kept = ((port, does) for task in own for port, _, does in task.moves if port.is_kept)
         streams = {(port.port.tensor.name, does): _tile_stream(folded, node, port, does) for port, does in kept}
         name = top.names.new(f"node_{number}")
         texts.append(_function(name, node, streams, [top.program.task_name(task) for task in members]))
@@ -160,11 +167,11 @@ def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str
     for number, members in enumerate(folding.nodes):
         for member in (m for m in members if m in tasks):
             task = tasks[member]
-            for port, does in task.moves:
+            for port, place, does in task.moves:
                 tensor = port.port.tensor
                 mover = movers.setdefault((tensor.name, does), TileMover(tensor, load=does == "in"))
                 # Parts that the node keeps come before its tasks, whatever their turns, and go after them.
-                mover.add(0 if port.is_kept else folding.turn[member], port, port.place(task.pid), number)
+                mover.add(0 if port.is_kept else folding.turn[member], port, place, number)
     return movers
 
 
@@ -235,7 +242,7 @@ def _value(folded: _Folded, node: _Node, task: _Task, parameter: Parameter) -> s
     if parameter.kind in ("in", "out"):
         return _tile_stream(folded, node, port, parameter.kind)
     if parameter.kind == "array":
-        return node.tiles.argument(port, port.place(task.pid))
+        return node.tiles.argument(port, task.places[parameter.number])
     if parameter.kind == "value":
         element = element_of_dtype(tensor.dtype)
         return node.parameter(key, tensor.name, f"{element} {{}}", top.value(tensor))

@@ -11,7 +11,7 @@ from allo_dse.program.tensors import Tensor
 
 from ..cpp.elements import element_of_dtype
 from ..cpp.names import Names
-from .local_copies import array_pragmas_of
+from .local_copies import array_pragmas_of, by_reference
 from .tensor_movers import loop, over_part
 from .tensor_plan import ClassPlan, PortPlan
 from .top import Top
@@ -54,12 +54,11 @@ class _Array:
 
     @property
     def dims(self) -> str:
-        several = [len(self.number)] * self.has_several
-        return "".join(f"[{n}]" for n in (*several, *(self.port.box.extents[d] for d in self.port.kept)))
+        return f"[{len(self.number)}]{self.port.dims}" if self.has_several else self.port.dims
 
     @property
     def parameter(self) -> str:
-        return f"{element_of_dtype(self.tensor.dtype)} {self.name if self.dims else f'&{self.name}'}{self.dims}"
+        return by_reference(element_of_dtype(self.tensor.dtype), self.name, self.dims)
 
     def declared(self, top: Top) -> Iterator[str]:
         """Its declaration with its pragmas."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from allo_dse.ir.bindings import ir
 
-from ..cpp.elements import element_of_dtype
+from ..cpp.elements import Element, element_of_dtype
 from ..cpp.linear import Linear, atom
 from ..task.arrays import Array, whole
 from ..task.body import Body
@@ -51,12 +51,11 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
     element, kept = element_of_dtype(port.port.tensor.dtype), port.kept
     array = Array(name, element, port.port.tile_shape, tuple(map(frame.over_pids, port.box.starts)), kept)
     body.views[argument] = whole(array)
-    dims = "".join(f"[{port.box.extents[d]}]" for d in kept)
     parameters: list[Parameter] = []
     if port.is_moved:
-        body.line(f"{element} {name}{dims};")
+        body.line(f"{element} {name}{port.dims};")
     else:
-        parameters.append(Parameter("array", position, f"{element} {name}{dims}" if dims else f"{element} &{name}"))
+        parameters.append(Parameter("array", position, by_reference(element, name, port.dims)))
     for text in array_pragmas_of(body.pragmas, frame.plan, port, name, kept):
         body.pragma(text)
     if port.is_moved and port.copies_in:
@@ -68,6 +67,11 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
         body.results[argument] = _copy(frame, port, array, stream, load=False)
         parameters.append(Parameter("out", position, f"hls::stream< {port.word} > &{stream}"))
     return parameters
+
+
+def by_reference(element: Element, name: str, dims: str) -> str:
+    """A parameter that is an array, or a variable where it has no dimensions."""
+    return f"{element} {name}{dims}" if dims else f"{element} &{name}"
 
 
 def tensor_names(plan: ClassPlan) -> list[str]:
@@ -94,8 +98,7 @@ def copy_out(frame: Frame, argument: ir.Value) -> None:
 
 def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool) -> str:
     """The call of a function that fills an array from a stream, or sends what it holds."""
-    dims = "".join(f"[{port.box.extents[d]}]" for d in port.kept)
-    parameters = f"{array.element} {'part' if dims else '&part'}{dims}", f"hls::stream< {port.word} > &words"
+    parameters = by_reference(array.element, "part", port.dims), f"hls::stream< {port.word} > &words"
     lines = over_part(port, "part", "words", 1, load=load)
     function = frame.copiers.function(f"{'fill' if load else 'send'}_{array.name}", parameters, lines)
     frame.body.names.new(function)  # no variable of the task is called so

@@ -97,6 +97,11 @@ class PortPlan(Struct, frozen=True):
     def copies_out(self) -> bool:
         return self.footprint.writes
 
+    @property
+    def dims(self) -> str:
+        """Those, as C++ declares them."""
+        return "".join(f"[{self.box.extents[dim]}]" for dim in self.kept)
+
     def place(self, pid: tuple[int, ...]) -> int:
         """Which element of the tensor the first of a task's box is, row-major."""
         corner = Box(self.corner, self.box.extents).corners(np.array([pid], np.int64))[0]
