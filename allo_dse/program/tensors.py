@@ -145,16 +145,15 @@ def ends_of(port: TensorPort, pids: IntArray, grid: Grid) -> tuple[IntArray, Int
     return _number(first, grid), _number(last, grid)
 
 
-def pieces_of(port: TensorPort, pids: IntArray, grid: Grid) -> list[int]:
+def pieces_of(port: TensorPort, pids: IntArray, grid: Grid) -> IntArray:
     """All pieces that the tiles of these tasks are made of, in ascending order."""
     first = np.unique(ends_of(port, pids, grid)[0])
     if _grid(port) == grid:
-        return [int(piece) for piece in first]
+        return first
     ratio = [whole // part for whole, part in zip(grid, _grid(port), strict=True)]
     begins, inside = np.unravel_index(first, grid), np.indices(ratio).reshape(len(ratio), -1)
     at = [begin[:, None] + step for begin, step in zip(begins, inside, strict=True)]
-    found: list[int] = np.sort(_number(at, grid).ravel()).tolist()
-    return found
+    return np.sort(_number(at, grid).ravel())
 
 
 def _number(at: Sequence[IntArray], grid: Grid) -> IntArray:

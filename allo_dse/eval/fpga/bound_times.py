@@ -21,13 +21,13 @@ from allo_dse.common.latest import MOST_KEPT, keep
 from allo_dse.device.fpga_model import External
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.class_tasks import tasks_by_class
 from allo_dse.mapper.graph.stream_arrays import StreamEdges
+from allo_dse.mapper.graph.tensor_pieces import TensorPieces
 from allo_dse.mapper.limits.fpga_schedule import AlikeTasks, Scheduled, SharedCosts, TensorUse
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamArray
-from allo_dse.program.tensors import Grid, TensorPort, ends_of, piece_grids, pieces_of
+from allo_dse.program.tensors import TensorPort, ends_of
 
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
 _MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
@@ -42,7 +42,6 @@ class ProgramTimes:
     def __init__(self, shared: SharedCosts) -> None:
         self._shared = shared
         program = shared.graph.program
-        self._tiles = Tiles.of(program)
         self._most = max(1, min(MOST_KEPT, _MOST_WORDS // (program.task_count * (1 + len(program.streams)))))
         self._copies: dict[Hashable, Copies] = {}
         self._own: dict[Hashable, OwnTimes] = {}
@@ -56,7 +55,7 @@ class ProgramTimes:
             uses = {use.tensor.name: use for use in scheduled.tensors if not use.onchip}
             key = scheduled.copies_key
             if key not in self._copies:
-                keep(self._copies, key, Copies(uses, self._tiles, self._shared.device.external), self._most)
+                keep(self._copies, key, Copies(uses, self._shared.pieces, self._shared.device.external), self._most)
             keep(self._copies_of, scheduled, self._copies[key], self._most)
         return self._copies_of[scheduled]
 
@@ -81,37 +80,6 @@ class ProgramTimes:
         return self._paths_of[scheduled]
 
 
-class Tiles(Struct, frozen=True):
-    """The pieces of each tensor that a program's tasks read, and those that they write, in ascending order.
-
-    Attributes:
-        grids: see `piece_grids`.
-        words: elements of each piece.
-    """
-
-    reads: Mapping[str, IntArray]
-    writes: Mapping[str, IntArray]
-    grids: Mapping[str, Grid]
-    words: Mapping[str, int]
-
-    @classmethod
-    def of(cls, program: CompiledProgram) -> Tiles:
-        reads, writes = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
-        grids, words = piece_grids(program.tensor_ports), dict[str, int]()
-        for own, _, pids in tasks_by_class(program):
-            for port in own.tensor_ports:
-                name = port.tensor.name
-                pieces = set(pieces_of(port, pids, grids[name]))
-                reads[name] |= pieces if port.reads else set()
-                writes[name] |= pieces if port.writes else set()
-                words[name] = math.prod(port.tensor.shape) // math.prod(grids[name])
-        return cls(_sorted(reads), _sorted(writes), grids, words)
-
-
-def _sorted(tiles: Mapping[str, set[int]]) -> dict[str, IntArray]:
-    return {name: np.array(sorted(own), np.int64) for name, own in tiles.items()}
-
-
 class Copies(Struct, frozen=True, eq=False, dict=True):
     """Copies of tensors between DRAM and the chip.
 
@@ -120,7 +88,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
     """
 
     uses: Mapping[str, TensorUse]
-    tiles: Tiles
+    pieces: TensorPieces
     external: External
 
     @cached_property
@@ -132,15 +100,15 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
     def cycles_of_tiles(self) -> dict[str, IntArray]:
         """By tensor, cycles of its AXI port for each of its pieces."""
         found = {}
-        for name, words in self.tiles.words.items():
+        for name, words in self.pieces.words.items():
             if name in self.uses:
                 each = math.ceil(words / self.uses[name].words_per_cycle)
-                found[name] = np.full(math.prod(self.tiles.grids[name]), each, np.int64)
+                found[name] = np.full(math.prod(self.pieces.grids[name]), each, np.int64)
         return found
 
     def last_piece(self, port: TensorPort, pids: IntArray) -> IntArray:
         """Of the tiles of some tasks."""
-        return ends_of(port, pids, self.tiles.grids[port.tensor.name])[1]
+        return ends_of(port, pids, self.pieces.grids[port.tensor.name])[1]
 
     def passing(self, port: TensorPort) -> int:
         """Cycles in which a task moves its tile between the FIFO of its node and its own memory."""
@@ -153,7 +121,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
         found = {}
         for name, cycles in self.cycles_of_tiles.items():
             # In the order of copying, and as if the port served no other tensor: no tile can be there sooner.
-            found[name], tiles = np.zeros_like(cycles), self.tiles.reads[name]
+            found[name], tiles = np.zeros_like(cycles), self.pieces.reads[name]
             own = cycles[tiles] if self.uses[name].place == "dram" else np.cumsum(cycles[tiles])
             found[name][tiles] = self.external.latency_cycles + own
         return found
@@ -163,7 +131,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
         """What the copies alone take: tensors that share an AXI port are copied in turn."""
         busy, longest = defaultdict[int, int](int), 0
         for position, name in enumerate(self.uses):
-            for tiles in (self.tiles.reads[name], self.tiles.writes[name]) if name in self.tiles.words else ():
+            for tiles in (self.pieces.reads[name], self.pieces.writes[name]) if name in self.pieces.words else ():
                 own = int(self.cycles_of_tiles[name][tiles].sum())
                 busy[self.external.port_of(position)] += own
                 longest = max(longest, own + self.external.latency_cycles if len(tiles) else 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -62,10 +61,10 @@ def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
     classes = list(design.program.task_classes)
     for name, use in mapping.streamed.items():
         ports = [port for own in classes for port in own.tensor_ports if port.tensor.name == name]
-        if (use.reads and use.writes) or len({(port.tile.grid, port.tile_shape) for port in ports}) > 1:
+        if len(use.directions) > 1 or len({(port.tile.grid, port.tile_shape) for port in ports}) > 1:
             continue
-        does: Literal["reads", "writes"] = "reads" if use.reads else "writes"
-        tiles = np.array([one.tile for one in design.vmg.uses.deliveries(name, does)])
+        (does,) = use.directions
+        tiles = design.vmg.uses.deliveries(name, does).tile
         ends = result.process_log(network.deliveries[name, does])
         grid, shape = ports[0].tile.grid, ports[0].tile_shape
         cycles = np.full(math.prod(grid), -1)

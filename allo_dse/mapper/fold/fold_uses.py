@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -27,16 +25,20 @@ Use = tuple[Kernel, TaskClass, Pid]
 """A class, with its kernel and the process ids of a task of it."""
 
 
-class Delivery(NamedTuple):
-    """A tile on its way between DRAM and the nodes whose tasks use it in one turn.
+class Deliveries(NamedTuple):
+    """Tiles of a tensor on their way between DRAM and the nodes whose tasks use them in one turn, in order.
 
     Attributes:
-        words: elements of the tile. tasks: all that read it then, or the one that has written it.
+        tile: its number in the grid of tiles: (deliveries,).
+        words: elements of the tile: (deliveries,).
+        task: all that read a tile then, or the one that has written it, delivery after delivery: (uses,).
+        number: of the delivery, for each of `task`: (uses,).
     """
 
-    tile: int
-    words: int
-    tasks: tuple[int, ...]
+    tile: IntArray
+    words: IntArray
+    task: IntArray
+    number: IntArray
 
 
 class Buffer(NamedTuple):
@@ -108,42 +110,27 @@ class FoldUses:
             levels[own] = np.where(levels[own] < 0, levels.max() + 1 + np.arange(own.shape[1]), levels[own])
         return levels
 
-    def moved_words(self, tensor: str, does: Literal["reads", "writes"]) -> int:
-        """Elements of all deliveries of a tensor."""
-        every, first, words = self._in_turn(tensor, does)
-        return sum(words[number] for number in every[first, 1].tolist())
-
-    def deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> Iterator[Delivery]:
+    def deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> Deliveries:
         """The tiles of a tensor as tasks need or have written them, turn after turn.
 
         A tile goes to all nodes that read it in one turn at once, and comes again for those that do later.
         """
-        every, first, words = self._in_turn(tensor, does)
-        shapes, tiles, tasks = every[:, 1].tolist(), every[:, 2].tolist(), every[:, 3].tolist()
-        for begin, end in pairwise([*first, len(every)]):
-            yield Delivery(tiles[begin], words[shapes[begin]], tuple(tasks[begin:end]))
-
-    def _in_turn(self, tensor: str, does: Literal["reads", "writes"]) -> tuple[IntArray, list[int], list[int]]:
-        """Rows of turn, shape of the tile, tile and task, in order; those with which a delivery begins; and for each
-        shape the elements of a tile."""
-        program, rows = self._program, [np.empty((0, 4), np.int64)]
-        used = [
-            (port, tasks, pids)
-            for own, tasks, pids in tasks_by_class(program)
-            for port in own.tensor_ports
-            if port.tensor.name == tensor and getattr(port, does)
-        ]
-        shapes = sorted({port.tile_shape for port, *_ in used})
-        for port, tasks, pids in used:
-            tiles = port.tile.linear(pids) if port.tile.grid else np.zeros(len(tasks), np.int64)
-            shape = np.full(len(tasks), shapes.index(port.tile_shape))
-            rows.append(np.stack([self.turns[tasks], shape, tiles, tasks], axis=1))
+        shapes: dict[tuple[int, ...], int] = {}
+        rows = [np.empty((0, 4), np.int64)]
+        for own, tasks, pids in tasks_by_class(self._program):
+            for port in own.tensor_ports:
+                if port.tensor.name == tensor and getattr(port, does):
+                    tiles = port.tile.linear(pids) if port.tile.grid else np.zeros(len(tasks), np.int64)
+                    shape = np.full(len(tasks), shapes.setdefault(port.tile_shape, len(shapes)))
+                    rows.append(np.stack([self.turns[tasks], shape, tiles, tasks], axis=1))
         every = np.concatenate(rows)
         every = every[np.lexsort(every.T[::-1])]
         begins = np.ones(len(every), bool)
         if does == "reads":
             begins[1:] = (np.diff(every[:, :3], axis=0) != 0).any(axis=1)
-        return every, np.flatnonzero(begins).tolist(), [math.prod(shape) for shape in shapes]
+        _, of_shape, tiles, tasks = every.T
+        words = np.array([math.prod(shape) for shape in shapes], np.int64)[of_shape[begins]]
+        return Deliveries(tiles[begins], words, tasks, np.cumsum(begins) - 1)
 
     @cached_property
     def fifos(self) -> FoldFifos:

@@ -59,7 +59,7 @@ class FpgaCosts:
         Raises:
             SimulationError: where control depends on data.
         """
-        pid = self.deciding(task_class, pid)
+        pid = self.shared.deciding(task_class, pid, self.run)
         known = self.measured.get((task_class.kernel, task_class.name))
         if not known:
             return self.scheduled.cost(task_class, pid, self.run)
@@ -70,10 +70,6 @@ class FpgaCosts:
                 self.vmg.program, task_class, self.device, self.schedule, pid, known, observed
             )
         return self._reported[key]
-
-    def deciding(self, task_class: TaskClass, pid: Pid) -> Pid:
-        """What tasks of a class that take the same times have in common; see `SharedCosts`."""
-        return self.shared.deciding(task_class, pid, self.run)
 
     @cached_property
     def operations(self) -> int:
@@ -112,8 +108,7 @@ class FpgaCosts:
 
     def moved_bytes(self, use: TensorUse) -> int:
         """Of a tensor that stays in DRAM, as often as they come and go."""
-        words = self.vmg.uses.moved_words(use.tensor.name, "reads") if use.reads else 0
-        words += self.vmg.uses.moved_words(use.tensor.name, "writes") if use.writes else 0
+        words = sum(int(self.vmg.uses.deliveries(use.tensor.name, does).words.sum()) for does in use.directions)
         return words * use.tensor.dtype.bits // BITS_PER_BYTE
 
     @cached_property

@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import cast
+from typing import Literal, cast
 
 from msgspec import Struct, field
 
@@ -30,6 +30,7 @@ from allo_dse.program.tensors import Tensor, TensorPort
 
 from ..graph.class_tasks import tasks_by_class
 from ..graph.program_graph import ProgramGraph
+from ..graph.tensor_pieces import TensorPieces
 
 Pid = tuple[int, ...]
 Processing = Mapping[str, Resources]
@@ -63,6 +64,12 @@ class TensorUse(Struct, frozen=True):
     @property
     def onchip(self) -> bool:
         return self.place == "onchip"
+
+    @property
+    def directions(self) -> tuple[Literal["reads", "writes"], ...]:
+        """What tasks do with it."""
+        ways: tuple[Literal["reads", "writes"], ...] = ("reads", "writes")
+        return tuple(does for does in ways if getattr(self, does))
 
     def cycles(self, words: int) -> int:
         """What so many elements take to copy."""
@@ -151,6 +158,11 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
         shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
         every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)
         return tuple(use for use in every if any(use[1:]))
+
+    @cached_property
+    def pieces(self) -> TensorPieces:
+        """Of tensors, as tasks use them."""
+        return TensorPieces.of(self.graph.program)
 
     @cached_property
     def rows(self) -> Mapping[str, int]:

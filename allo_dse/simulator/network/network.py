@@ -245,10 +245,41 @@ class NetworkBuilder:
         Returns:
             The task's number.
         """
-        if len(streams) < table.stream_ports or len(resources) < table.resource_ports:
+        first = self._first_row(table, len(streams), len(resources))
+        self._open.append((first, len(self._stream_ports), len(self._resource_ports), log))
+        self._stream_ports.extend(streams)
+        self._resource_ports.extend(resources)
+        self._tasks += 1
+        return self._tasks - 1
+
+    def processes(self, tables: Sequence[Table], which: IntArray, streams: IntArray) -> IntArray:
+        """Add table processes that use no resources, one per row of `streams`.
+
+        Args:
+            tables: what they do. which: per process, the position of its table among them.
+            streams: what the ports of each stand for, in order; -1 where a process has none: (processes, ports).
+
+        Returns:
+            The tasks' numbers.
+        """
+        self._close_processes()
+        bound = streams >= 0
+        counts = bound.sum(axis=1)
+        fewest = np.full(len(tables), streams.shape[1])
+        np.minimum.at(fewest, which, counts)
+        first = np.array([self._first_row(*one, 0) for one in zip(tables, fewest.tolist(), strict=True)], np.int64)
+        none, begins = np.zeros_like(which), len(self._stream_ports) + np.cumsum(counts) - counts
+        self._groups.append(Processes(first[which], begins, none + len(self._resource_ports), none))
+        self._stream_ports.frombytes(streams[bound].tobytes())
+        self._tasks += len(which)
+        return np.arange(self._tasks - len(which), self._tasks)
+
+    def _first_row(self, table: Table, streams: int, resources: int) -> int:
+        """Where a table begins, of which a process binds so many ports."""
+        if streams < table.stream_ports or resources < table.resource_ports:
             raise SimulationError(
                 f"an operation table uses {table.stream_ports} stream and {table.resource_ports} resource ports, "
-                f"bound are {len(streams)} and {len(resources)}"
+                f"bound are {streams} and {resources}"
             )
         known = self._tables.get(id(table))
         if known is None:
@@ -256,11 +287,7 @@ class NetworkBuilder:
             self._tables[id(table)] = known
             self._rows.extend(table.words)
             self._rows.extend((Code.HALT, 0, 0, 0))
-        self._open.append((known[1], len(self._stream_ports), len(self._resource_ports), log))
-        self._stream_ports.extend(streams)
-        self._resource_ports.extend(resources)
-        self._tasks += 1
-        return self._tasks - 1
+        return known[1]
 
     def tasks(self, body: str, words: IntArray) -> IntArray:
         """Add tasks of a compiled body, one per row of `words` (see `Signature.words`); returns their numbers."""

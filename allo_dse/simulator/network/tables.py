@@ -6,6 +6,9 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+from numpy.typing import NDArray
+
 from allo_dse.common.errors import SimulationError
 
 from ..codegen.run_time.record_fields import MAX_NESTING, Code
@@ -51,6 +54,15 @@ class Table:
         """Use a resource for `cycles` >= 0, after everyone who asked earlier; the clock then stands at the end."""
         self.resource_ports = max(self.resource_ports, port + 1)
         self.words.extend((Code.REQUEST, port, _cycles(cycles), mark))
+
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Add many operations at once, a row each: `Code`, port, cycles and mark: (operations, 4)."""
+        code, port, cycles, _ = rows.T
+        stream, resource = (code == Code.GET) | (code == Code.PUT), code == Code.REQUEST
+        self.stream_ports = max(self.stream_ports, 1 + int(port[stream].max(initial=-1)))
+        self.resource_ports = max(self.resource_ports, 1 + int(port[resource].max(initial=-1)))
+        _cycles(int(cycles.min(initial=0)))
+        self.words.frombytes(np.ascontiguousarray(rows, np.int64).tobytes())
 
     @contextmanager
     def repeat(self, count: int) -> Iterator[None]:

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from allo_dse.common.records import replace
 from allo_dse.dnn.streams import TOKEN_CYCLES, lag_cycles
-from allo_dse.eval.fpga.network import _Bound, _Builder, fpga_network
+from allo_dse.eval.fpga.network import add_tasks, fpga_network
 from allo_dse.eval.fpga.passages import passages
+from allo_dse.eval.fpga.tensor_copies import TensorCopies
 from allo_dse.eval.program.stream_wiring import wiring_of
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.limits.fpga_schedule import TensorUse
@@ -27,7 +27,7 @@ SOURCES = [(1, 1, 1), (1, 1, 3), (2, 1, 1), (2, 2, 1), (4, 1, 3)]
 TARGETS = [(1, 1, 1), (2, 1, 1), (1, 2, 2), (2, 4, 1), (1, 1, 4)]
 
 
-class Streaming(_Builder):
+class Streaming(TensorCopies):
     """A kernel whose result goes to a stream of tiles, or that takes as many of these as a tile of `A` needs.
 
     Attributes:
@@ -35,34 +35,37 @@ class Streaming(_Builder):
     """
 
     def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, tiles: int, needed: tuple[int, ...]) -> None:
-        wiring = wiring_of(mapping.vmg, {})
-        numbers = builder.streams(wiring.depth)
-        super().__init__(mapping, builder, replace(wiring, fifo=numbers[wiring.fifo]), False)
+        super().__init__(mapping, builder)
+        self.builder, self.nodes = builder, mapping.vmg.node_of_task
+        self.uses = mapping.vmg.uses
         self.tiles, self.needed = tiles, needed
-        task, groups = self.tasks(), mapping.vmg.groups
+        wiring = wiring_of(mapping.vmg, {})
+        task = add_tasks(mapping, builder, builder.streams(wiring.depth)[wiring.fifo], self)
         for mover in self.movers():
             builder.node([mover])
-        for tasks in (group.leaves.tasks() for group in groups):
+        for tasks in (group.leaves.tasks() for group in mapping.vmg.groups):
             builder.nodes(task[tasks].ravel(), np.full(len(tasks), tasks.shape[1], np.int64))
 
-    def _deliver(self, use: TensorUse, does: Literal["reads", "writes"], port: int) -> int:
+    def deliver(self, use: TensorUse, does: Literal["reads", "writes"], port: int) -> int:
         if use.tensor.name != ("A" if self.needed else "C"):
-            return super()._deliver(use, does, port)
-        table, bound, came = Table(), _Bound(), 0
-        for number, one in enumerate(self._mapping.vmg.uses.deliveries(use.tensor.name, does)):
-            fifos = [self._fifo(use.tensor.name, does, int(self._node_of_task[task])) for task in one.tasks]
-            for room, tile in fifos:
-                (table.put if self.needed else table.get)(bound.port(room if self.needed else tile))
+            return super().deliver(use, does, port)
+        table, came, streams = Table(), 0, self.fifo[use.tensor.name, does]
+        count, moved = streams.shape[1], self.uses.deliveries(use.tensor.name, does)
+        bound = [*np.where(streams < 0, self.tiles, streams).ravel().tolist(), self.tiles]
+        for number, words in enumerate(moved.words.tolist()):
+            nodes = self.nodes[moved.task[moved.number == number]].tolist()
+            for node in nodes:
+                (table.put if self.needed else table.get)(node if self.needed else node + count)
             for _ in range(came, self.needed[number] if self.needed else came):
-                table.get(bound.port(self.tiles))
+                table.get(2 * count)
                 table.wait(TOKEN_CYCLES)
                 came += 1
-            table.request(0, use.cycles(one.words))
+            table.request(0, use.cycles(words))
             if not self.needed:
-                table.put(bound.port(self.tiles))
-            for room, tile in fifos:
-                (table.put if self.needed else table.get)(bound.port(tile if self.needed else room))
-        return self._builder.process(table, list(bound.numbers), [port])
+                table.put(2 * count)
+            for node in nodes:
+                (table.put if self.needed else table.get)(node + count if self.needed else node)
+        return self.builder.process(table, bound, [port])
 
 
 def alone(design: Design) -> int:
@@ -75,7 +78,7 @@ def test_kernels_that_stream_end_no_later_than_composed(one: tuple[int, int, int
     arrival, written, read = sent(source), passages(source, {})["C"], passages(target, {})["A"]
     places = np.arange(read.tensor.bytes // 4).reshape(read.tensor.shape)
     first = places[tuple(slice(None, None, extent) for extent in read.tile_shape)].ravel()
-    moves = [(read.tile_shape, int(first[tile.tile])) for tile in target.vmg.uses.deliveries("A", "reads")]
+    moves = [(read.tile_shape, int(first[tile])) for tile in target.vmg.uses.deliveries("A", "reads").tile]
     asked = np.array(arrival.asked(moves, read.tensor.strides))
     needed = tuple(int((asked <= number).sum()) for number in range(len(moves)))
     builder = NetworkBuilder()

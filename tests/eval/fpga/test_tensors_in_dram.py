@@ -69,15 +69,15 @@ def test_every_task_gets_its_tile_once_and_nodes_of_one_turn_share_it(spatial: t
     vmg = PROGRAM.vmg.fold(fold_of(spatial))
     pids = PROGRAM.pids(0, np.arange(PROGRAM.task_count))
     for tensor, own in (("A", pids[:, [1, 0]]), ("B", pids[:, [0, 2]])):
-        found = list(vmg.uses.deliveries(tensor, "reads"))
-        assert sorted(task for one in found for task in one.tasks) == list(range(PROGRAM.task_count))
-        for one in found:
-            assert len({tuple(own[task]) for task in one.tasks}) == 1
-            assert len({int(vmg.node_of_task[task]) for task in one.tasks}) == len(one.tasks)
-        turns = [int(vmg.uses.turns[one.tasks[0]]) for one in found]
-        assert turns == sorted(turns)
+        found = vmg.uses.deliveries(tensor, "reads")
+        assert sorted(found.task.tolist()) == list(range(PROGRAM.task_count))
+        assert np.unique(found.number).tolist() == list(range(len(found.tile)))
+        # One tile a delivery, and no node twice.
+        assert len(np.unique(np.column_stack([found.number, own[found.task]]), axis=0)) == len(found.tile)
+        assert len(np.unique(np.column_stack([found.number, vmg.node_of_task[found.task]]), axis=0)) == len(found.task)
+        assert (np.diff(vmg.uses.turns[found.task]) >= 0).all()
     last = [task for task in range(PROGRAM.task_count) if pids[task][0] == 3]
-    assert sorted(task for one in vmg.uses.deliveries("C", "writes") for task in one.tasks) == last
+    assert sorted(vmg.uses.deliveries("C", "writes").task.tolist()) == last
 
 
 @pytest.mark.parametrize("spatial", SPATIAL)
