@@ -64,6 +64,7 @@ class FoldUses:
     def __init__(self, graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray) -> None:
         self._graph, self._program, self._groups, self._node = graph, graph.program, groups, node_of_task
         self._tiles: dict[tuple[int, tuple[str, str], int], int] = {}
+        self._deliveries: dict[tuple[str, str], Deliveries] = {}
 
     @cached_property
     def classes(self) -> tuple[tuple[Use, ...], ...]:
@@ -115,22 +116,31 @@ class FoldUses:
 
         A tile goes to all nodes that read it in one turn at once, and comes again for those that do later.
         """
-        shapes: dict[tuple[int, ...], int] = {}
-        rows = [np.empty((0, 4), np.int64)]
-        for own, tasks, pids in tasks_by_class(self._program):
-            for port in own.tensor_ports:
-                if port.tensor.name == tensor and getattr(port, does):
-                    tiles = port.tile.linear(pids) if port.tile.grid else np.zeros(len(tasks), np.int64)
-                    shape = np.full(len(tasks), shapes.setdefault(port.tile_shape, len(shapes)))
-                    rows.append(np.stack([self.turns[tasks], shape, tiles, tasks], axis=1))
-        every = np.concatenate(rows)
-        every = every[np.lexsort(every.T[::-1])]
-        begins = np.ones(len(every), bool)
+        key = tensor, does
+        if key not in self._deliveries:
+            self._deliveries[key] = self._found_deliveries(tensor, does)
+        return self._deliveries[key]
+
+    def _found_deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> Deliveries:
+        uses = [
+            (port, tasks, port.tile.linear(pids) if port.tile.grid else np.zeros_like(tasks))
+            for own, tasks, pids in tasks_by_class(self._program)
+            for port in own.tensor_ports
+            if port.tensor.name == tensor and getattr(port, does)
+        ]
+        shapes = list(dict.fromkeys(port.tile_shape for port, *_ in uses))
+        most = 1 + max((int(tiles.max(initial=0)) for *_, tiles in uses), default=0)
+        none = np.zeros(0, np.int64)
+        tasks = np.concatenate([none, *(own for _, own, _ in uses)])
+        which = np.concatenate([none, *(shapes.index(port.tile_shape) * most + tiles for port, _, tiles in uses)])
+        turn_of_tile = self.turns[tasks] * (len(shapes) * most) + which
+        order = np.lexsort((tasks, turn_of_tile))
+        begins = np.ones(len(order), bool)
         if does == "reads":
-            begins[1:] = (np.diff(every[:, :3], axis=0) != 0).any(axis=1)
-        _, of_shape, tiles, tasks = every.T
-        words = np.array([math.prod(shape) for shape in shapes], np.int64)[of_shape[begins]]
-        return Deliveries(tiles[begins], words, tasks, np.cumsum(begins) - 1)
+            begins[1:] = np.diff(turn_of_tile[order]) != 0
+        of_shape, tile = np.divmod(which[order][begins], most)
+        words = np.array([math.prod(shape) for shape in shapes], np.int64)[of_shape]
+        return Deliveries(tile, words, tasks[order], np.cumsum(begins) - 1)
 
     @cached_property
     def fifos(self) -> FoldFifos:

@@ -165,7 +165,7 @@ class NetworkBuilder:
         self._open_streams = array("q")
         self._streams = 0
         self._groups: list[Tasks | Processes] = []
-        self._open: list[tuple[int, int, int, int]] = []
+        self._open = array("q")
         self._tasks = 0
         self._rows = array("q")
         self._tables: dict[int, tuple[Table, int]] = {}
@@ -246,7 +246,7 @@ class NetworkBuilder:
             The task's number.
         """
         first = self._first_row(table, len(streams), len(resources))
-        self._open.append((first, len(self._stream_ports), len(self._resource_ports), log))
+        self._open.extend((first, len(self._stream_ports), len(self._resource_ports), log))
         self._stream_ports.extend(streams)
         self._resource_ports.extend(resources)
         self._tasks += 1
@@ -262,14 +262,15 @@ class NetworkBuilder:
         Returns:
             The tasks' numbers.
         """
-        self._close_processes()
         bound = streams >= 0
         counts = bound.sum(axis=1)
         fewest = np.full(len(tables), streams.shape[1])
         np.minimum.at(fewest, which, counts)
         first = np.array([self._first_row(*one, 0) for one in zip(tables, fewest.tolist(), strict=True)], np.int64)
-        none, begins = np.zeros_like(which), len(self._stream_ports) + np.cumsum(counts) - counts
-        self._groups.append(Processes(first[which], begins, none + len(self._resource_ports), none))
+        columns = np.zeros((len(which), 4), np.int64)
+        columns[:, 0], columns[:, 2] = first[which], len(self._resource_ports)
+        columns[:, 1] = len(self._stream_ports) + np.cumsum(counts) - counts
+        self._open.frombytes(columns.tobytes())
         self._stream_ports.frombytes(streams[bound].tobytes())
         self._tasks += len(which)
         return np.arange(self._tasks - len(which), self._tasks)
@@ -363,9 +364,8 @@ class NetworkBuilder:
 
     def _close_processes(self) -> None:
         if self._open:
-            columns = np.array(self._open, np.int64).T
-            self._groups.append(Processes(*columns))
-            self._open = []
+            self._groups.append(Processes(*np.array(self._open, np.int64).reshape(-1, 4).T))
+            self._open = array("q")
 
 
 def _join(parts: Sequence[IntArray]) -> IntArray:
