@@ -25,23 +25,20 @@ def topological_levels(source: IntArray, target: IntArray, count: int) -> IntArr
 
     Nodes on cycles, and those after them, have -1.
     """
-    levels = np.full(count, -1, np.int64)
-    waiting = np.bincount(target, minlength=count)
     by_source = np.argsort(source, kind="stable")
-    targets = target[by_source]
-    starts = np.searchsorted(source[by_source], np.arange(count + 1))
-    ready = np.flatnonzero(waiting == 0)
-    level = 0
-    # Kahn 1962, a whole level at a time.
-    while len(ready):
-        levels[ready] = level
-        level += 1
-        lengths = starts[ready + 1] - starts[ready]
-        if not lengths.any():
-            break
-        first = np.repeat(starts[ready] - np.cumsum(lengths) + lengths, lengths)
-        freed = targets[first + np.arange(len(first))]
-        np.subtract.at(waiting, freed, 1)
-        freed = np.unique(freed)
-        ready = freed[waiting[freed] == 0]
-    return levels
+    targets = target[by_source].tolist()
+    starts = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
+    waiting = np.bincount(target, minlength=count)
+    ready = np.flatnonzero(waiting == 0).tolist()
+    # Kahn 1962. In lists: of deep graphs, a level has fewer nodes than a call of NumPy pays for.
+    levels, waiting, level = [-1] * count, waiting.tolist(), 0
+    while ready:
+        freed = []
+        for node in ready:
+            levels[node] = level
+            for after in targets[starts[node] : starts[node + 1]]:
+                waiting[after] -= 1
+                if not waiting[after]:
+                    freed.append(after)
+        ready, level = freed, level + 1
+    return np.array(levels, np.int64)
