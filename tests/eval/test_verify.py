@@ -123,6 +123,26 @@ def test_a_mistake_in_the_study_is_not_the_designs() -> None:
         verify_design(design(), verify_with=lambda p: {"Q": 3})
 
 
+def test_a_program_is_run_on_the_inputs_of_its_study() -> None:
+    """On random ones, its indices lead anywhere."""
+    program = load_program(programs.picked)
+    made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
+    sets = [{"X": np.arange(8), "At": np.full(8, k), "Y": np.full(8, 10)} for k in (3, 5)]
+    assert not verify_design(made).ok
+    found = verify_and_prove(made, reference=lambda x, at: x[at] + 10, inputs=sets, verify_with=lambda p: {"N": 4})
+    assert found.ok, found.message
+    assert "the reference (8, 8, 8, 1 tasks)" in found.message
+    assert "on the paths of 2 sets of inputs" in found.message
+    assert not verify_design(made, reference=lambda x, at: x[3] + np.full(8, 10), inputs=sets).ok
+
+    def sized(p: Any) -> Any:
+        return {"X": np.arange(p["N"]), "At": np.zeros(p["N"], int)}
+
+    assert "(4, 4, 4, 1 tasks)" in verify_design(made, inputs=sized, verify_with=lambda p: {"N": 4}).message
+    with pytest.raises(StudyError, match=r"inputs of the study: .*At"):
+        verify_design(made, inputs=[{"At": np.zeros(9)}])
+
+
 def test_a_run_that_takes_too_long_counts_as_wrong() -> None:
     result = verify_design(design(tasks=32), verify_with=reduced, seconds=0.0)
     assert not result.ok

@@ -715,3 +715,16 @@ def passed_tiles() -> Any:
                 e[i] = c[i]
 
     return passing
+
+
+def picked(N: int = 8) -> Any:
+    """Elements at places that are data, added to what is there."""
+
+    @df.region()
+    def top(X: int32[N], At: int32[N], Y: int32[N]):
+        @df.kernel(mapping=[1], args=[X, At, Y])
+        def pick(x: int32[N], at: int32[N], y: int32[N]):
+            for i in range(N):
+                y[i] += x[at[i]]
+
+    return top
