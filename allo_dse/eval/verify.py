@@ -7,6 +7,7 @@ the unfolded program: folding changes when tasks run, never what they compute.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -73,8 +74,8 @@ def verify_design(
     """Execute a folded design on random inputs, or on given ones, and compare.
 
     Args:
-        reference: from the input arrays to the output array (or a tuple of them). Floats narrower than 32 bits come as
-            float32; integers as they are, so that overflow wraps as in the program.
+        reference: from the input arrays (see `asked`) to the output array (or a tuple of them). Floats narrower than 32
+            bits come as float32; integers as they are, so that overflow wraps as in the program.
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh.
         inputs: a study's sets of inputs, in place of random ones: as a function of the parameters at that smaller size,
             as arrays at the design's own.
@@ -149,7 +150,7 @@ def _compared(
     except TooMuchWork:
         raise
     except Undecidable as undecided:
-        sets = _given(program, inputs, seed)
+        sets = _given(program, asked(program), inputs, seed)
         try:
             return equivalent(whole, folded, seed=seed, seconds=seconds, inputs=sets)
         except Undecidable:
@@ -187,10 +188,10 @@ def _compare(
     seconds: float,
 ) -> tuple[bool, str]:
     program = design.program if verify_with is None else _reduced(design.program, verify_with)
-    read, written = directions(program)
+    read, written = asked(program, reference), directions(program)[1]
     folded, depths = program.vmg.fold(design.fold), dict(as_built(design).depths)
     compared: dict[str, None] = {}
-    for arrays in _given(program, inputs, seed):
+    for arrays in _given(program, read, inputs, seed):
         found = _outputs(folded, arrays, written, seconds, depths)
         if reference is None or program.task_count <= MAX_UNFOLDED_TASKS:
             whole = _outputs(program.vmg, arrays, written, seconds, depths)
@@ -211,10 +212,10 @@ def _of_size(verify_with: _Smaller | None, inputs: object) -> _Smaller | None:
     return verify_with if inputs is None or callable(inputs) else None
 
 
-def _given(program: Program, inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
+def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
     """The arrays that a program is run on: those of a study's sets of inputs, or random ones."""
     if inputs is None:
-        return [random_arrays(program, directions(program)[0], seed)]
+        return [random_arrays(program, read, seed)]
     with _of_the_study("inputs"):
         return [Arguments(program, arrays_of(program, one)).by_name for one in sets_of(inputs, program.params)]
 
@@ -259,6 +260,28 @@ def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     written = {port.tensor.name for port in program.tensor_ports if port.writes}
     names = [tensor.name for tensor in program.tensors]
     return [name for name in names if name not in written], [name for name in names if name in written]
+
+
+def asked(program: CompiledProgram, reference: Callable[..., object] | None = None) -> list[str]:
+    """Names of the tensors that a reference takes, in order, and that have values before a run.
+
+    They are those that the program reads. Of those that it writes too, all or none: they are left out, and zero, where
+    the reference has parameters for the others only (those with defaults are its own).
+    """
+    only = directions(program)[0]
+    read = {port.tensor.name for port in program.tensor_ports if port.reads}
+    every = [tensor.name for tensor in program.tensors if tensor.name in read or tensor.name in only]
+    return every if reference is None or _arguments(reference) == len(every) else only
+
+
+def _arguments(function: Callable[..., object]) -> int:
+    """How many arguments a function must have."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in positional and one.default is one.empty for one in found)
 
 
 def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
