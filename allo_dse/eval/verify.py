@@ -1,12 +1,13 @@
 """Verification: a folded program computes what it should.
 
 The design's program is instantiated at a reduced size with the same mesh, folded exactly as the design is, and executed
-on random inputs. The result is compared with the study's reference (NumPy), and bit by bit with the unfolded program:
-folding changes when tasks run, never what they compute.
+on random inputs, or on the study's own. The result is compared with the study's reference (NumPy), and bit by bit with
+the unfolded program: folding changes when tasks run, never what they compute.
 """
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.common.records import replace
-from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
@@ -35,6 +36,7 @@ from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
 from .fpga.depth_front import as_built
 from .program.functional import run_graph
+from .program.observe import arrays_of, sets_of
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, the unfolded program is not run where there is a reference to compare with."""
@@ -65,21 +67,24 @@ def verify_design(
     *,
     reference: Callable[..., object] | None = None,
     verify_with: _Smaller | None = None,
+    inputs: object = None,
     seed: int = 0,
     seconds: float = 120.0,
 ) -> VerifyResult:
-    """Execute a folded design on random inputs and compare.
+    """Execute a folded design on random inputs, or on given ones, and compare.
 
     Args:
-        reference: from the input arrays to the output array (or a tuple of them). Floats narrower than 32 bits come as
-            float32; integers as they are, so that overflow wraps as in the program.
+        reference: from the input arrays (see `asked`) to the output array (or a tuple of them). Floats narrower than 32
+            bits come as float32; integers as they are, so that overflow wraps as in the program.
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh.
+        inputs: a study's sets of inputs, in place of random ones: as a function of the parameters at that smaller size,
+            as arrays at the design's own.
         seed: of the random inputs.
         seconds: time limit of each execution.
     """
     started = time.perf_counter()
     try:
-        ok, message = _compare(design, reference, verify_with, seed, seconds)
+        ok, message = _compare(design, reference, _of_size(verify_with, inputs), inputs, seed, seconds)
     except SimulationError as error:
         ok, message = False, error.message
     return VerifyResult(ok, message, time.perf_counter() - started)
@@ -89,6 +94,7 @@ def prove_design(
     design: Design,
     *,
     verify_with: _Smaller | None = None,
+    inputs: object = None,
     seed: int = 0,
     seconds: float = 120.0,
     most_operations: int = QUICK_OPERATIONS,
@@ -97,11 +103,13 @@ def prove_design(
 ) -> VerifyResult:
     """Whether a folded design computes the function of its unfolded program, at random points of a prime field.
 
-    Where data decides on loops, indices or streams, they are compared on the path that random inputs take.
+    Where data decides on loops, indices or streams, they are compared on the paths that random inputs take, or
+    given ones.
 
     Args:
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh, which
             is compared where the design itself, at its stream depths, takes more than `most_operations`.
+        inputs: as for `verify_design`.
         seconds: time limit of each run.
         most_operations: on data, of one run.
         always: go on to the end at the smaller size, or without one at the only size there is.
@@ -112,11 +120,11 @@ def prove_design(
         Undecidable: where tokens are polled or vendor kernels called, or the unfolded program does not end.
         TooMuchWork: where both sizes take more operations than that.
     """
-    design = as_built(design)
+    design, verify_with = as_built(design), _of_size(verify_with, inputs)
     try:
         other = design if exported is None else exported_graph(exported)
         limit = None if always and verify_with is None else most_operations
-        found = _compared(design, other, seed, seconds, limit)
+        found = _compared(design, other, inputs, seed, seconds, limit)
         size = "full size"
     except TooMuchWork:
         if verify_with is None:
@@ -124,7 +132,7 @@ def prove_design(
         design = replace(design, program=_reduced(design.program, verify_with))
         folded = design if exported is None else exported_graph(exported, design.program.params)
         limit = None if always else most_operations
-        found = _compared(design, folded, seed, seconds, limit)
+        found = _compared(design, folded, inputs, seed, seconds, limit)
         size = "reduced size"
     if found.ended == 0 or (found.ended == 1 and design.depths):
         raise Undecidable(f"{('the unfolded program', 'it')[found.ended]} ends early: {found.message}")
@@ -132,9 +140,9 @@ def prove_design(
 
 
 def _compared(
-    design: Design, folded: VMG | Design, seed: int, seconds: float, most_operations: int | None
+    design: Design, folded: VMG | Design, inputs: object, seed: int, seconds: float, most_operations: int | None
 ) -> Equivalence:
-    """With the design's program, for all inputs, or else for all on the path of random ones."""
+    """With the design's program, for all inputs, or else for all on the paths of given or random ones."""
     program = design.program
     whole = replace(design, fold=unfolded(program)) if design.depths else program
     try:
@@ -142,9 +150,9 @@ def _compared(
     except TooMuchWork:
         raise
     except Undecidable as undecided:
-        arrays = random_arrays(program, directions(program)[0], seed)
+        sets = _given(program, asked(program), inputs, seed)
         try:
-            return equivalent(whole, folded, seed=seed, seconds=seconds, inputs=arrays)
+            return equivalent(whole, folded, seed=seed, seconds=seconds, inputs=sets)
         except Undecidable:
             raise undecided from None
 
@@ -154,16 +162,17 @@ def verify_and_prove(
     *,
     reference: Callable[..., object] | None = None,
     verify_with: _Smaller | None = None,
+    inputs: object = None,
     seed: int = 0,
 ) -> VerifyResult:
-    """What is done with the designs of a front: they are run on random inputs, and compared with the program for all
-    inputs where that is affordable. The message says which."""
+    """What is done with the designs of a front: they are run on random or given inputs, and compared with the program
+    for all inputs where that is affordable. The message says which."""
     started = time.perf_counter()
-    found = verify_design(design, reference=reference, verify_with=verify_with, seed=seed)
+    found = verify_design(design, reference=reference, verify_with=verify_with, inputs=inputs, seed=seed)
     if not found.ok:
         return found
     try:
-        proof = prove_design(design, verify_with=verify_with, seed=seed)
+        proof = prove_design(design, verify_with=verify_with, inputs=inputs, seed=seed)
         ok, message = proof.ok, f"{found.message}; for all inputs: {proof.message}"
     except Undecidable as undecided:
         ok, message = True, f"{found.message}; on these inputs only: {undecided.message}"
@@ -174,27 +183,41 @@ def _compare(
     design: Design,
     reference: Callable[..., object] | None,
     verify_with: _Smaller | None,
+    inputs: object,
     seed: int,
     seconds: float,
 ) -> tuple[bool, str]:
     program = design.program if verify_with is None else _reduced(design.program, verify_with)
-    inputs, outputs = directions(program)
-    arrays = random_arrays(program, inputs, seed)
+    read, written = asked(program, reference), directions(program)[1]
     folded, depths = program.vmg.fold(design.fold), dict(as_built(design).depths)
-    found = _outputs(folded, arrays, outputs, seconds, depths)
-    compared = []
-    if reference is None or program.task_count <= MAX_UNFOLDED_TASKS:
-        whole = _outputs(program.vmg, arrays, outputs, seconds, depths)
-        for name, value, other in zip(outputs, found, whole, strict=True):
-            if value.tobytes() != other.tobytes():
-                return False, f"{name} differs from the unfolded program's in {_share(value != other)}"
-        compared.append("the unfolded program")
-    if reference is not None:
-        message = _differs_from_reference(program, reference, arrays, inputs, outputs, found)
-        if message:
-            return False, message
-        compared.append("the reference")
+    compared: dict[str, None] = {}
+    for arrays in _given(program, read, inputs, seed):
+        found = _outputs(folded, arrays, written, seconds, depths)
+        if reference is None or program.task_count <= MAX_UNFOLDED_TASKS:
+            whole = _outputs(program.vmg, arrays, written, seconds, depths)
+            for name, value, other in zip(written, found, whole, strict=True):
+                if value.tobytes() != other.tobytes():
+                    return False, f"{name} differs from the unfolded program's in {_share(value != other)}"
+            compared["the unfolded program"] = None
+        if reference is not None:
+            message = _differs_from_reference(program, reference, arrays, read, written, found)
+            if message:
+                return False, message
+            compared["the reference"] = None
     return True, f"equal to {' and '.join(compared)} ({_sizes(program)}, {program.task_count:,} tasks)"
+
+
+def _of_size(verify_with: _Smaller | None, inputs: object) -> _Smaller | None:
+    """The smaller instance, unless the inputs are arrays, which fit the design's own size."""
+    return verify_with if inputs is None or callable(inputs) else None
+
+
+def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
+    """The arrays that a program is run on: those of a study's sets of inputs, or random ones."""
+    if inputs is None:
+        return [random_arrays(program, read, seed)]
+    with _of_the_study("inputs"):
+        return [Arguments(program, arrays_of(program, one)).by_name for one in sets_of(inputs, program.params)]
 
 
 def _sizes(program: CompiledProgram) -> str:
@@ -237,6 +260,28 @@ def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
     written = {port.tensor.name for port in program.tensor_ports if port.writes}
     names = [tensor.name for tensor in program.tensors]
     return [name for name in names if name not in written], [name for name in names if name in written]
+
+
+def asked(program: CompiledProgram, reference: Callable[..., object] | None = None) -> list[str]:
+    """Names of the tensors that a reference takes, in order, and that have values before a run.
+
+    They are those that the program reads. Of those that it writes too, all or none: they are left out, and zero, where
+    the reference has parameters for the others only (those with defaults are its own).
+    """
+    only = directions(program)[0]
+    read = {port.tensor.name for port in program.tensor_ports if port.reads}
+    every = [tensor.name for tensor in program.tensors if tensor.name in read or tensor.name in only]
+    return every if reference is None or _arguments(reference) == len(every) else only
+
+
+def _arguments(function: Callable[..., object]) -> int:
+    """How many arguments a function must have."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in positional and one.default is one.empty for one in found)
 
 
 def random_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:

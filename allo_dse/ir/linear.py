@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,10 @@ _HOLDS: Mapping[str, Callable[[int], bool]] = {
     "gt": lambda d: d > 0,
     "ge": lambda d: d >= 0,
 }
+
+
+_MOST_SHIFTED = 62
+SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
 
 
 class Linear(Struct, frozen=True):
@@ -98,7 +103,7 @@ class Linear(Struct, frozen=True):
 
 
 class Derived(Struct, frozen=True):
-    """What control is made of beside sums: `left // right`, or the smaller or larger of two forms."""
+    """What control is made of beside sums: `left // right`, shifts, or the smaller or larger of two forms."""
 
     name: str
     left: Linear
@@ -109,8 +114,29 @@ DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.floordivsi": lambda left, right: left // right,
     "arith.minsi": np.minimum,
     "arith.maxsi": np.maximum,
+    "arith.shli": lambda left, right: left << _amount(right),
+    "arith.shrsi": lambda left, right: left >> _amount(right),
 }
-"""Meanings of derived forms, for numbers and for arrays."""
+"""Meanings of derived forms, for numbers and for arrays; each is monotonic in either operand."""
+
+
+def _amount(right: Any) -> Any:
+    return max(0, min(right, _MOST_SHIFTED)) if isinstance(right, int) else np.clip(right, 0, _MOST_SHIFTED)
+
+
+Ranges = Mapping[int, tuple[int, int]]
+"""The smallest and the largest value of variables."""
+UNKNOWN = (-(1 << 40), 1 << 40)
+
+
+def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
+    """Smallest and largest value of a form, or somewhat less and more."""
+    ends = [sorted((factor * low, factor * high)) for v, factor in form.terms for low, high in [ranges.get(v, UNKNOWN)]]
+    for part, factor in form.derived:
+        pairs = product(extent(part.left, ranges), extent(part.right, ranges))
+        values = [factor * int(DERIVE[part.name](left, right)) for left, right in pairs]
+        ends.append([min(values), max(values)])
+    return form.constant + sum(e[0] for e in ends), form.constant + sum(e[1] for e in ends)
 
 
 def holds(predicate: str, difference: int) -> bool:
@@ -212,7 +238,10 @@ class LinearForms:
         return True
 
     def compute(self, op: ir.Operation) -> bool:
-        """Whether an operation is index arithmetic or a condition on it, which is then known by its form."""
+        """Whether an operation is index arithmetic or a condition on it, which is then known by its form.
+
+        So are shifts, but they are hardware too.
+        """
         if op.name == "arith.cmpi":
             return self._compare(op)
         if op.name in ("arith.andi", "arith.ori", "arith.xori", "arith.select") and str(op.results[0].type) == "i1":
@@ -222,7 +251,7 @@ class LinearForms:
         if form is None or len(list(op.results)) != 1:
             return False
         self._forms[op.results[0]] = form
-        return True
+        return op.name not in SHIFTS
 
     def _applied(self, op: ir.Operation, operands: list[Linear | None]) -> Linear | None:
         return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
@@ -277,6 +306,8 @@ def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
         if right.is_constant:
             return left.scaled(right.constant)
         return right.scaled(left.constant) if left.is_constant else None
+    if name == "arith.shli" and known[1].is_constant and 0 <= known[1].constant <= _MOST_SHIFTED:
+        return known[0].scaled(1 << known[1].constant)
     if name in DERIVE and (name != "arith.floordivsi" or (known[1].is_constant and known[1].constant > 0)):
         if all(form.is_constant for form in known):
             return Linear((), int(DERIVE[name](known[0].constant, known[1].constant)))

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from .bindings import ir
 from .dialect import text_context
-from .linear import Linear, LinearForms, Test
+from .linear import SHIFTS, Linear, LinearForms, Test
 
 _FREE = frozenset(
     {"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield", "scf.condition"}
@@ -31,7 +31,6 @@ _BY_POWER = {
     **dict.fromkeys(("arith.muli", "arith.divui", "arith.floordivsi", "arith.remui"), WIRING),
     "arith.divsi": "arith.subi",  # which rounds towards zero
 }
-_SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
 _DYNAMIC = -(1 << 63)
 _STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
 
@@ -356,11 +355,11 @@ class _Reader:
 
     def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
         """What an operation is in hardware, where that is less than its name says because one operand is constant."""
-        if name not in _BY_POWER and name not in _SHIFTS:
+        if name not in _BY_POWER and name not in SHIFTS:
             return name
         forms = [self._forms.get(value) for value in (operands if name == "arith.muli" else operands[1:])]
         constants = [form.constant for form in forms if form is not None and form.is_constant]
-        if name in _SHIFTS:
+        if name in SHIFTS:
             return WIRING if constants else name
         return _BY_POWER[name] if any(n > 0 and n & (n - 1) == 0 for n in constants) else name
 

@@ -60,7 +60,7 @@ class Study(StudySpec):
             "children", "modelled".
         inputs: sets of arrays by name (a list of dictionaries, or a function of the parameters that returns one) on
             which designs are timed where data decides how often loops run or whether streams are used (FPGA); the
-            slowest set counts.
+            slowest set counts. Designs are verified on them in place of random ones.
         rungs: more expensive evaluators for the best designs, as `Rung` objects.
 
     Raises:

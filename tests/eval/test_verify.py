@@ -10,9 +10,11 @@ import pytest
 import allo_dse as dse
 from allo_dse.common.aliases import Array
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval import verify
 from allo_dse.eval.equivalence.data_values import TooMuchWork
+from allo_dse.eval.hls.golden_data import Remembered, golden_data
 from allo_dse.eval.program import functional
 from allo_dse.eval.verify import prove_design, verify_and_prove, verify_design
 from allo_dse.lang import install
@@ -121,6 +123,49 @@ def test_a_mistake_in_the_study_is_not_the_designs() -> None:
         verify_design(design(), reference=lambda A, B: (A @ B)[:1], verify_with=reduced)
     with pytest.raises(StudyError, match=r"verify_with of the study: .*unexpected keyword argument 'Q'"):
         verify_design(design(), verify_with=lambda p: {"Q": 3})
+
+
+def test_a_program_is_run_on_the_inputs_of_its_study() -> None:
+    """On random ones, its indices lead anywhere."""
+    program = load_program(programs.picked)
+    made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
+    sets = [{"X": np.arange(8), "At": np.full(8, k), "Y": np.full(8, 10)} for k in (3, 5)]
+    assert not verify_design(made).ok
+    found = verify_and_prove(made, reference=lambda x, at: x[at] + 10, inputs=sets, verify_with=lambda p: {"N": 4})
+    assert found.ok, found.message
+    assert "the reference (8, 8, 8, 1 tasks)" in found.message
+    assert "on the paths of 2 sets of inputs" in found.message
+    assert not verify_design(made, reference=lambda x, at: x[3] + np.full(8, 10), inputs=sets).ok
+
+    def sized(p: Any) -> Any:
+        return {"X": np.arange(p["N"]), "At": np.zeros(p["N"], int)}
+
+    assert "(4, 4, 4, 1 tasks)" in verify_design(made, inputs=sized, verify_with=lambda p: {"N": 4}).message
+    with pytest.raises(StudyError, match=r"inputs of the study: .*At"):
+        verify_design(made, inputs=[{"At": np.zeros(8)}])
+
+
+def test_a_reference_may_take_what_is_updated() -> None:
+    """Such tensors are zero where it has no parameters for them; those with defaults do not count."""
+    program = load_program(programs.recurrence(4))
+    made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
+
+    def updated(x: Array) -> Array:
+        return np.tile(x[:4], len(x) // 4) + (np.arange(len(x)) // 4).astype(np.float32)
+
+    def from_zero(size: int = programs.N) -> Array:
+        return updated(np.zeros(size, np.float32))
+
+    for reference in (updated, Remembered(updated), from_zero):
+        assert verify_design(made, reference=reference).message.endswith(f"the reference ({programs.N}, 1 tasks)")
+    files = golden_data(program, Remembered(updated))
+    before, after = (np.frombuffer(files[f"data/{name}.bin"], np.float32) for name in ("X", "golden/X"))
+    assert before.all()
+    assert np.array_equal(after, updated(before))
+    program = load_program(programs.picked)
+    picked = replace(made, program=program, fold=unfolded(program))
+    given = {"X": np.arange(8), "At": np.full(8, 3), "Y": np.full(8, 10)}
+    assert verify_design(picked, reference=lambda x, at, y: x[at] + y, inputs=given).ok
 
 
 def test_a_run_that_takes_too_long_counts_as_wrong() -> None:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from allo_dse.common.records import replace
-from allo_dse.ir.linear import DERIVE, Linear, replaced
+from allo_dse.ir.linear import Linear, Ranges, extent, replaced
 from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op
 from allo_dse.program.common_arrays import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.program.compiled import CompiledProgram
@@ -249,10 +249,6 @@ def sources_in(body: Iterable[Node]) -> Iterator[int]:
             yield from sources_in(node.body)
 
 
-Ranges: TypeAlias = Mapping[int, tuple[int, int]]
-"""Smallest and largest value of each variable."""
-
-
 class _Resolver(Struct, frozen=True):
     """Gives loops trip counts; the mode is what directives say, "sequential" where they say nothing."""
 
@@ -280,8 +276,8 @@ class _Resolver(Struct, frozen=True):
             )
         assert node.lower is not None
         assert node.upper is not None
-        (first, _), (_, end) = _range(node.lower, ranges), _range(node.upper, ranges)
-        _, length = _range(node.upper + node.lower.scaled(-1), ranges)
+        (first, _), (_, end) = extent(node.lower, ranges), extent(node.upper, ranges)
+        _, length = extent(node.upper + node.lower.scaled(-1), ranges)
         trips = max(0, -(-length // node.step))
         values = (first, max(first, end - 1))
         body = tuple(self.item(inner, {**ranges, node.variable: values}) for inner in node.body)
@@ -309,15 +305,6 @@ class _Resolver(Struct, frozen=True):
         return Planned(
             node.variable, name, most, lowest, step, mode, interval, body, site=node.site, source=node.source
         )
-
-
-def _range(form: Linear, ranges: Ranges) -> tuple[int, int]:
-    """Smallest and largest value of a form, or somewhat less and more."""
-    ends = [sorted((factor * ranges[v][0], factor * ranges[v][1])) for v, factor in form.terms]
-    for part, factor in form.derived:
-        pairs = zip(_range(part.left, ranges), _range(part.right, ranges), strict=True)
-        ends.append(sorted(factor * int(DERIVE[part.name](left, right)) for left, right in pairs))
-    return form.constant + sum(low for low, _ in ends), form.constant + sum(high for _, high in ends)
 
 
 def _unrolled(loop: Planned, factor: int) -> Planned:

@@ -19,7 +19,7 @@ from allo_dse.program.tolerance import tolerance_of
 from allo_dse.space.design import Design
 
 from ..equivalence.exported import PROGRAM
-from ..verify import directions
+from ..verify import asked, directions
 from . import allo_folding, build
 from .program_source import NotCut, program_files
 
@@ -97,7 +97,9 @@ def _hls_files(design: Design) -> dict[str, str]:
 def _allo_files(design: Design, reference: Reference | None) -> tuple[Files, JsonObject]:
     """A program that Allo builds, the script that does it, and what the script must know of the design."""
     program = design.program
-    written = directions(program)[1]
+    read, written = directions(program)
+    if reference is not None and asked(program, reference) != read:
+        reference = None  # Allo's host calls the program many times, which updates its tensors each time
     tensors = tensor_facts(program)
     floats = [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
     facts: JsonObject = {

@@ -17,6 +17,7 @@ from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 
 from ..fpga.depth_front import as_built
+from ..fpga.program_order import in_program_order
 from ..program.observe import Inputs
 from ..program.stream_wiring import wiring_of
 from .golden_data import golden_data
@@ -74,6 +75,9 @@ def board_project(
     It has inputs with golden outputs, what the cost model predicts, and, with `verify_with`, the same design of a
     smaller instance in `small/`, because C++ takes minutes for large ones.
 
+    Given depths are those that were solved, and made larger where the C++ needs that, which does its operations in the
+    program's order; depths of the design itself stay.
+
     Args:
         reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
             a large instance only where there is no smaller one.
@@ -81,11 +85,13 @@ def board_project(
         streams: tensors that pass from kernel to kernel. Such a kernel has inputs in any order, no golden outputs;
             its smaller instance has no streams.
     """
+    sets = inputs or (lambda _: ())
+    if depths and not design.depths:
+        depths = in_program_order(design.vmg, depths, sets(design.program) if design.program.runs else ())
     project = hls_project(design, depths, streams)
     prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
-    sets = inputs or (lambda _: ())
     small = _small_project(design, depths, reference, verify_with, sets)
     own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
     if streams is not None:

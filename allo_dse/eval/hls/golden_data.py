@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import update_wrapper
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from allo_dse.mapper.program import Program
 
 from ..program.functional import run_graph
 from ..program.observe import Inputs, arrays_of
-from ..verify import as_computable, directions, random_arrays
+from ..verify import as_computable, asked, directions, random_arrays
 
 DATA = "data"
 """The directory of a test bench's first inputs."""
@@ -31,6 +32,7 @@ class Remembered:
     the same, each in its way, and in numpy that takes long."""
 
     def __init__(self, reference: Callable[..., object]) -> None:
+        update_wrapper(self, reference)  # with its parameters
         self._reference = reference
         self._known: dict[tuple[tuple[object, ...], ...], object] = {}
 
@@ -54,7 +56,7 @@ def golden_data(
         SimulationError: when the program cannot be run on these numbers.
     """
     if not sets:
-        return _golden_set(program, reference, inputs_of(program), DATA)
+        return _golden_set(program, reference, inputs_of(program, reference), DATA)
     files: dict[str, bytes] = {}
     for number, given in enumerate(sets, 1):
         arrays = Arguments(program, arrays_of(program, given)).by_name
@@ -66,7 +68,7 @@ def golden_data(
 def _golden_set(
     program: Program, reference: Callable[..., object] | None, before: Arrays, directory: str
 ) -> dict[str, bytes]:
-    inputs, outputs = directions(program)
+    inputs, outputs = asked(program, reference), directions(program)[1]
     after = {name: array.copy() for name, array in before.items()}
     if reference is None:
         run_graph(program.vmg, *after.values(), seconds=_SECONDS)
@@ -82,10 +84,10 @@ def _golden_set(
     return files | {f"{directory}/golden/{name}.bin": golden[name] for name in outputs}
 
 
-def inputs_of(program: Program) -> Arrays:
+def inputs_of(program: Program, reference: Callable[..., object] | None) -> Arrays:
     """Random inputs, the same in every run, and outputs of zero; zeros too where no machine type holds an element."""
     wide = [tensor.name for tensor in program.tensors if is_wide(tensor.dtype)]
-    inputs = [name for name in directions(program)[0] if name not in wide]
+    inputs = [name for name in asked(program, reference) if name not in wide]
     return random_arrays(program, inputs, SEED) | {
         t.name: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in program.tensors if t.name in wide
     }

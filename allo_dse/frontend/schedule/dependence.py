@@ -18,14 +18,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from allo_dse.ir.linear import DERIVE, Linear
+from allo_dse.ir.linear import UNKNOWN, Linear, Ranges, extent
 from allo_dse.ir.nest import Access, Branch, Loop, Node, Op
 
 Direction = Literal["<", "=", ">"]
-Ranges = Mapping[int, tuple[int, int]]
-"""Smallest and largest value of each variable."""
 
-UNKNOWN = (-(1 << 40), 1 << 40)
 _ORDERLESS = ("add", "mul", "min", "max", "and", "or", "xor")
 _WIDTHS = ("arith.extsi", "arith.extui", "arith.trunci", "arith.extf", "arith.truncf")
 
@@ -113,15 +110,6 @@ def value_ranges(loops: Sequence[Loop], known: Ranges) -> dict[int, tuple[int, i
         high = extent(loop.upper, ranges) if loop.upper is not None else UNKNOWN
         ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
     return ranges
-
-
-def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
-    """Smallest and largest value of a form, or somewhat less and more."""
-    ends = [sorted((factor * low, factor * high)) for v, factor in form.terms for low, high in [ranges.get(v, UNKNOWN)]]
-    for part, factor in form.derived:
-        pairs = zip(extent(part.left, ranges), extent(part.right, ranges), strict=True)
-        ends.append(sorted(factor * int(DERIVE[part.name](left, right)) for left, right in pairs))
-    return form.constant + sum(e[0] for e in ends), form.constant + sum(e[1] for e in ends)
 
 
 class Pairing(Struct, frozen=True):

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from allo_dse.ir.bindings import arith, ir
-from allo_dse.ir.linear import Linear, LinearForms
+from allo_dse.ir.linear import Linear, LinearForms, Ranges, extent
 from allo_dse.lang.diagnostics import ProgramError
 
 from .body import Body, is_pure
-from .dependence import Ranges, extent
 from .reshape_loops import constant
 
 

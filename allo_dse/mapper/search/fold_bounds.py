@@ -22,6 +22,7 @@ from ..graph.ports import PortSide, port_key
 from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering
 from ..model.movement import PortKey
+from ..model.violation import Violation
 from ..transport.assign import ColumnLimits
 from ..transport.transport_plan import column_limits
 
@@ -156,9 +157,19 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return result
 
 
-def task_fits(ports: Iterable[TensorPort], device: NpuDevice, buffering: Buffering) -> bool:
-    """Whether a core has the channels and the memory for the tensor ports of a task."""
-    return _ports_fit({port_key(port, way): port for port in ports for way in port.directions}, device, buffering)
+def task_excess(ports: Iterable[TensorPort], device: NpuDevice, buffering: Buffering) -> Violation | None:
+    """What the tensor ports of a task need that a core does not have; None where they fit."""
+    sides = {port_key(port, way): port for port in ports for way in port.directions}
+    if _ports_fit(sides, device, buffering):
+        return None
+    core = device.core
+    for constraint, way, limit in (("core_dma_in", "in", core.dma_in), ("core_dma_out", "out", core.dma_out)):
+        names = [port.tensor.name for key, port in sides.items() if key[1] == way]
+        if len(names) > limit:
+            return Violation(constraint, "a core", len(names), limit, ", ".join(names))
+    needed = device.reserved_core_bytes + _fifo_bytes(sides, buffering)
+    names = list(dict.fromkeys(port.tensor.name for port in sides.values()))
+    return Violation("core_memory", "a core", needed, core.memory_bytes, f"tiles of {', '.join(names)}")
 
 
 def _ports_fit(sides: Mapping[PortKey, TensorPort], device: NpuDevice, buffering: Buffering) -> bool:

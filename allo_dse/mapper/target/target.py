@@ -100,10 +100,10 @@ class Buildable(Struct, frozen=True):
     def ports(self, ports: Sequence[TensorPort]) -> None:
         if self._npu is None:
             return
-        from ..search.fold_bounds import task_fits  # with devices and the simulator, which are slow to import
+        from ..search.fold_bounds import task_excess  # with devices and the simulator, which are slow to import
 
-        if not task_fits(ports, self._npu, self.buffering):
-            raise Hopeless(f"no core of {self.device.name} has room for the tiles of a task")
+        if excess := task_excess(ports, self._npu, self.buffering):
+            raise Hopeless(str(excess))
 
     def program(self, program: Program) -> None:
         if self._npu is None:

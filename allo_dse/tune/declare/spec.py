@@ -305,7 +305,9 @@ class StudySpec:
             return self._verifier(design)
         from allo_dse.eval.verify import verify_and_prove
 
-        found = verify_and_prove(design, reference=self.reference, verify_with=self.verify_with, seed=seed)
+        found = verify_and_prove(
+            design, reference=self.reference, verify_with=self.verify_with, inputs=self.inputs, seed=seed
+        )
         return Verification(found.ok, found.message, found.seconds)
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
@@ -319,7 +321,9 @@ class StudySpec:
         """
         from allo_dse.eval.verify import prove_design
 
-        found = prove_design(design, verify_with=self.verify_with, seed=seed, always=True, exported=exported)
+        found = prove_design(
+            design, verify_with=self.verify_with, inputs=self.inputs, seed=seed, always=True, exported=exported
+        )
         return Verification(found.ok, found.message, found.seconds)
 
     def place(self, design: Design) -> PlacedDesign | Infeasible | None:

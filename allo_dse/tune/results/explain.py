@@ -47,7 +47,18 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
     parts += [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
     parts += _library_words(getattr(design, "device", None))
     bound = _bound_words(metrics, place)
-    return "; ".join(part for part in (*parts, bound, latency_range_words(metrics)) if part)
+    said = (*parts, bound, latency_range_words(metrics), _counted_once_words(design))
+    return "; ".join(part for part in said if part)
+
+
+def _counted_once_words(design: Design) -> str:
+    """What the model of an NPU leaves out where data decides how often something is done."""
+    if getattr(getattr(design, "device", None), "family", None) != "npu":
+        return ""
+    classes = (cls for kernel in design.program.kernels for cls in kernel.by_work[0])
+    if all(op.count is not None for cls in classes for op in cls.work):
+        return ""
+    return "data decides how often some loops run, which count once: latency is a lower bound"
 
 
 def latency_range_words(metrics: Mapping[str, Any]) -> str:

@@ -254,7 +254,7 @@ class Ledger:
         if parameters is not None and (refused := parameters.refused):
             raise StudyError(
                 f"none of {sum(map(len, refused)):,} programs can be built: {_reasons(refused)}",
-                hint="widen the parameters, or search for another target",
+                hint="change what is named there, widen the parameters, or search for another target",
             )
         raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
 

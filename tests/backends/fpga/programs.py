@@ -715,3 +715,35 @@ def passed_tiles() -> Any:
                 e[i] = c[i]
 
     return passing
+
+
+def picked(N: int = 8) -> Any:
+    """Elements at places that are data, added to what is there."""
+
+    @df.region()
+    def top(X: int32[N], At: int32[N], Y: int32[N]):
+        @df.kernel(mapping=[1], args=[X, At, Y])
+        def pick(x: int32[N], at: int32[N], y: int32[N]):
+            for i in range(N):
+                y[i] += x[at[i]]
+
+    return top
+
+
+def stages(by_shifts: bool) -> Any:
+    """Rounds that depend on the task and on the loop around them, as sums or as shifts that are equal."""
+
+    @df.region()
+    def top(X: int32[2, 32], Y: int32[2, 32]):
+        @df.kernel(mapping=[2], args=[X, Y])
+        def k(x: int32[2, 32], y: int32[2, 32]):
+            p = df.get_pid()
+            for i in range(2):
+                with allo.meta_if(by_shifts):
+                    for j in range(1 << p, (16 >> i) << 1):
+                        y[p, j] = x[p, j]
+                with allo.meta_else():
+                    for j in range(p + 1, 32 - 16 * i):
+                        y[p, j] = x[p, j]
+
+    return top

@@ -138,6 +138,15 @@ def test_control_that_depends_on_data_has_no_static_times() -> None:
         cost(programs.until())
 
 
+@pytest.mark.parametrize("schedule", [(), (pipeline("k:j"),)])
+def test_rounds_may_be_shifts_of_loop_variables_and_pids(schedule: tuple[Directive, ...]) -> None:
+    shifts, sums = (dse.load_program(programs.stages(by_shifts)) for by_shifts in (True, False))
+    assert deciding_pids(shifts.kernels[0].classes[0].body.mlir) == (True,)
+    for pid in range(2):
+        one, other = (task_cost(p, p.kernels[0].classes[0], U280, schedule, [pid]) for p in (shifts, sums))
+        assert one.cycles == other.cycles
+
+
 def test_a_condition_on_the_loop_variable_says_which_rounds_use_a_stream() -> None:
     found = cost(programs.every_fourth(), pipeline("k:i"))
     (repeated,) = [part for part in found.parts if isinstance(part, Pipe)]

@@ -13,13 +13,15 @@ from allo_dse.device.device import Device
 from allo_dse.lang import install
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
+from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.violation import CONSTRAINTS, REFUSALS, TARGET_CONSTRAINTS
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.mapper.target.allo_rules import ALLO_RULES, CorePorts
 from allo_dse.mapper.target.rule import Subject
-from allo_dse.mapper.target.target import TARGETS, target
+from allo_dse.mapper.target.target import TARGETS, Buildable, target
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import Tensor
+from allo_dse.program.watch import Hopeless
 from tests.support.programs import FLOAT32, INT16, gemm_program
 
 install()
@@ -72,6 +74,30 @@ def test_every_rule_has_a_known_name_a_source_and_a_place_in_the_documentation()
 def test_more_tasks_than_allo_folds_in_minutes() -> None:
     found = refused(gemm_program(Pm=64, Pn=32, Pk=32))
     assert found["allo_tasks"].startswith("tasks that Allo folds on gemm: needs 65,536, has 32,768")
+
+
+@pytest.mark.parametrize(
+    ("size", "inputs", "what"),
+    [
+        (4, 3, "DMA in-channels on a core: needs 3, has 2 (A, B, C)"),
+        (8192, 1, "data memory on a core: needs 68,864 bytes, has 65,536 bytes (tiles of A, D)"),
+    ],
+)
+def test_what_no_core_can_hold_is_named_before_a_program_is_compiled(size: int, inputs: int, what: str) -> None:
+    @df.region()
+    def some(A: int16[size], B: int16[size], C: int16[size], D: int16[size]):
+        @df.kernel(mapping=[1], args=[A, B, C, D])
+        def core(a: int16[size], b: int16[size], c: int16[size], d: int16[size]):
+            with allo.meta_if(inputs == 3):
+                d[:] = allo.add(allo.add(a, b), c)
+            with allo.meta_else():
+                d[:] = a
+
+    program = load_program(some)
+    used = [port for port in program.tensor_ports if port.reads or port.writes]
+    with pytest.raises(Hopeless) as error:
+        Buildable(TARGETS["allo"], NPU, Buffering()).ports(used)
+    assert error.value.message == what
 
 
 def test_tensors_of_one_type_and_direction_share_a_host_buffer() -> None:

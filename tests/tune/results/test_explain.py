@@ -1,10 +1,14 @@
 from types import SimpleNamespace
 from typing import Any
 
-from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
+import pytest
+
+import allo_dse as dse
+from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold, unfolded
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
 from allo_dse.tune.results.explain import explain
+from tests.backends.fpga import programs
 from tests.support.programs import gemm_program
 
 
@@ -41,3 +45,10 @@ def test_one_core_and_mixed_patterns() -> None:
     assert text.endswith("bound by the cores: 100 %")
     single = design((AxisFold(1), AxisFold(1), AxisFold(1)), (), (1, 1, 1))
     assert explain(single, {}).startswith("on one core; 1 core;")
+
+
+@pytest.mark.parametrize(("program", "once"), [(programs.until, True), (lambda: programs.recurrence(4), False)])
+def test_a_latency_without_rounds_that_data_decides_is_a_lower_bound(program: Any, once: bool) -> None:
+    loaded = dse.load_program(program())
+    made = dse.Design(loaded, unfolded(loaded), Buffering(), dse.Device.load("npu1_4col"))
+    assert ("count once: latency is a lower bound" in explain(made, {})) == once
