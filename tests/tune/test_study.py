@@ -141,9 +141,17 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: p
 
 def test_a_changed_program_is_refused(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "run", 5)
-    with pytest.raises(StudyError, match="program: was gemm, is gemm2"):
+    with pytest.raises(StudyError, match=r"program: was gemm (\w+), is gemm2 \1\n"):
         run(fake_study(salt="2"), tmp_path / "run", 5)
     assert len(run(fake_study(salt="2"), tmp_path / "run", 5, fresh=True).records) == 5
+
+
+def test_a_program_that_is_changed_for_other_parameters_is_refused(tmp_path: Path) -> None:
+    """Whatever its first ones make of it."""
+    run(fake_study(program=lambda P=0: None if P < 8 else 1), tmp_path / "run", 5)
+    run(fake_study(program=lambda P=0: None if P < 8 else 1), tmp_path / "run", 6)
+    with pytest.raises(StudyError, match=r"program: was gemm \w+, is gemm \w+\n"):
+        run(fake_study(program=lambda P=0: None if P < 8 else 2), tmp_path / "run", 6)
 
 
 def test_objectives_may_change_between_runs(tmp_path: Path) -> None:

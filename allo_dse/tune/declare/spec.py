@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -330,13 +331,17 @@ class StudySpec:
         return placement
 
     def fingerprint(self) -> tuple[str, str]:
-        """Digests of the program, at its first parameters, and of the device.
+        """Digests of the program and of the device. The program's are of what it is compiled to for its first
+        parameters, and of what its function says, which decides about the others.
 
         Raises:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        return self.first_program().digest, f"{self.device.name} {self.device.key}"
+        from .function_text import told  # brings the front end along
+
+        said = hashlib.sha256(told(self.program).encode()).hexdigest()[:16]
+        return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
 
     def first_program(self) -> Program:
         """The program of the first parameters.
