@@ -312,7 +312,7 @@ def _kept(study: Study, path: Path) -> Kept | None:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Kept)
         for record in found.designs:
-            study.candidate(record.key, record.genes)
+            study.candidate(record)
     except (OSError, msgspec.DecodeError, StudyError):
         return None
     return found

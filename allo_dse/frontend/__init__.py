@@ -1,7 +1,7 @@
 """The front end: Python source to type-checked task classes with MLIR bodies.
 
 Imports: common, ir, lang, program.
-Imported by: backends, dnn, eval, mapper.
+Imported by: backends, dnn, eval, mapper, tune.
 """
 
 from allo_dse.program.compiled import CompiledProgram

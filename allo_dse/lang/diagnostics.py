@@ -92,10 +92,15 @@ class ProgramError(AlloDseError):
         )  # fmt: skip
 
 
+def is_users(file: str) -> bool:
+    """Whether a file is neither this package's nor an installed one's, nor Python's."""
+    return not file.startswith(_OTHERS)
+
+
 def running_line() -> tuple[str, int] | tuple[None, None]:
     """The file and the line of the user's program that is running."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OTHERS):
+    while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
     return (None, None) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 

@@ -164,6 +164,14 @@ class ParameterSpace:
         """The inverse of `assign`: the position of each free parameter's value."""
         return {name: parameter.position(params[name]) for name, parameter in self.free.items() if name in params}
 
+    def recorded(self, said: Mapping[str, object]) -> Assignment | None:
+        """The assignment that a log tells, texts for values that JSON does not have; None where it is not legal."""
+        try:
+            found = self.assign(lambda name, parameter: parameter.position(said[name]))
+        except (KeyError, ValueError):
+            return None
+        return found if found.keys() == said.keys() & self.parameters.keys() and self.allows(found) else None
+
     def allows(self, params: Assignment) -> bool:
         """Whether a complete assignment satisfies every `where` condition."""
         return all(_ask(condition, params, "where") for condition in self.where)

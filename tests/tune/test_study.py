@@ -13,16 +13,20 @@ import optuna
 import pytest
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Metrics
+from allo_dse.space.params import choices, divisors
+from allo_dse.tune.opened import open_run
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.front import pareto_positions
 from allo_dse.tune.search.objectives import maximize, minimize, require
+from allo_dse.tune.store.described import described
 from allo_dse.tune.store.log import read_log
-from allo_dse.tune.store.record import Record
+from allo_dse.tune.store.record import Record, json_text
 from allo_dse.tune.study import Study
 from tests.support.values import present
 
-from .fakes import FakeEvaluator, fake_study
+from .fakes import SIZE, FakeEvaluator, fake_study
 
 
 def run(study: Study, run_dir: Path, trials: int = 60, **options: Any) -> Result:
@@ -141,9 +145,66 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: p
 
 def test_a_changed_program_is_refused(tmp_path: Path) -> None:
     run(fake_study(), tmp_path / "run", 5)
-    with pytest.raises(StudyError, match="program: was gemm, is gemm2"):
+    with pytest.raises(StudyError, match=r"program: was gemm (\w+), is gemm2 \1\n"):
         run(fake_study(salt="2"), tmp_path / "run", 5)
     assert len(run(fake_study(salt="2"), tmp_path / "run", 5, fresh=True).records) == 5
+
+
+def test_a_program_that_is_changed_for_other_parameters_is_refused(tmp_path: Path) -> None:
+    """Whatever its first ones make of it."""
+    run(fake_study(program=lambda P=0: None if P < 8 else 1), tmp_path / "run", 5)
+    run(fake_study(program=lambda P=0: None if P < 8 else 1), tmp_path / "run", 6)
+    with pytest.raises(StudyError, match=r"program: was gemm \w+, is gemm \w+\n"):
+        run(fake_study(program=lambda P=0: None if P < 8 else 2), tmp_path / "run", 6)
+
+
+def small(p: Any) -> bool:
+    return bool(p["Pm"] <= 32)
+
+
+def with_mode(**changes: Any) -> Study:
+    """It has a parameter more."""
+    tiles = divisors(SIZE, at_least=8, at_most=64)
+    params = {
+        "size": SIZE,
+        "Pm": tiles,
+        "Pn": tiles,
+        "Pk": tiles,
+        "mode": choices([0, 1], when=changes.pop("when", None)),
+    }
+    return fake_study(params=params, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "holds"),
+    [({"where": small}, lambda p: p["Pm"] <= 32), ({"when": small}, lambda p: ("mode" in p) == (p["Pm"] <= 32))],
+)
+def test_conditions_may_change_between_runs(tmp_path: Path, changes: Any, holds: Any) -> None:
+    """Designs that they do not allow count no more, and count again once they do."""
+    first = run(with_mode(), tmp_path / "run", 20)
+    allowed = [r.key for r in first.records if holds(r.params)]
+    assert 0 < len(allowed) < 20
+    second = run(with_mode(**changes), tmp_path / "run", 30)
+    assert [r.key for r in second.records[: len(allowed)]] == allowed
+    assert all(holds(r.params) for r in second.records)
+    assert len({r.number for r in (*first.records, *second.records)}) == 50 - len(allowed)
+    stated = {e["key"]: e["status"] for e in read_log(tmp_path / "run" / "log.jsonl").entries if "status" in e}
+    assert {stated[r.key] for r in first.records if r.key not in allowed} == {"infeasible"}
+    assert len(open_run(tmp_path / "run", study=with_mode(**changes)).records) == 30
+    third = run(with_mode(), tmp_path / "run", 20)
+    assert {r.key for r in first.records} <= {r.key for r in third.records}
+    assert third.best().values["latency_us"] == min(v[0] for v in third.values.values())
+
+
+def test_a_design_that_its_genes_meant_only_by_earlier_conditions_is_rebuilt() -> None:
+    """Genes of what could not be had meant the nearest that could."""
+    study = fake_study()
+    design = next(study.space.designs())
+    genes = {**design.genes, "param.Pm": design.genes["param.Pm"] + 1}
+    record = Record(number=0, status="ok", **{**described(design), "genes_json": json_text(genes)})
+    assert present(study.space.decode_genes(genes)).key != study.candidate(record).key == design.key
+    with pytest.raises(StudyError, match="not in the study's space"):
+        study.candidate(replace(record, key="0"))
 
 
 def test_objectives_may_change_between_runs(tmp_path: Path) -> None:

@@ -186,6 +186,11 @@ class ParameterChoice(QuestionChoice):
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(dict(design.program.params))
 
+    def recorded(self, said: Mapping[str, object]) -> Genes | None:
+        """Genes of parameters that a log tells; None where they are not legal any more."""
+        params = self._parameters.recorded(said)
+        return None if params is None else self._genes(dict(params))
+
     def _genes(self, params: dict[str, object]) -> Genes:
         return {_gene(name): value for name, value in self._parameters.positions(params).items()}
 

@@ -104,12 +104,19 @@ def _milestone(count: int) -> int:
     return min(milestone, count)
 
 
+def magnitude(losses: Floats) -> int:
+    """The power of two above all of them: without it, squares are neither too large nor too small for a number."""
+    return int(np.frexp(np.abs(losses).max(initial=0.0))[1])
+
+
 def _leveled(losses: Floats) -> Floats:
     """Losses such that ratios count rather than differences, and the worst are all alike; of mean 0 and variance 1."""
     if (losses > 0).all():
         losses = np.log(losses)
     elif (losses < 0).all():
         losses = -np.log(-losses)
+    else:
+        losses = np.ldexp(losses, -magnitude(losses))
     losses = np.minimum(losses, np.quantile(losses, 1 - WORST_SHARE))
     found: Floats = (losses - losses.mean()) / max(float(losses.std()), 1e-12)
     return found

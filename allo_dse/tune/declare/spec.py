@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +13,13 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.latest import keep
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
+from allo_dse.space.shared_programs import parameters_of
 from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung, as_rung
 from ..search.least import LeastLosses
 from ..search.objectives import Constraint, Measure, Objective, as_constraint, as_objective
-from ..store.record import Verification
+from ..store.record import Record, Verification
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
@@ -221,19 +223,23 @@ class StudySpec:
                 raise StudyError(f"extra_choices: {one!r} is not a choice", hint="docs/architecture.md has an example")
         return Space(Draft(self.device), [*choices, *self._extra_choices])
 
-    def candidate(self, key: str, genes: Mapping[str, int]) -> Candidate:
+    def candidate(self, record: Record) -> Candidate:
         """A design that a log describes, rebuilt; those rebuilt last are kept with all that was derived from them.
 
         Raises:
             StudyError: when it is not in the study's space any more.
         """
-        if (known := self._rebuilt.get(key)) is not None:
+        if (known := self._rebuilt.get(record.key)) is not None:
             return known
-        found = self.space.decode_genes(dict(genes))
-        if found is None or found.key != key:
-            hint = "conditions on its parameters (`where=`, `when=`) have changed, or its program: begin anew (fresh)"
-            raise StudyError(f"design {key} is not in the study's space any more", hint=hint)
-        return keep(self._rebuilt, key, found, MOST_REBUILT)
+        # Genes that conditions did not allow may mean another design since these have changed; its parameters are told.
+        parameters = parameters_of(self.space)
+        told = parameters.recorded(record.params) if parameters else None
+        for genes in (record.genes, {**record.genes, **(told or {})}):
+            found = self.space.decode_genes(genes)
+            if found is not None and found.key == record.key:
+                return keep(self._rebuilt, record.key, found, MOST_REBUILT)
+        hint = "conditions on its parameters (`where=`, `when=`) have changed, or its program: begin anew (fresh)"
+        raise StudyError(f"design {record.key} is not in the study's space any more", hint=hint)
 
     @cached_property
     def _rebuilt(self) -> dict[str, Candidate]:
@@ -334,13 +340,17 @@ class StudySpec:
         return placement
 
     def fingerprint(self) -> tuple[str, str]:
-        """Digests of the program, at its first parameters, and of the device.
+        """Digests of the program and of the device. The program's are of what it is compiled to for its first
+        parameters, and of what its function says, which decides about the others.
 
         Raises:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        return self.first_program().digest, f"{self.device.name} {self.device.key}"
+        from .function_text import told  # brings the front end along
+
+        said = hashlib.sha256(told(self.program).encode()).hexdigest()[:16]
+        return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
 
     def first_program(self) -> Program:
         """The program of the first parameters.

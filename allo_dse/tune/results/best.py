@@ -63,7 +63,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def candidate(self) -> Candidate:
         """The design and the program's parameters, rebuilt from what the log keeps."""
-        return self.study.candidate(self.record.key, self.record.genes)
+        return self.study.candidate(self.record)
 
     @property
     def design(self) -> Design:

@@ -142,7 +142,7 @@ class Driver:
             if over or self._executor.separate(rung):
                 records = self._ladder.next(rung, self._executor.room(rung), over=over)
                 rebuilt = self.ledger.study.candidate
-                self._submit(rung, [(record.number, rebuilt(record.key, record.genes)) for record in records])
+                self._submit(rung, [(record.number, rebuilt(record)) for record in records])
             over = over and self._executor.outstanding(rung) == 0
 
     def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate | Bred]]) -> None:

@@ -76,6 +76,9 @@ class Ledger:
         if history.designs:
             count = len(history.designs)
             self.notes.append(f"resuming {self.directory.path}: {count} designs are evaluated already")
+        if history.outside:
+            gone = f"{len(history.outside)} designs of {self.directory.path} count no more"
+            self.notes.append(f"{gone}: conditions of the study (where=, when=) do not allow their parameters")
         return history
 
     def close(self) -> None:

@@ -10,12 +10,14 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, Pair
 from allo_dse.space.gene import Genes
+from allo_dse.space.shared_programs import parameters_of
+from allo_dse.space.space import Space
 
 from ..search.judge import Judge
 from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.record import Measurement, PlacementNote, Record, Revaluation, Session, Verification, decode_entry
+from ..store.record import NOTHING, Measurement, PlacementNote, Record, Revaluation, Session, Verification, decode_entry
 
 Judgement: TypeAlias = tuple[str, JsonObject | None]
 """Status and objective values of a design."""
@@ -28,6 +30,7 @@ class History:
     Attributes:
         designs: evaluated by the first rung, in the order in which their results came in; what was predicted is
             corrected by all that has been measured.
+        outside: the same of parameters that conditions of the study (`where=`, `when=`) do not allow any more.
         higher: what rungs above the first found out.
         enqueued: genes of the designs that the first run began with.
         verified, placed: by key, what became of designs of a front.
@@ -36,6 +39,7 @@ class History:
     """
 
     designs: list[Record] = field(default_factory=list)
+    outside: list[Record] = field(default_factory=list)
     higher: list[Record] = field(default_factory=list)
     enqueued: list[Genes] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
@@ -47,7 +51,7 @@ class History:
     @property
     def next_number(self) -> int:
         """Of the next proposal."""
-        return max((record.number for record in self.designs), default=-1) + 1
+        return max((record.number for record in (*self.designs, *self.outside)), default=-1) + 1
 
     def told(self, judge: Judge) -> Callable[[Record], Told]:
         """What a proposer learns of a record: what computed wrong numbers, or fails at a higher rung, has failed."""
@@ -69,7 +73,8 @@ class History:
         for record in self.higher:
             together = judge.merged(tally.record(record.key), record)
             tally.add_higher(together, judge.values(together))
-        return revaluations(tally, self.stated)
+        gone = [Revaluation(key=one.key, status="infeasible", values={}) for one in self.outside]
+        return [*revaluations(tally, self.stated), *(one for one in gone if judgement(one) != self.stated[one.key])]
 
 
 def revaluations(tally: Tally, stated: Mapping[str, Judgement]) -> list[Revaluation]:
@@ -109,17 +114,34 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
             history.verified[entry.key] = entry
         elif isinstance(entry, PlacementNote):
             history.placed[entry.key] = entry
-    first = {record.key: record for record in found if not record.rung and record.evaluated}
+    inside = _in(screen.space)
+    first = {record.key: record for record in found if not record.rung and record.evaluated and inside(record)}
     history.higher = [r for r in found if r.rung and r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
     history.correction = correction_of((r.key, first[r.key], r) for r in history.higher)
     history.started_at = max((record.at for record in found), default=0.0)
     for record in found:
         if record.rung:
             continue
+        if not inside(record):
+            history.outside += [record] if record.evaluated else []
+            continue
         screen.remember(record.key, record.violations)
         if record.evaluated:
             history.designs.append(judge.judged(corrected(record, history.correction)))
     return history
+
+
+def _in(space: Space) -> Callable[[Record], bool]:
+    """Whether a design's parameters are legal in a space, by today's conditions."""
+    parameters, known = parameters_of(space), {bytes(NOTHING): True}
+
+    def inside(record: Record) -> bool:
+        text = bytes(record.params_json)
+        if text not in known:
+            known[text] = parameters is None or parameters.recorded(record.params) is not None
+        return known[text]
+
+    return inside
 
 
 def corrected(record: Record, correction: Correction) -> Record:

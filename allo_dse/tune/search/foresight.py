@@ -15,7 +15,7 @@ from msgspec import Struct
 from allo_dse.space.gene import Gene, Genes
 from allo_dse.space.sampler.features import Features, Numbers
 from allo_dse.space.sampler.one_thread import one_thread
-from allo_dse.space.sampler.prospects import REFERENCE_MARGIN, expected_gain
+from allo_dse.space.sampler.prospects import REFERENCE_MARGIN, expected_gain, magnitude
 from allo_dse.space.sampler.selection import Floats, Integers
 from allo_dse.space.sampler.surrogate import Surrogate, fitted_scales
 
@@ -140,16 +140,17 @@ class Foresight:
 
 
 class _Scale(Struct, frozen=True):
-    """Losses such that ratios count where they all have one sign, and differences elsewhere."""
+    """Losses whose ratios count where they all have one sign, and differences in parts of a power of two elsewhere."""
 
     sign: int
+    magnitude: int
 
     @classmethod
     def of(cls, losses: Floats) -> _Scale:
-        return cls(1 if (losses > 0).all() else -1 if (losses < 0).all() else 0)
+        return cls(1 if (losses > 0).all() else -1 if (losses < 0).all() else 0, magnitude(losses))
 
     def to(self, losses: Floats) -> Floats:
-        return self.sign * np.log(self.sign * losses) if self.sign else losses
+        return self.sign * np.log(self.sign * losses) if self.sign else np.ldexp(losses, -self.magnitude)
 
 
 class _Process:

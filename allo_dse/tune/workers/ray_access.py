@@ -6,6 +6,7 @@ does not show the token by itself, and tries for minutes without it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -17,18 +18,24 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from allo_dse.common.errors import StudyError
 
 from ..search.budget import SIGNALS
 
+DRIVER = "driver"  # file of a Ray's folder that its driver has locked and written its process id to
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
 PUT_OFF_SECONDS = 30.0  # for what a signal raises while Ray is busy, which a cluster that is silent may be for ever
 LONGEST_TMPDIR = 28  # bytes: Ray's sockets are in it, whose names take 79 beside it of the 107 that they can have
+SETTINGS = (
+    b"\x04"  # type of the first frame that a server of HTTP/2 sends, after three bytes of length: Ray speaks gRPC
+)
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)  # what clients of HTTP/2 begin with
 REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
 
 
@@ -36,15 +43,21 @@ def reach(address: str) -> None:
     """See whether a cluster answers, and have Ray show it the token if it wants one.
 
     Raises:
-        StudyError: when no Ray cluster listens at a `host:port`.
+        StudyError: when no Ray cluster answers at a `host:port`.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
         return
     try:
-        socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
+        with socket.create_connection((host, int(port)), KNOCK_SECONDS) as connection:
+            connection.sendall(HELLO)
+            answer = connection.recv(64)
+    except TimeoutError as error:
+        raise unreachable(address, f"no answer in {KNOCK_SECONDS:.0f} s") from error
     except OSError as error:
         raise unreachable(address, str(error)) from error
+    if answer[3:4] != SETTINGS and "RAY_USE_TLS" not in os.environ:
+        raise unreachable(address, "what listens there is no Ray cluster")
     # Ray reads the variable once, when it is imported: who has done so has decided.
     decided = AUTH_MODE in os.environ or "ray" in sys.modules
     if not decided and not address.startswith("ray://") and _wants_token(address):
@@ -128,6 +141,7 @@ class RayFolder:
 
     path = ""
     _kept = False
+    _driver = -1
 
     def make(self) -> str:
         """Make the folder; gives its path."""
@@ -135,7 +149,12 @@ class RayFolder:
         if len(os.fsencode(place)) > LONGEST_TMPDIR:
             place = "/tmp"
         os.makedirs(place, exist_ok=True)
+        for left in Path(place).glob(f"ray-*/{DRIVER}"):
+            _remove_of_dead(left)
         self.path = tempfile.mkdtemp(prefix="ray-", dir=place)
+        self._driver = os.open(os.path.join(self.path, DRIVER), os.O_WRONLY | os.O_CREAT)
+        fcntl.flock(self._driver, fcntl.LOCK_EX)
+        os.write(self._driver, b"%d\n" % os.getpid())
         return self.path
 
     def with_logs(self, failure: str) -> str:
@@ -144,9 +163,24 @@ class RayFolder:
         if not self.path or not os.path.exists(logs):
             return failure
         self._kept = True
+        Path(self.path, DRIVER).unlink(missing_ok=True)
         return f"{failure} (Ray's logs: {logs})"
 
     def remove(self) -> None:
         """Remove it, when Ray has ended."""
         if self.path and not self._kept:
             shutil.rmtree(self.path, ignore_errors=True)
+        if self._driver >= 0:
+            os.close(self._driver)
+            self._driver = -1
+
+
+def _remove_of_dead(driver: Path) -> None:
+    """Remove a folder of ours whose driver was killed."""
+    with suppress(OSError):
+        if driver.stat().st_uid != os.getuid():
+            return
+        with driver.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error while its driver lives
+            if file.read():  # else it is being made
+                shutil.rmtree(driver.parent, ignore_errors=True)

@@ -157,6 +157,17 @@ def test_ranking_gives_every_candidate_once_and_good_ones_first(others: list[Any
         assert np.mean([loss(g) for g in first]) < np.mean([loss(g) for g in candidates]) - 1
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("power", [-1000, 1000])
+def test_what_is_learnt_of_losses_of_both_signs_does_not_depend_on_their_unit(power: int) -> None:
+    designs, candidates = told(drawn(20)), drawn(30, seed=1)
+    off = [Individual(i.number, i.genes, (i.losses[0] - 4.5,), i.penalty) for i in designs]
+    scaled = [Individual(i.number, i.genes, (i.losses[0] * 2.0**power,), i.penalty) for i in off]
+    first, other = (present(Memory(GENES, own).models()) for own in (off, scaled))
+    rng = np.random.default_rng
+    assert first.ranked(candidates, rng(0)) == other.ranked(candidates, rng(0))
+
+
 def test_there_is_no_model_of_nothing() -> None:
     assert Memory(GENES).models() is None
     assert Memory(GENES, told([drawn(1)[0]] * 5)).models() is None

@@ -135,7 +135,11 @@ def test_a_scale_keeps_the_order(losses: list[float]) -> None:
     assert (np.diff(_Scale.of(column).to(column)) >= 0).all()
 
 
-def test_losses_of_both_signs_differ_by_what_was_measured() -> None:
-    below = {key: (losses[0] - 5,) for key, losses in BELOW.items()}
-    found = Foresight(GENES, RANGES, below, {key: (below[key][0] + 2,) for key in some(5)})
-    np.testing.assert_allclose(found.means[:, 0], [below[key][0] + 2 for key in found.keys])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1.0, 2.0**1000, 2.0**-1000])
+def test_losses_of_both_signs_differ_by_what_was_measured(unit: float) -> None:
+    below = {key: (unit * (losses[0] - 5),) for key, losses in BELOW.items()}
+    found = Foresight(GENES, RANGES, below, {key: (below[key][0] + 2 * unit,) for key in some(5)})
+    means = np.ldexp(found.means[:, 0], found._scales[0].magnitude)
+    np.testing.assert_allclose(means / unit, [below[key][0] / unit + 2 for key in found.keys])
+    assert found.best(3, found.keys)

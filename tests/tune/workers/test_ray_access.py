@@ -1,7 +1,10 @@
 """What comes before Ray, and around it."""
 
+import os
 import signal
+import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +82,58 @@ def test_only_logs_of_what_failed_outlast_ray(tmp_path: Path, monkeypatch: pytes
     assert len(list(tmp_path.glob("new/*"))) == gets_far
 
 
+@pytest.mark.parametrize(
+    ("answer", "says"), [(None, "no answer in 0 s"), (b"HTTP/1.1 400\r\n", "no Ray cluster"), (b"", "no Ray cluster")]
+)
+def test_what_is_no_cluster_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, answer: bytes | None, says: str) -> None:
+    monkeypatch.setattr(ray_access, "KNOCK_SECONDS", 5.0 if answer is not None else 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(64)
+                if answer is not None:
+                    connection.sendall(answer)
+                else:
+                    connection.recv(1)  # until it is given up
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(serve)
+            with pytest.raises(StudyError, match=says):
+                ray_access.reach(f"127.0.0.1:{server.getsockname()[1]}")
+
+
+def test_a_folder_of_a_driver_that_was_killed_goes_when_the_next_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_access, "LONGEST_TMPDIR", 1000)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    alive, killed, failed = (ray_access.RayFolder() for _ in range(3))
+    for folder in (alive, killed, failed):
+        folder.make()
+    (Path(failed.path) / "session_latest" / "logs").mkdir(parents=True)
+    failed.with_logs("it failed")
+    for folder in (killed, failed):
+        os.close(folder._driver)
+    (tmp_path / "ray-of-others").mkdir()
+    (tmp_path / "ray-begun").mkdir()
+    (tmp_path / "ray-begun" / ray_access.DRIVER).touch()
+    ray_access.RayFolder().make()
+    kept = {"ray-of-others", "ray-begun", Path(alive.path).name, Path(failed.path).name}
+    assert {one.name for one in tmp_path.iterdir()} > kept
+    assert not Path(killed.path).exists()
+    monkeypatch.setattr(os, "getuid", lambda: -1)  # somebody else
+    os.close(alive._driver)
+    ray_access.RayFolder().make()
+    assert Path(alive.path).exists()
+
+
 def test_sockets_of_ray_fit_below_the_longest_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("long" * 10)))
     folder = ray_access.RayFolder()
     made = Path(folder.make())
     folder.remove()
     assert (made.parent, made.exists()) == (Path("/tmp"), False)
-    socket = Path(made.name) / "session_2026-01-01_00-00-00_000000_4194304" / "sockets" / "plasma_store"
-    assert ray_access.LONGEST_TMPDIR + len(f"/{socket}") <= 107
+    longest = Path(made.name) / "session_2026-01-01_00-00-00_000000_4194304" / "sockets" / "plasma_store"
+    assert ray_access.LONGEST_TMPDIR + len(f"/{longest}") <= 107

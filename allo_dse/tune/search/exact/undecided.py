@@ -115,7 +115,8 @@ class Undecided:
         if len(self.front):
             found: NDArray[np.float64] = rows["far"]
             return found
-        promise = -magnitude(rows["bounds"]).sum(-1)
+        with np.errstate(invalid="ignore"):  # as good as can be in one objective, as bad as can be in another
+            promise = -magnitude(rows["bounds"]).sum(-1)
         promise = np.where(np.isnan(promise), math.inf, promise)
         return np.where(rows["far"] == _DECIDED, _DECIDED, promise)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -33,6 +34,13 @@ def expected(queue: Undecided) -> int | None:
                 float(distance(queue.front, bounds).min()) if len(queue.front) else -float(magnitude(bounds).sum())
             )
     return min(worth, key=lambda position: (-worth[position], queue.rank_of(position)), default=None)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_may_be_anything_in_one_objective_and_nothing_in_another() -> None:
+    queue = Undecided(2)
+    queue.add(["a", "b"], np.array([[1.0, 1.0], [-np.inf, np.inf]]), [0, 1], level=0)  # type: ignore[list-item]
+    assert queue.next() == 1
 
 
 @given(steps=STEPS, kept=st.sampled_from([1, 4096]))

@@ -1,0 +1,100 @@
+"""Functions as texts that are the same in every process: what they do, and with what."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from allo_dse.common.plain_text import collection_text
+from allo_dse.frontend.model.source_file import function_source, names_of
+from allo_dse.lang.diagnostics import ProgramError, is_users
+from allo_dse.lang.externals import VliwKernel
+from allo_dse.lang.region import Instance, Region
+
+
+def told(value: Any, known: list[FunctionType] | None = None) -> str:
+    """Plain data as it is; a function, or an object that is made of one, by what it does and what it takes from around
+    it, but for where it stands, comments and docstrings; anything else by its kind.
+
+    Args:
+        known: functions that are told of already; added to.
+    """
+    known = [] if known is None else known
+    function = _function(value)
+    if function is not None:
+        return function.__qualname__ if function in known else f"{function.__qualname__}{_told_of(function, known)}"
+    if isinstance(value, partial):
+        return told([value.func, value.args, value.keywords], known)
+    if isinstance(value, (set, frozenset)):
+        return "{" + ", ".join(sorted(told(one, known) for one in value)) + "}"
+    if value is None or isinstance(value, (bool, int, float, str, bytes, Path, np.generic)):
+        return repr(value)
+    found = collection_text(value, lambda one: told(one, known))
+    return type(value).__qualname__ if found is None else found
+
+
+def _function(value: Any) -> FunctionType | None:
+    """The function that a value is, or is made of, as a region or one that remembers its results."""
+    inner = value.function if isinstance(value, Region | Instance | VliwKernel) else value
+    inner = inspect.unwrap(inner) if callable(inner) else inner
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def _told_of(function: FunctionType, known: list[FunctionType]) -> str:
+    """What functions of installed packages do, and count on, is those packages' matter."""
+    own = not known or is_users(function.__code__.co_filename)
+    known.append(function)
+    text, names = _read(function) if own else ("", [])
+    around = names_of(function, {})
+    taken = {name: around[name] for name in (*function.__code__.co_freevars, *names) if name in around}
+    for module in [one for one in taken.values() if isinstance(one, ModuleType)]:
+        if is_users(getattr(module, "__file__", None) or ""):
+            taken |= {f"{module.__name__}.{name}": vars(module)[name] for name in names if name in vars(module)}
+    return text + told([taken, function.__defaults__, function.__kwdefaults__], known)
+
+
+def _read(function: FunctionType) -> tuple[str, Sequence[str]]:
+    """What a function does, and the names that it looks up, with those that functions which are defined in it do."""
+    code = function.__code__
+    try:
+        _, node = function_source(function)
+    except ProgramError:  # a lambda, or without source
+        return _code_text(code), list(_names(code))
+    # Python leaves annotations of variables out of the code.
+    return _source_text(node), [*_names(code), *_names_in_annotations(node)]
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _names(one)
+
+
+def _names_in_annotations(node: ast.FunctionDef) -> Iterator[str]:
+    for part in ast.walk(node):
+        for said in (getattr(part, "annotation", None), getattr(part, "returns", None)):
+            for name in ast.walk(said) if isinstance(said, ast.AST) else ():
+                if isinstance(name, ast.Name | ast.Attribute):
+                    yield name.id if isinstance(name, ast.Name) else name.attr
+
+
+def _source_text(node: ast.FunctionDef) -> str:
+    """Without comments and docstrings."""
+    bare = ast.parse(ast.unparse(node))  # the node itself is the compiler's
+    for part in ast.walk(bare):
+        if isinstance(part, ast.FunctionDef) and ast.get_docstring(part, clean=False) is not None:
+            part.body[0] = ast.Pass()
+    return ast.unparse(bare)
+
+
+def _code_text(code: CodeType) -> str:
+    inner = [_code_text(one) if isinstance(one, CodeType) else told(one) for one in code.co_consts]
+    return f"{code.co_code.hex()}{code.co_names}{inner}"
