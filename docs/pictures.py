@@ -91,7 +91,7 @@ def progress(page: Page, url: str) -> None:
 
 def compiled(page: Page, url: str, ref: str) -> None:
     """A design's page with everything that its program gives."""
-    page.goto(f"{url}/design#{ref}")
+    page.goto(f"{url}/design?design={ref}")
     page.wait_for_selector("canvas[data-id]", state="attached")
     drawn(page, "timeline-plot", "totals-plot")
 

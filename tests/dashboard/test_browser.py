@@ -145,7 +145,7 @@ def test_rows_that_are_ticked_are_selected_and_compared(front: Any) -> None:
     boxes.nth(3).click()
     wait_text(front, "#selection-text", "2 picked designs")
     front.click("#compare-picked")
-    front.wait_for_url("**/compare")
+    front.wait_for_url("**/compare*")
     wait_text(front, "#compare-page", "What differs")
     first, second = (front.inner_text(f"#compare-{side}") for side in "ab")
     assert first[:8] != second[:8]
@@ -184,6 +184,28 @@ def test_filters_narrow_all_views_and_infeasible_designs_are_shown_by_reason_als
     front.click("#z")
     front.locator(".dash-dropdown-option, [role=option]").filter(has_text="dsp").first.click()
     front.wait_for_function("() => document.querySelector('#scatter .js-plotly-plot').data[0].type === 'scatter3d'")
+
+
+def test_the_address_says_what_is_shown_so_that_a_reload_shows_it_again(front: Any) -> None:
+    front.evaluate("document.querySelector('#filter').focus()")
+    front.keyboard.insert_text("bram18 < 200")
+    wait_text(front, "#table-note", "of 300 designs")
+    front.evaluate("document.activeElement.blur()")
+    drag_over_scatter(front, 0.1, 0.1, 0.9, 0.9)
+    front.wait_for_function("() => document.querySelector('#selection-text').textContent")
+    front.keyboard.press("j")
+    front.keyboard.press("r")
+    front.wait_for_function("() => ['filter', 'selection', 'reference'].every(n => location.search.includes(n))")
+    words = ("#selection-text", "#design-words", "#table-note")
+    before = [front.inner_text(name) for name in words]
+    front.reload()
+    front.wait_for_function(DRAWN)
+    wait_text(front, "#table-note", before[2])
+    assert [front.inner_text(name) for name in words] == before
+    assert front.input_value("#filter") == "bram18 < 200"
+    front.keyboard.press("Escape")
+    front.keyboard.press("2")
+    front.wait_for_function("() => location.pathname === '/progress' && location.search.includes('filter')")
 
 
 def test_spots_of_a_crowd_are_hovered_clicked_and_parted_by_zooming(tmp_path: Path, visit: Any, serve: Any) -> None:
@@ -339,7 +361,7 @@ def test_a_design_is_opened_and_taken_away(front: Any, dashboard: Any) -> None:
     front.keyboard.press("j")
     wait_text(front, "#design-words", "Pareto front")
     front.click("#open-design")
-    front.wait_for_url("**/design")
+    front.wait_for_url("**/design*")
     front.wait_for_selector("#design-page h2 code")
     key = front.inner_text("#design-page h2 code")
     row = board.runs[0].row_of[key]
@@ -402,14 +424,14 @@ def test_the_reference_can_be_chosen(front: Any) -> None:
     wait_text(front, "#design-words", f"Reference: {key}")
     front.keyboard.press("j")
     front.keyboard.press("c")
-    front.wait_for_url("**/compare")
+    front.wait_for_url("**/compare*")
     wait_text(front, "#compare-page", key)
     swapped = front.inner_text("#compare-b")
     front.click("#compare-swap")
     front.wait_for_function("text => document.querySelector('#compare-a').innerText === text", arg=swapped)
     for page in ("1", "4"):  # what was chosen stays, until another design is opened
         front.keyboard.press(page)
-    front.wait_for_url("**/compare")
+    front.wait_for_url("**/compare*")
     front.wait_for_function("text => document.querySelector('#compare-a')?.innerText === text", arg=swapped)
     front.keyboard.press("1")
     front.keyboard.press("j")
@@ -489,6 +511,10 @@ def test_pages_are_reached_by_keys_and_by_tab(front: Any) -> None:
         reached.append(front.evaluate("document.activeElement.id"))
     assert [r for r in reached if r.startswith("tab-")] == ["tab-front", "tab-progress", "tab-design", "tab-compare"]
     assert "filter" in reached
+    front.locator(".skip").press("Enter")
+    front.keyboard.press("r")  # is followed after what the link would do
+    front.wait_for_function("() => location.search.includes('reference')")
+    assert "There is no design" not in front.inner_text("#design-words")
 
 
 def test_two_runs_are_shown_together(tmp_path: Path, visit: Any, serve: Any) -> None:

@@ -179,7 +179,7 @@ def test_an_fpga_design_has_timeline_resources_evaluators_and_an_hls_project(
 ) -> None:
     url, context = dashboard
     _, key = failed_and_measured(context.board.runs[0])
-    page = visit(url).open(f"design#0:{key}")
+    page = visit(url).open(f"design?design=0:{key}")
     page.wait_for_selector(f"h2 code:text-is('{key}')")
     assert {"lut (LUTs)", "ff (flip-flops)", "dsp (slices)", "bram18 (blocks)", "uram (blocks)"} == set(
         resources(page)[0]["y"]
@@ -210,7 +210,7 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
     url, context = serve(run)
     _, key = failed_and_measured(context.board.runs[0])
     context.programs.load(0)
-    page = visit(url).open(f"design#0:{key}")
+    page = visit(url).open(f"design?design=0:{key}")
 
     def shown() -> Any:
         """Where the timeline's axis begins and ends."""
@@ -259,7 +259,7 @@ def test_any_part_of_a_run_can_be_looked_at(run: Any, serve: Any, visit: Any, br
 def test_a_design_that_failed_says_where_why_and_what_was_printed(run: Any, serve: Any, visit: Any) -> None:
     url, context = serve(run)  # where the program is not compiled: there is less to draw
     key, _ = failed_and_measured(context.board.runs[0])
-    page = visit(url).open(f"design#0:{key}")
+    page = visit(url).open(f"design?design=0:{key}")
     page.wait_for_selector(f"h2 code:text-is('{key}')")
     card = page.locator(f"#design-page .card:has(h2:text-is('Failed: tool {FpgaSimulator.version}'))")
     card.wait_for()

@@ -32,11 +32,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Server:
     """The server without a browser, asked as the browser asks it."""
 
-    def __init__(self, *paths: Path) -> None:
+    def __init__(self, *paths: Path, query: str = "") -> None:
         self.board = Board.open(list(paths))
         context = Context(self.board, Programs(self.board, None))
         self.client = make_app(context).server.test_client()
-        self.last = first_answer(context, "light")
+        self.last = first_answer(context, "light", query)
 
     def ask(self, *gestures: dict[str, Any]) -> Any:
         question = {"state": self.last["state"], "drawn": self.last["drawn"], "gestures": gestures}
@@ -97,6 +97,40 @@ def test_an_address_with_a_design_of_another_run_says_so(server: Server) -> None
     walked = server.ask({"do": "walk", "step": 1})
     assert walked["state"]["design"] == front
     assert "There is no design" not in str(walked["words"]["design-words.children"])
+
+
+def test_an_address_brings_back_what_was_shown(run: Path, server: Server) -> None:
+    assert server.last["address"] == ""
+    axes = {"x": "dsp", "color": "tile", "log": [], "show": ["infeasible"], "filter": "dsp < 80 and `bound.DRAM` > 0.1"}
+    shown = server.ask({"do": "set", "values": axes}, BOXED, {"do": "walk", "step": 2}, {"do": "refer"})
+    again = Server(run, query=shown["address"][1:]).last
+    assert again["state"] == shown["state"]
+    assert again["words"]["selection-text.children"] == shown["words"]["selection-text.children"]
+
+
+def test_a_selection_that_is_too_long_for_an_address_is_left_out(run: Path, server: Server) -> None:
+    server.ask({"do": "pick", "designs": [f"0:{key}" for key in server.board.runs[0].keys]})
+    address = server.ask({"do": "set", "values": {"filter": "dsp < 80"}})["address"]
+    assert address == "?filter=dsp%20%3C%2080"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "x=nothing&color=%00&z=",
+        "selection={}&runs=x&log=1&show=[1]&unknown=1",
+        'selection={"ranges":{"nothing":[[0,1]]},"lasso":null,"keys":[]}',
+        'selection={"ranges":{},"lasso":["tile","dsp",[[1,"2"]]],"keys":[]}',
+    ],
+)
+def test_what_makes_no_sense_in_an_address_changes_nothing(run: Path, server: Server, query: str) -> None:
+    assert Server(run, query=query).last["state"] == server.last["state"]
+
+
+def test_a_filter_in_an_address_that_cannot_be_understood_is_explained(run: Path) -> None:
+    answer = Server(run, query="filter=bram<60&x=dsp").last
+    assert "did you mean bram18?" in answer["words"]["filter-error.children"]
+    assert (answer["state"]["filter"], answer["state"]["x"]) == ("", "dsp")
 
 
 def test_a_run_that_has_grown_is_drawn_anew(tmp_path: Path) -> None:
@@ -175,7 +209,7 @@ def test_a_fast_series_of_gestures_is_asked_together_and_only_its_end_is_drawn(f
         """() => { window.drawings = 0; const react = Plotly.react;
             Plotly.react = function () { window.drawings += 1; return react.apply(this, arguments); }; }"""
     )
-    front.evaluate(f"() => {{ location.hash = '{refs[0]}'; }}")
+    front.evaluate(f"() => dash_clientside.set_props('url', {{search: '?design={refs[0]}'}})")
     for _ in range(4):
         front.keyboard.press("j")
     wait_for(front, lambda: held)

@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 import dash_ag_grid
 import dash_cytoscape
@@ -123,7 +124,8 @@ def make_app(context: Context) -> Dash:
         if context.opening is not None and context.opening.error is not None:
             return error_page(context.board, context.opening.error)
         with context.board.lock:
-            return page(context, theme(flask.request.cookies.get("theme")))
+            query = urlsplit(flask.request.referrer or "").query
+            return page(context, theme(flask.request.cookies.get("theme")), query)
 
     networks.register(app, context.board)
     for part in (shell, gestures, plots, front, progress, design, program, graphs, timeline, compare, design_table):

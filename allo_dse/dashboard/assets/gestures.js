@@ -32,7 +32,10 @@
     "next-design.n_clicks": walk(1),
     "previous-design.n_clicks": walk(-1),
     "make-reference.n_clicks": () => ({ do: "refer" }),
-    "url.hash": (value) => (value?.length > 1 ? { do: "open", design: value.slice(1) } : undefined),
+    "url.search": function (value) { // the page has begun with what its address said
+      const design = new URLSearchParams(value).get("design");
+      return state && design && design !== state.design ? { do: "open", design: design } : undefined;
+    },
     "table.cellClicked": (value) => value && { do: "open", design: value.rowId },
     "table.selectedRows": function (rows) {
       if (rows?.length || state.selection?.keys.length) return { do: "pick", designs: (rows || []).map((row) => row._id) };
@@ -115,6 +118,13 @@
     }
   }
 
+  // Not at every step of a walk: browsers refuse an address that changes too often.
+  let address = "", writing;
+  function write() {
+    window.clearTimeout(writing);
+    writing = window.setTimeout(() => window.history.replaceState(window.history.state, "", window.location.pathname + address), 300);
+  }
+
   // What is looked at first comes first.
   async function draw(answer, order) {
     await window.scatterDrawn;
@@ -124,6 +134,7 @@
     drawn = answer.drawn;
     say(answer.words);
     publish();
+    if (address !== answer.address) write((address = answer.address));
     if (page !== "front") for (const name of ["design", "reference"]) if (published[name] !== state[name]) tell(name, (published[name] = state[name]));
     changedAt = Date.now();
   }
@@ -225,6 +236,7 @@
       // The other pages learn which design and reference are chosen when one of them is shown.
       opened: function (name) {
         page = name;
+        if (state) write();
         if (page === "front" || !state) return [skip(), skip()];
         return ["design", "reference"].map((store) => (published[store] === state[store] ? skip() : (published[store] = state[store])));
       },
@@ -238,7 +250,7 @@
 
       begun: function (shown) {
         if (state) return;
-        ({ state, drawn, words: said } = shown);
+        ({ state, drawn, address, words: said } = shown);
         published = { design: state.design, reference: state.reference }; // which the page came with
         Object.assign(own, { tool: state.tool, camera: state.camera });
         begin();

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,6 @@ from ..store.record import Record
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
-
-
-LEAST_WEIGHED = 20  # designs before importances say anything
 
 
 class Trials:
@@ -76,24 +72,3 @@ def study_of(study: StudySpec, records: Sequence[Record]) -> optuna.Study:
     made = optuna.create_study(study_name=study.name, directions=[o.direction for o in study.objectives])
     made.add_trials([trials.trial(record) for record in records])
     return made
-
-
-def importances_of(study: StudySpec, records: Sequence[Record]) -> dict[str, float]:
-    """The shares of genes in reaching good values of the first objective, the largest first."""
-    usable = [record for record in records if record.status == "ok"]
-    if len(usable) < LEAST_WEIGHED:
-        return {}
-    import optuna  # takes as long as a small run
-
-    sign = study.objectives[0].sign
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that less is taken as better, which it is here
-        try:
-            shares = optuna.importance.get_param_importances(
-                study_of(study, usable),
-                evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
-                target=lambda trial: sign * trial.values[0],
-            )
-        except (RuntimeError, ValueError):  # no gene differs, or none is in all designs
-            return {}
-    return {name: share for name, share in shares.items() if share > 0}

@@ -26,8 +26,10 @@ from ..store.record import Measurement, PlacementNote, Record, Verification
 from ..store.texts import failures_by_kind
 from .best import BestDesign, Front
 from .causes import Cause, causes_in
+from .choices import choices_of
 from .explain import near_words
-from .optuna_trials import importances_of, study_of
+from .importance import importances, weighed
+from .optuna_trials import study_of
 
 if TYPE_CHECKING:
     import optuna
@@ -71,9 +73,6 @@ def failure_words(result: Result) -> str:
         f"{found.total()} of {len(result.records)} designs failed (each in trials.csv; `allo-tune replay ID` evaluates "
         f"one again): {why}{more}"
     )
-
-
-MOST_WEIGHED = 1000  # trials that importances are computed from
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +135,17 @@ class Result:
 
     @cached_property
     def importances(self) -> dict[str, float]:
-        """How much each gene decides about reaching good values of the first objective, in shares of 1 (PED-ANOVA:
-        S. Watanabe, A. Bansal and F. Hutter, 2023, as Optuna computes it); empty where there is too little to say.
+        """How much each parameter and part of the mapping decides about reaching good values of the first objective, in
+        shares of 1; empty where there is too little to say.
 
-        Of long runs evenly chosen trials are looked at.
+        PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023, as Optuna computes it) of at most 1,000 feasible designs.
         """
-        return importances_of(self.study, self.records[:: len(self.records) // MOST_WEIGHED + 1])
+        usable = self._usable
+        looked_at = [usable[position] for position in weighed(len(usable))]
+        chosen = [choices_of(record) for record in looked_at]
+        names = dict.fromkeys(name for choices in chosen for name in choices)
+        columns = {name: [choices.get(name) for choices in chosen] for name in names}
+        return importances(columns, [float(losses[0]) for losses in self._losses(looked_at)])
 
     def __repr__(self) -> str:
         counts = f"{len(self.records):,} designs, {len(self.front)} on the front"
@@ -192,11 +196,16 @@ class Result:
         states; keys, metrics and errors are user attributes."""
         return study_of(self.study, self.records)
 
+    @property
+    def _usable(self) -> list[Record]:
+        """Designs that satisfy everything, and are not known to compute something else than they should."""
+        wrong = set(self.wrong)
+        return [r for r in self.records if r.key in self.values and r.key not in wrong]
+
     @cached_property
     def front(self) -> Front:
         """The designs on the Pareto front, best in the first objective first."""
-        wrong = set(self.wrong)
-        usable = [r for r in self.records if r.key in self.values and r.key not in wrong]
+        usable = self._usable
         if not usable:
             return Front()
         losses = self._losses(usable)
@@ -239,7 +248,8 @@ class Result:
 
     def _losses(self, records: Sequence[Record]) -> np.ndarray[Any, np.dtype[np.float64]]:
         signs = np.array([o.sign for o in self.study.objectives])
-        found: np.ndarray[Any, np.dtype[np.float64]] = np.array([self.values[r.key] for r in records], float) * signs
+        values = np.array([self.values[r.key] for r in records], float).reshape(-1, len(signs))
+        found: np.ndarray[Any, np.dtype[np.float64]] = values * signs
         return found
 
     @cached_property

@@ -156,7 +156,7 @@ def test_importance_finds_the_parameter_that_decides(table: RunTable) -> None:
     assert next(iter(shares)) == "k.axis0.nodes"
     assert sum(shares.values()) == pytest.approx(1)
     few = sample(table, "latency_us")
-    assert importance(Sample({name: codes[:9] for name, codes in few.codes.items()}, few.losses[:9])) == {}
+    assert importance(Sample({name: codes[:9] for name, codes in few.choices.items()}, few.losses[:9])) == {}
 
 
 def test_a_run_that_meets_nothing_but_limits_goes_on_all_the_same(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import optuna
 import pytest
 
 from allo_dse.common.errors import StudyError
+from allo_dse.dashboard.data.query.analysis import importance, sample
+from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.output import summary
@@ -58,7 +60,14 @@ def test_the_summary_says_what_designs_died_of_and_what_decides(result: Any) -> 
     assert set(died) - {"evaluator failed", "cores"}  # limits of the device
     shares = said["importances"]
     assert shares
-    assert 0.8 < sum(shares.values()) <= 1 + 1e-9
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_the_page_says_the_same_of_what_decides_as_the_summary(result: Any) -> None:
+    table = RunTable(result.run_dir)
+    table.refresh()
+    objective = result.study.objectives[0].name
+    assert importance(sample(table, objective)) == pytest.approx(result.importances)
 
 
 def test_there_is_nothing_to_say_of_few_designs(tmp_path: Path) -> None:

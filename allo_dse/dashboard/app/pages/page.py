@@ -14,12 +14,12 @@ from allo_dse.common.errors import AlloDseError
 
 from ...data.board import Board
 from ...figures.style import Figure, Theme
-from ..context import Context
+from ..context import Context, State
 from ..networks import kept_networks
 from ..parts import card, checks, facts, field, graph, labelled, plot_card, save_button, select
 from ..wiring.design_table import column_definitions
 from ..wiring.gestures import first_answer
-from ..wiring.plots import FIRST_LOG, axis_choices, parallel_style
+from ..wiring.plots import axis_choices, parallel_style
 from ..wiring.shell import status_line
 
 _SHORTCUTS = (
@@ -41,19 +41,20 @@ _BEST_NOTE = "each objective over its best value at the end; with dots: what no 
 _IMPORTANCE_NOTE = "how differently a parameter's values are spread among the best designs (PED-ANOVA)"
 
 
-def page(context: Context, look: Theme) -> Component:
-    """Everything, with the board's runs as they are now."""
+def page(context: Context, look: Theme, query: str = "") -> Component:
+    """Everything, with the board's runs as they are now; `query` is that of the page's address."""
     board = context.board
-    shown = first_answer(context, look.name)
+    shown = first_answer(context, look.name, query)
+    state = shown["state"]
     return html.Div(
         [
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="theme", data=look.name),
             dcc.Store(id="version", data=board.version),
             dcc.Store(id="alive"),
-            dcc.Store(id="shown", data={"state": shown["state"], "drawn": shown["drawn"], "words": shown["words"]}),
-            dcc.Store(id="design", data=shown["state"]["design"]),
-            dcc.Store(id="reference"),
+            dcc.Store(id="shown", data={name: shown[name] for name in ("state", "drawn", "words", "address")}),
+            dcc.Store(id="design", data=state["design"]),
+            dcc.Store(id="reference", data=state["reference"]),
             dcc.Store(id="parallel-wanted"),
             dcc.Store(id="program-version", data=0),
             dcc.Store(id="design-known"),
@@ -61,11 +62,13 @@ def page(context: Context, look: Theme) -> Component:
             dcc.Store(id="part-shown"),
             dcc.Download(id="download"),
             html.A("Skip to the designs", href="#pages", className="skip"),
-            _header(context),
+            _header(context, state),
             html.Nav(id="sections", className="sections", **labelled("Sections of this page")),
             html.Main(
                 [
-                    html.Div(_front(context, shown["figure"], shown["words"]), id="page-front", className="page"),
+                    html.Div(
+                        _front(context, state, shown["figure"], shown["words"]), id="page-front", className="page"
+                    ),
                     html.Div(id="page-progress", className="page"),
                     html.Div(html.Div(id="design-page"), id="page-design", className="page"),
                     html.Div(_compare(), id="page-compare", className="page"),
@@ -96,7 +99,7 @@ def error_page(board: Board, error: AlloDseError) -> Component:
     )
 
 
-def _header(context: Context) -> Component:
+def _header(context: Context, state: State) -> Component:
     board = context.board
     links = [
         dcc.Link(text, href=f"/{name}", id=f"tab-{name}", className="tab", title=f"{text} ({key})")
@@ -108,7 +111,7 @@ def _header(context: Context) -> Component:
     runs = dcc.Checklist(
         id="runs",
         options=[{"label": name, "value": number} for number, name in enumerate(board.names)],
-        value=list(range(len(board.runs))),
+        value=state["runs"],
         inline=True,
         className="checks runs",
         style={} if several else {"display": "none"},
@@ -135,25 +138,28 @@ def _header(context: Context) -> Component:
     )
 
 
-def _front(context: Context, figure: Figure, words: dict[str, Any]) -> list[Component]:
+def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]) -> list[Component]:
     board = context.board
-    options, (x, y) = axis_choices(board)
+    options, _ = axis_choices(board)
     controls = html.Div(
         [
-            field("x", select("x", value=x, options=options)),
-            field("y", select("y", value=y, options=options)),
-            field("z", select("z", clearable=True, placeholder="2-D", options=options)),
-            field("colour", select("color", clearable=True, placeholder="front or not", options=options)),
+            field("x", select("x", value=state["x"], options=options)),
+            field("y", select("y", value=state["y"], options=options)),
+            field("z", select("z", value=state["z"], clearable=True, placeholder="2-D", options=options)),
+            field(
+                "colour",
+                select("color", value=state["color"], clearable=True, placeholder="front or not", options=options),
+            ),
             html.Fieldset(
                 [
                     html.Legend("Axes"),
-                    checks("log", {"x": "log x", "y": "log y", "z": "log z"}, sorted(FIRST_LOG)),
+                    checks("log", {"x": "log x", "y": "log y", "z": "log z"}, state["log"]),
                 ]
             ),
             html.Fieldset(
                 [
                     html.Legend("Show"),
-                    checks("show", {"dominated": "dominated", "infeasible": "infeasible"}, ["dominated"]),
+                    checks("show", {"dominated": "dominated", "infeasible": "infeasible"}, state["show"]),
                 ]
             ),
         ],
@@ -166,7 +172,7 @@ def _front(context: Context, figure: Figure, words: dict[str, Any]) -> list[Comp
         html.P(words["scatter-note.children"], id="scatter-note", className="hint"),
     ]
     return [
-        _filter_bar(),
+        _filter_bar(state, words),
         html.Div(
             [
                 card("Designs", *scatter, tools=[save_button("scatter")], id="scatter-card", note=_FRONT_NOTE),
@@ -213,22 +219,23 @@ def _design_card(words: dict[str, Any]) -> Component:
     )
 
 
-def _filter_bar() -> Component:
+def _filter_bar(state: State, words: dict[str, Any]) -> Component:
     return html.Div(
         [
             html.Label("Filter", htmlFor="filter"),
             dcc.Input(
                 id="filter",
                 type="text",
+                value=state["filter"],
                 debounce=0.2,
                 placeholder="latency_us < 900 and bram18 < 80   ( / )",
                 spellCheck=False,
                 autoComplete="off",
                 className="filter",
             ),
-            html.Span(id="filter-error", className="error", role="alert"),
-            html.Span(id="selection-text", className="chosen"),
-            html.Button("Clear selection", id="clear", className="small", title="Esc", style={"display": "none"}),
+            html.Span(words["filter-error.children"], id="filter-error", className="error", role="alert"),
+            html.Span(words["selection-text.children"], id="selection-text", className="chosen"),
+            html.Button("Clear selection", id="clear", className="small", title="Esc", style=words["clear.style"]),
         ],
         className="filterbar",
     )

@@ -14,6 +14,9 @@ page depends on. The browser keeps it and sends it along; the server keeps nothi
 is done meanwhile is asked together afterwards, in order, and an answer that has been overtaken is not drawn. With the
 state it sends the marks of the figure and the rows that it has drawn, and of these only what differs is sent.
 
+The page's address follows the state (`address.py` says how). The server reads it when a page begins; later only the
+design of a link is taken from it.
+
 Everything else is Dash as usual. The store `shown` has the state that is drawn, and when the page begins its words too;
 the other pages are told of another open design or reference by the stores of these names, which follow when such a page
 is shown.
@@ -40,8 +43,9 @@ from ...figures.style import theme
 from ..context import Context, State
 from ..design_texts import design_words, pointed
 from ..parts import GRAPH_CONFIG
+from .address import address_of, values_of
 from .design_table import FIRST_ROWS, query_of, table_rows
-from .plots import FIRST_LOG, axis_choices, drawn_note, view_of
+from .plots import FIRST_LOG, axis_choices, axis_names, drawn_note, view_of
 
 Gesture = JsonObject
 T = TypeVar("T")
@@ -69,7 +73,7 @@ _DONE_IN_DASH = (
     *[(name, "n_clicks") for name in ("clear", "next-design", "previous-design", "make-reference")],
     ("table", "selectedRows"),
     ("table", "cellClicked"),
-    ("url", "hash"),
+    ("url", "search"),
 )
 """Properties whose change is a gesture, of which gestures.js says what it means; those in plots come from Plotly."""
 
@@ -115,11 +119,31 @@ def _asked(kind: type[T]) -> T:
         flask.abort(400, f"not a request of this page: {error}")
 
 
-def first_answer(context: Context, look: str) -> JsonObject:
-    """What a page begins with; the table asks for its rows by itself."""
+def first_answer(context: Context, look: str, query: str = "") -> JsonObject:
+    """What a page begins with whose address has a query; the table asks for its rows by itself."""
+    board, state, error = context.board, first_state(context, look), ""
+    asked = {name: value for name, value in values_of(query).items() if shown_here(board, name, value)}
+    try:
+        check_filter(board, asked.get("filter", ""))
+    except FilterError as wrong:
+        error = error_text(wrong)
+        del asked["filter"]
+    state.update(asked)  # type: ignore[typeddict-item]  # values_of has checked their types
+    return answer(context, state, {"rows": mark(query_of(context, state), board.version)}, error)
+
+
+def shown_here(board: Board, name: str, value: Any) -> bool:
+    """Whether these runs have the columns that a part of an address needs, which may be of others."""
+    if name == "selection":
+        return set(board.column_names).issuperset(Selection.from_dict(value).columns)
+    return name not in ("x", "y", "z", "color") or value in axis_names(board)
+
+
+def first_state(context: Context, look: str) -> State:
+    """What is shown as long as nobody has asked for something else."""
     board = context.board
     _, (x, y) = axis_choices(board)
-    state = State(
+    return State(
         x=x,
         y=y,
         z=None,
@@ -138,7 +162,6 @@ def first_answer(context: Context, look: str) -> JsonObject:
         theme=look,
         version=board.version,
     )
-    return answer(context, state, {"rows": mark(query_of(context, state), board.version)})
 
 
 def followed(context: Context, state: State, gesture: Gesture) -> State:
@@ -162,7 +185,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
         case "clear":
             after["selection"] = None
         case "open":
-            after["design"] = gesture["design"]  # which an address may have from another run
+            after["design"] = gesture["design"]  # which a link may have from another run
         case "point":
             after["design"] = written(board, pointed(board, gesture["point"])) or state["design"]
         case "walk":
@@ -178,7 +201,8 @@ def answer(context: Context, state: State, drawn: dict[str, str] | None = None, 
     state = {**state, "version": board.version}
     view = view_of(context, state)
     marks = {"figure": mark(view, state["theme"], board.version), "rows": mark(query_of(context, state), board.version)}
-    made: JsonObject = {"state": state, "drawn": marks, "words": words(context, state)}
+    address = address_of(state, first_state(context, state["theme"]))
+    made: JsonObject = {"state": state, "drawn": marks, "words": words(context, state), "address": address}
     made["words"]["filter-error.children"] = error
     if known.get("figure") != marks["figure"]:
         picture = front_figure(board, view, theme(state["theme"]))

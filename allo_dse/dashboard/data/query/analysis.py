@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -11,13 +11,10 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.eval.calibrate.correction import merged_metrics
+from allo_dse.tune.results.importance import importances, weighed
 
-from ..table.columns import Codes, Floats
 from ..table.table import RunTable
 
-IMPORTANCE_TRIALS = 2000
-"""Designs that the importance is computed from: enough for a stable order, and fast."""
-LEAST_TRIALS = 20
 DECIDING = ("objective", "parameter", "mapping")
 
 
@@ -80,50 +77,24 @@ class Sample(Struct, frozen=True):
     """Feasible designs as the importance is computed from them.
 
     Attributes:
-        codes: per varying parameter the number of its value.
+        choices: per varying parameter the number of each design's value.
         losses: of one objective.
     """
 
-    codes: Mapping[str, Codes]
-    losses: Floats
+    choices: Mapping[str, Sequence[int]]
+    losses: Sequence[float]
 
 
 def sample(table: RunTable, objective: str) -> Sample:
-    """An even sample of the feasible designs."""
+    """The feasible designs, or an even sample of many."""
     rows = np.flatnonzero(table.ok & ~np.isnan(table.numbers(objective)))
-    if len(rows) > IMPORTANCE_TRIALS:
-        rows = rows[np.linspace(0, len(rows) - 1, IMPORTANCE_TRIALS).astype(np.int64)]
+    rows = rows[weighed(len(rows))]
     sign = next((o.sign for o in table.facts.objectives if o.name == objective), 1.0)
     names = table.names("parameter", "mapping", varying=True)
-    return Sample({name: table.columns[name].codes[rows] for name in names}, sign * table.numbers(objective)[rows])
+    codes = {name: table.columns[name].codes[rows].tolist() for name in names}
+    return Sample(codes, (sign * table.numbers(objective)[rows]).tolist())
 
 
 def importance(found: Sample) -> dict[str, float]:
-    """How much each varying parameter decides whether a design is among the best in an objective; sums to 1.
-
-    PED-ANOVA (Watanabe, Bansal and Hutter, 2023) as Optuna computes it. Empty when there are too few designs, or
-    nothing varies.
-    """
-    import optuna
-
-    codes = {name: values for name, values in found.codes.items() if len(np.unique(values)) > 1}
-    if len(found.losses) < LEAST_TRIALS or not codes:
-        return {}
-    spread: dict[str, optuna.distributions.BaseDistribution] = {
-        name: optuna.distributions.CategoricalDistribution(list(range(int(values.max()) + 2)))
-        for name, values in codes.items()
-    }
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    study.add_trials(
-        [
-            optuna.trial.create_trial(
-                params={name: int(values[i]) + 1 for name, values in codes.items()}, distributions=spread, value=loss
-            )
-            for i, loss in enumerate(found.losses.tolist())
-        ]
-    )
-    shares = optuna.importance.get_param_importances(
-        study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(), params=list(codes)
-    )
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+    """How much each varying parameter decides whether a design is among the best in an objective."""
+    return importances(found.choices, found.losses)
