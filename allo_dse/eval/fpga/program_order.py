@@ -15,13 +15,11 @@ from allo_dse.simulator.deadlock.explain import DeadlockError
 from ..program.functional import run_graph
 from ..program.observe import Inputs, arrays_of
 
-_SECONDS = 10.0
-
 
 def in_program_order(vmg: VMG, depths: Mapping[str, int], sets: Sequence[Inputs] = ()) -> dict[str, int]:
     """The depths by stream array, deeper where tasks that do their operations in the program's order wait for ever.
 
-    They stay as they are where that is not found out: in a run of some seconds, or because no depth helps.
+    They stay as they are where no depth helps.
 
     Args:
         sets: of inputs that the program runs on where data decides what it does; zeros without.
@@ -38,7 +36,7 @@ def in_program_order(vmg: VMG, depths: Mapping[str, int], sets: Sequence[Inputs]
 def _deeper(vmg: VMG, depths: dict[str, int], inputs: Inputs) -> dict[str, int]:
     arrays = arrays_of(vmg.program, inputs)
     try:
-        run_graph(vmg, *arrays, depths=depths, seconds=_SECONDS, values=bool(inputs))
+        run_graph(vmg, *arrays, depths=depths, values=bool(inputs))
     except DeadlockError as error:
         if not error.deeper:
             raise
