@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 
 
 def answer(
-    model: cp_model.CpModel, *, work: float, seconds: float | None = None, gap: float = 0.0
+    model: cp_model.CpModel, *, work: float, seconds: float | None = None, gap: float = 0.0, linear: int = 1
 ) -> tuple[cp_model.CpSolverStatus, cp_model.CpSolver]:
     """What a search finds, and the solver that knows the values.
 
@@ -20,12 +20,14 @@ def answer(
         work: CP-SAT's deterministic time, about seconds of an idle machine.
         seconds: of the clock, after which an answer may not be the same every time.
         gap: to the best, relative, that will do.
+        linear: how much of the model is in the linear relaxation that bounds it: 2 for all.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = work
     solver.parameters.relative_gap_limit = gap
+    solver.parameters.linearization_level = linear
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     solver.parameters.catch_sigint_signal = False
