@@ -213,11 +213,14 @@ def _of_size(verify_with: _Smaller | None, inputs: object) -> _Smaller | None:
 
 
 def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """The arrays that a program is run on: those of a study's sets of inputs, or random ones."""
+    """The arrays that a program is run on: those of a study's sets of inputs; what they do not give is random."""
+    others = random_arrays(program, read, seed)
     if inputs is None:
-        return [random_arrays(program, read, seed)]
+        return [others]
     with _of_the_study("inputs"):
-        return [Arguments(program, arrays_of(program, one)).by_name for one in sets_of(inputs, program.params)]
+        sets = sets_of(inputs, program.params)
+        given = [Arguments(program, arrays_of(program, one)).by_name for one in sets]
+    return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
 
 
 def _sizes(program: CompiledProgram) -> str:

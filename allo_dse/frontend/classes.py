@@ -30,6 +30,7 @@ from .statements.helpers import local_copy, mutable_names
 from .statements.jumps import may_return_early, new_frame
 from .statements.region_calls import stop_called, when_started
 from .statements.statements import lower_block
+from .work import counted
 
 LONGEST_PATH = 24
 
@@ -148,14 +149,15 @@ def _task_class(task: Task, name: str) -> TaskClass:
     arguments += [(port.ssa, "index") for port in task.ports.values()]
     bound = [_binding(task, port) for port in task.ports.values()]
     stream_ports = tuple(itertools.chain.from_iterable(_stream_ports(task, port) for port in task.ports.values()))
+    mlir = task.text.finish(symbol, arguments)
     return TaskClass(
         name=name,
         kernel=kernel.name,
         tensor_ports=_tensor_ports(task),
         stream_ports=stream_ports,
-        work=tuple(task.work),
+        work=tuple(counted(task, mlir)),
         stream_ops=tuple(task.stream_ops),
-        body=TaskBody(symbol, task.text.finish(symbol, arguments), tuple(bound)),
+        body=TaskBody(symbol, mlir, tuple(bound)),
         location=task.location(kernel.node),
         state=tuple(task.state),
         externals=tuple(task.externals),

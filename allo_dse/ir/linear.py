@@ -308,6 +308,9 @@ def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
         return right.scaled(left.constant) if left.is_constant else None
     if name == "arith.shli" and known[1].is_constant and 0 <= known[1].constant <= _MOST_SHIFTED:
         return known[0].scaled(1 << known[1].constant)
+    if name == "arith.ceildivsi" and known[1].is_constant and known[1].constant > 0:
+        left, divisor = known[0] + Linear((), known[1].constant - 1), known[1]
+        return left if divisor.constant == 1 else _combined("arith.floordivsi", [left, divisor])
     if name in DERIVE and (name != "arith.floordivsi" or (known[1].is_constant and known[1].constant > 0)):
         if all(form.is_constant for form in known):
             return Linear((), int(DERIVE[name](known[0].constant, known[1].constant)))

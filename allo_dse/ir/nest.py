@@ -18,10 +18,9 @@ from msgspec import Struct
 from .bindings import ir
 from .dialect import text_context
 from .linear import SHIFTS, Linear, LinearForms, Test
+from .rounds import Around, Path, Under
 
-_FREE = frozenset(
-    {"arith.constant", "memref.cast", "memref.dealloc", "df.cost", "func.return", "scf.yield", "scf.condition"}
-)
+_FREE = frozenset({"arith.constant", "memref.cast", "memref.dealloc", "func.return", "scf.yield", "scf.condition"})
 CONTROL = ("scf.for", "affine.for", "scf.if", "scf.while")
 """Operations that decide what happens next. Each has a site: its position among them; a `while` has two, one for its
 rounds and one for whether each of them goes on."""
@@ -150,6 +149,7 @@ class Nest(Struct, frozen=True):
 
     Attributes:
         arrays: by name. pids: value numbers of the process id's components.
+        priced: by position in `TaskClass.work`, what the operation is in: once, or as often as it stands in the body.
         unsupported: why its times are not static, and the number of the loop in `TaskClass.loops`, or of the operation
             in `TaskClass.stream_ops`, that is to blame; None when they are.
     """
@@ -158,6 +158,7 @@ class Nest(Struct, frozen=True):
     arrays: Mapping[str, Array]
     pids: tuple[int, ...]
     unsupported: Unsupported | None
+    priced: Mapping[int, tuple[Path, ...]]
 
 
 @lru_cache(maxsize=4096)
@@ -185,6 +186,8 @@ class _Reader:
         self._streams: dict[ir.Value, int] = {}
         self._unsupported: Unsupported | None = None
         self._sites = 0
+        self._around: Path = ()
+        self._priced: dict[int, tuple[Path, ...]] = {}
 
     def nest(self) -> Nest:
         block = self._function.regions[0].blocks[0]
@@ -196,7 +199,7 @@ class _Reader:
             self._declare(argument, self._names[number], number)
         for number, argument in enumerate(indices[len(pids) :]):
             self._streams[argument] = number
-        return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported)
+        return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported, self._priced)
 
     def _refuse(self, reason: str, op: ir.Operation) -> None:
         numbers = (
@@ -217,6 +220,12 @@ class _Reader:
         shape = tuple(type_.shape)
         self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument)
         self._views[value] = (name, tuple(Linear(()) for _ in shape))
+
+    def _inside(self, around: Around | Under, block: ir.Block) -> tuple[Node, ...]:
+        outside, self._around = self._around, (*self._around, around)
+        nodes = self._block(block)
+        self._around = outside
+        return nodes
 
     def _block(self, block: ir.Block) -> tuple[Node, ...]:
         nodes = []
@@ -242,7 +251,10 @@ class _Reader:
             return self._stream(op)
         elif name in ("memref.load", "memref.store", "affine.load", "affine.store"):
             return self._access(op)
-        elif name.startswith("df.") and name != "df.cost":
+        elif name == "df.cost":
+            site = int(ir.IntegerAttr(op.attributes["site"]).value)
+            self._priced[site] = (*self._priced.get(site, ()), self._around)
+        elif name.startswith("df."):
             self._refuse("what it finds depends on when it is asked", op)
         elif name == "scf.while":
             return self._while(op)
@@ -311,12 +323,13 @@ class _Reader:
         block, site = op.regions[0].blocks[0], self._site()
         variable = self._variable(block.arguments[0])
         lower, upper, step = self._forms.bounds(op)
-        return Loop(variable, _source(op), lower, upper, step, self._block(block), site)
+        body = self._inside(Around(variable, lower, upper, step), block)
+        return Loop(variable, _source(op), lower, upper, step, body, site)
 
     def _while(self, op: ir.Operation) -> Loop:
         """A loop whose last round ends at the condition: `while c: body` is `loop: if c: body`."""
         site, goes_on = self._site(), self._site()
-        test, body = (self._block(region.blocks[0]) for region in op.regions)
+        test, body = (self._inside(Under(None, True), region.blocks[0]) for region in op.regions)
         condition = list(op.regions[0].blocks[0].operations)[-1].operands[0]
         branch = Branch(self._number(condition), None, (body, ()), (), ((), ()), 0, goes_on)
         variable = len(self._numbers)
@@ -326,9 +339,11 @@ class _Reader:
     def _branch(self, op: ir.Operation) -> Branch | None:
         site = self._site()
         sides, results, yielded = [], [], []
-        for region in op.regions:
+        condition = op.operands[0]
+        test = self._forms.test(condition)
+        for region, side in zip(op.regions, (True, False), strict=True):
             blocks = list(region.blocks)
-            sides.append(self._block(blocks[0]) if blocks else ())
+            sides.append(self._inside(Under(test, side), blocks[0]) if blocks else ())
             last = list(blocks[0].operations)[-1] if blocks else None
             yielded.append(list(last.operands) if last is not None else [])
             results.append(tuple(self._number(v) for v in yielded[-1]))
@@ -336,8 +351,6 @@ class _Reader:
             return None
         outputs = tuple(self._number(v) for v in op.results)
         bits = max((bits_of(v.type) for v in op.results), default=0)
-        condition = op.operands[0]
-        test = self._forms.test(condition)
         number, taken, given = self._number(condition), (sides[0], sides[1]), (results[0], results[1])
         return Branch(number, test, taken, outputs, given, bits, site)
 

@@ -138,9 +138,10 @@ def test_a_program_is_run_on_the_inputs_of_its_study() -> None:
     assert not verify_design(made, reference=lambda x, at: x[3] + np.full(8, 10), inputs=sets).ok
 
     def sized(p: Any) -> Any:
-        return {"X": np.arange(p["N"]), "At": np.zeros(p["N"], int)}
+        return {"At": np.zeros(p["N"], int)}
 
     assert "(4, 4, 4, 1 tasks)" in verify_design(made, inputs=sized, verify_with=lambda p: {"N": 4}).message
+    assert not verify_design(made, reference=lambda x, at: 0 * x, inputs=sized).ok  # what is not given is not zero
     with pytest.raises(StudyError, match=r"inputs of the study: .*At"):
         verify_design(made, inputs=[{"At": np.zeros(8)}])
 

@@ -537,7 +537,12 @@ def test_values_of_streams_where_they_cannot_stand(form: str) -> None:
             df.scatter(a, pipe)  # here
 
     region, message, at, hint = {
-        "walrus": (walrus, "this expression is not supported on run-time values", "x := pipe", ""),
+        "walrus": (
+            walrus,
+            "this expression is not supported on run-time values",
+            "x := pipe",
+            "assign in a statement of its own",
+        ),
         "try_get": (try_get, "expected a scalar here, not 2 values", "a[0] =", "take them apart: a, b = ..."),
         "list": (in_list, "this cannot be indexed", "got[i]", "declare an array, x: int32[8], and set its elements"),
         "scatter": (scatter, "does not divide into 4 tokens", "df.scatter", "its shape must be [4]"),
@@ -628,6 +633,47 @@ def test_untyped_function_on_run_time_values() -> None:
 
     error = check(top, "`double` cannot be called on run-time values", "double(a[1])")
     assert "x: int32" in error.hint
+
+
+def called(name: str) -> Any:
+    @df.region()
+    def of_python(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0] = pow(a[1], 3)  # here
+
+    @df.region()
+    def misspelt(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[:] = allo.rellu(a)  # here
+
+    @df.region()
+    def summed(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            a[0] = sum(a[i] for i in range(M))  # here
+
+    @df.region()
+    def printed(A: int32[M]):
+        @df.kernel(mapping=[1], args=[A])
+        def core(a: int32[M]):
+            print(f"first: {a[0]}")  # here
+
+    return {"of_python": of_python, "misspelt": misspelt, "summed": summed, "printed": printed}[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "at", "hint"),
+    [
+        ("of_python", "`pow` cannot be called on run-time values", "pow", "allo.power computes it in kernels"),
+        ("misspelt", "`allo` has no attribute `rellu`", "allo.rellu", "did you mean `relu`?"),
+        ("summed", "this expression is not supported on run-time values", "(a[i]", "set its elements in a loop"),
+        ("printed", "this expression is not supported on run-time values", 'f"first', "kernels know no texts"),
+    ],
+)
+def test_what_to_write_instead(name: str, message: str, at: str, hint: str) -> None:
+    assert hint in check(called(name), message, at).hint
 
 
 def test_parameters_of_the_builder() -> None:

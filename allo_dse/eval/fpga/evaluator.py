@@ -37,7 +37,7 @@ class FpgaSimulator:
     """
 
     name = "fpga-simulator"
-    version = "4"
+    version = "5"
     quick = True
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:

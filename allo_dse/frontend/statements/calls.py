@@ -110,6 +110,10 @@ def _is_builtin(function: object) -> bool:
     return isinstance(function, Hashable) and function in _PYTHON
 
 
+_ALLO_NAMES = {"maximum": "max", "minimum": "min", "absolute": "abs", "fabs": "abs", "pow": "power", "dot": "matmul"}
+"""What allo calls functions of Python and NumPy that have another name there."""
+
+
 def _python(task: Task, function: object, args: Sequence[Value], options: dict[str, Value], node: ast.Call) -> Value:
     """An ordinary Python function of compile-time values, called now."""
     if not callable(function):
@@ -118,11 +122,11 @@ def _python(task: Task, function: object, args: Sequence[Value], options: dict[s
         name = getattr(function, "__name__", repr(function))
         if function is print:
             task.fail(node, "kernels cannot print", "write the value to an argument and print it after the call")
-        task.fail(
-            node,
-            f"`{name}` cannot be called on run-time values",
-            "give its parameters types (x: int32) to make it a helper function, or use an operation of allo",
-        )
+        own = _ALLO_NAMES.get(name, name)
+        hint = "give its parameters types (x: int32) to make it a helper function, or use an operation of allo"
+        if own in (*UNARY, *BINARY, *LIBRARY, "matmul"):
+            hint = f"allo.{own} computes it in kernels"
+        task.fail(node, f"`{name}` cannot be called on run-time values", hint)
     if any(isinstance(v, Meta) for v in options.values()):
         task.fail(node, "pass values that differ between tasks by position")
     named = {k: v.value for k, v in options.items() if isinstance(v, Const)}

@@ -60,13 +60,20 @@ def lower(task: Task, node: ast.expr) -> Value:
     return handler(task, node)
 
 
+_INSTEAD: dict[type[ast.expr], str] = {
+    **dict.fromkeys((ast.ListComp, ast.GeneratorExp), "declare an array, x: int32[8], and set its elements in a loop"),
+    ast.JoinedStr: "kernels know no texts and cannot print; write the value to an argument",
+    ast.NamedExpr: "assign in a statement of its own",
+}
+
+
 def _by_python(task: Task, node: ast.expr) -> Value:
     """Anything else is left to Python, over names that are constant."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             value = task.find(part.id)
             if part.id in task.source.streams if value is None else not isinstance(value, Const):
-                task.fail(node, "this expression is not supported on run-time values")
+                task.fail(node, "this expression is not supported on run-time values", _INSTEAD.get(type(node), ""))
     return Const(task.source.file.evaluate(node, task.constants()))
 
 
@@ -109,7 +116,9 @@ def _attribute(task: Task, node: ast.Attribute) -> Value:
         try:
             return Const(getattr(base.value, node.attr))
         except AttributeError:
-            task.fail(node, f"{_label(base.value)} has no attribute `{node.attr}`")
+            close = difflib.get_close_matches(node.attr, dir(base.value), 1)
+            hint = f"did you mean `{close[0]}`?" if close else ""
+            task.fail(node, f"{_label(base.value)} has no attribute `{node.attr}`", hint)
     if node.attr == "T" and tiles.is_tile(base):
         return calls.transpose(task, base, None, node)
     if node.attr == "shape" and tiles.is_tile(base):

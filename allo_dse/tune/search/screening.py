@@ -190,10 +190,13 @@ class Screen:
         if self._any_legal or self._refused < HOPELESS:
             return
         name, count = self.killed.most_common(1)[0]
+        hint = "a smaller program or a larger device; the same command goes on with other designs"
+        if name == "static_control":
+            hint = "no other design helps: change the program, or give the study inputs= to time designs on"
         raise StudyError(
             f"none of {self.invalid:,} designs keeps the limits: {name} rules out {count / self.invalid:.0%}, "
             f"for example {self.examples[name]}",
-            hint="a smaller program or a larger device; the same command goes on with other designs",
+            hint=hint,
         )
 
     def taken(self) -> list[tuple[Candidate | Bred, list[dict[str, str]]]]:

@@ -747,3 +747,41 @@ def stages(by_shifts: bool) -> Any:
                         y[p, j] = x[p, j]
 
     return top
+
+
+def counting(down: bool) -> Any:
+    """As many rounds of loops that count down and up, of which one depends on the loop around it."""
+
+    @df.region()
+    def top(X: int32[16], Y: int32[16]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[16], y: int32[16]):
+            with allo.meta_if(down):
+                for i in range(15, -1, -2):
+                    for j in range(15, i - 1, -1):
+                        y[j] = x[j]
+            with allo.meta_else():
+                for i in range(1, 16, 2):
+                    for j in range(i, 16):
+                        y[j] = x[j]
+
+    return top
+
+
+def handed_on() -> Any:
+    """Sums that go through another array from round to round, as scores of a trellis do."""
+
+    @df.region()
+    def top(G: float32[8, 4], F: float32[4]):
+        @df.kernel(mapping=[1], args=[G, F])
+        def k(g: float32[8, 4], f: float32[4]):
+            s: float32[4] = 0
+            n: float32[4]
+            for t in range(8):
+                for q in range(4):
+                    n[q] = s[q] + g[t, q]
+                for w in range(4):
+                    s[w] = n[w]
+            f[:] = s
+
+    return top

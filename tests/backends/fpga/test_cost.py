@@ -147,6 +147,11 @@ def test_rounds_may_be_shifts_of_loop_variables_and_pids(schedule: tuple[Directi
         assert one.cycles == other.cycles
 
 
+@pytest.mark.parametrize("schedule", [(), (pipeline("k:j"),)])
+def test_loops_that_count_down_take_the_time_of_those_that_count_up(schedule: tuple[Directive, ...]) -> None:
+    assert cost(programs.counting(True), *schedule).cycles == cost(programs.counting(False), *schedule).cycles
+
+
 def test_a_condition_on_the_loop_variable_says_which_rounds_use_a_stream() -> None:
     found = cost(programs.every_fourth(), pipeline("k:i"))
     (repeated,) = [part for part in found.parts if isinstance(part, Pipe)]

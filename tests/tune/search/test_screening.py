@@ -60,6 +60,16 @@ def test_a_run_gives_up_when_no_design_seems_to_keep_the_limits(
         assert (tmp_path / "log.jsonl").read_text().count('"violation"') >= 40 * again
 
 
+@pytest.mark.parametrize(("limit", "hint"), [("core_memory", "a larger device"), ("static_control", "inputs=")])
+def test_a_run_that_gives_up_says_what_helps(monkeypatch: pytest.MonkeyPatch, limit: str, hint: str) -> None:
+    monkeypatch.setattr(screening, "HOPELESS", 3)
+    study = fake_study(**SMALL)
+    screen = Screen(study.space, lambda design: [Violation(limit, "core 0", 2, 1, "for i in range(n)")])
+    with pytest.raises(StudyError) as error:
+        screen.any_new(np.random.default_rng(0))
+    assert hint in str(error.value.hint)
+
+
 def test_a_run_that_has_found_a_legal_design_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screening, "HOPELESS", 1)
     study = fake_study(**SMALL)

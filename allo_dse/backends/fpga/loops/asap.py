@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from allo_dse.device.device import FpgaDevice
-from allo_dse.ir.linear import Test, decided
-from allo_dse.ir.nest import Branch, Op
+from allo_dse.ir.linear import Linear, Test, decided
+from allo_dse.ir.nest import Access, Branch, Op
 
 from ..observed import Asked
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
+from .effects import Element, apart
 
 Time = tuple[int, float]
 START: Time = (0, 0.0)
@@ -65,12 +66,12 @@ class Walk:
     fabric: bool = False
     carried: Mapping[str, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
-    stored: dict[tuple[str, object], Time] = field(default_factory=dict)
+    stored: dict[Element, Time] = field(default_factory=dict)
     events: list[StreamEvent] = field(default_factory=list)
     last: dict[int, int] = field(default_factory=dict)
     finish: int = 0
     guard: bool = False
-    clocked: set[tuple[str, object]] = field(default_factory=set)
+    clocked: set[Element] = field(default_factory=set)
     pipelined: set[int] = field(default_factory=set)
     level: int = 0
     tests: tuple[Guard, ...] = ()
@@ -141,22 +142,32 @@ class Walk:
 
     def _load(self, op: Op) -> None:
         assert op.access is not None
-        time = self.stored.get((op.access.array, op.access.index))
-        self._set(op, self._unstored(op.access.array) if time is None else time)
+        element = self._element(op.access)
+        time = self.stored.get(element)
+        self._set(op, self._unstored(element) if time is None else time)
 
-    def _unstored(self, array: str) -> Time:
+    def _element(self, access: Access) -> Element:
+        """An element. What is handed on may go through elements that copies of several loops reach: there the variable
+        of each copy is a constant."""
+        index = access.index
+        for variable, value in self.copies if self.carried else ():
+            index = tuple(form and _fixed(form, variable, value) for form in index)
+        return access.array, index
+
+    def _unstored(self, element: Element) -> Time:
         """When an element is there that this round has not stored."""
+        array, _ = element
         if array in self.carried:
             return self.carried[array]
         if array in self.registers:
             return START
-        start = max((time[0] + 1 for (name, _), time in self.stored.items() if name == array), default=0)
+        start = max((time[0] + 1 for other, time in self.stored.items() if not apart(other, element)), default=0)
         return (start + 1, self.device.arrays.read_ns)
 
     def _store(self, op: Op) -> None:
         assert op.access is not None
         time = self._ready(op.inputs)
-        key = (op.access.array, op.access.index)
+        key = self._element(op.access)
         self.stored[key] = time
         if all(v in self.pipelined for v in op.inputs):
             self.clocked.add(key)
@@ -211,14 +222,14 @@ class Walk:
             chosen = unit_of(select, self.device)
             self._set(select, self.after(max(condition, *ends), chosen) if taken is None else ends[0])
 
-    def _join(self, outcomes: list[dict[tuple[str, object], Time]], clocked: set[tuple[str, object]]) -> None:
+    def _join(self, outcomes: list[dict[Element, Time]], clocked: set[Element]) -> None:
         """Elements that one side of a condition may have stored are there when either value is.
 
         The choice is the enable or reset of a register and takes no time of its own.
         """
         before = dict(self.stored)
         for key in {**outcomes[0], **outcomes[1]}:
-            times = [side[key] if key in side else self._unstored(key[0]) for side in outcomes]
+            times = [side[key] if key in side else self._unstored(key) for side in outcomes]
             if any(side.get(key) != before.get(key) for side in outcomes):
                 self.stored[key] = max(times)
         for key in clocked:
@@ -230,7 +241,7 @@ class Walk:
         if loop.trips == 0:
             return
         outer_copies = self.copies
-        history: list[dict[tuple[str, object], Time]] = []
+        history: list[dict[Element, Time]] = []
         per_copy = 0
         for copy in range(min(loop.trips, 3)):
             self._forget(loop.variable)
@@ -249,10 +260,12 @@ class Walk:
         for key in [key for key in self.stored if _depends(key[1], variable)]:
             del self.stored[key]
 
-    def _extrapolate(self, loop: Planned, history: list[dict[tuple[str, object], Time]]) -> None:
+    def _extrapolate(self, loop: Planned, history: list[dict[Element, Time]]) -> None:
         """Times of what is handed from copy to copy, after the last one."""
         usable = self.device.clock.usable_ns
         for key, time in history[2].items():
+            if history[0].get(key) == history[1].get(key):
+                continue  # stored by one of the copies
             step = _ns(time, usable) - _ns(history[1].get(key, time), usable)
             if step <= 0:
                 continue
@@ -312,9 +325,14 @@ def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
     return found
 
 
+def _fixed(form: Linear, variable: int, value: int) -> Linear:
+    factor = form.factor(variable)
+    return form + Linear(((variable, -factor),), factor * value) if factor else form
+
+
 def _ns(time: Time, usable: float) -> float:
     return time[0] * usable + time[1]
 
 
-def _depends(index: object, variable: int) -> bool:
-    return isinstance(index, tuple) and any(form is None or form.factor(variable) for form in index)
+def _depends(index: tuple[Linear | None, ...], variable: int) -> bool:
+    return any(form is None or form.factor(variable) for form in index)

@@ -120,12 +120,12 @@ class _Reader:
             return
         # What a condition may have stored to the very same element is chosen in a register, not read from memory.
         self.uses.append((op, unrolled))
-        self.pending = {e: ops for e, ops in self.pending.items() if e == element or _apart(e, element)}
+        self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element)}
 
     def _store(self, op: Op, access: Access, unrolled: Mapping[int, int]) -> None:
         element = (access.array, access.index)
         self.uses.append((op, unrolled))
-        self.known = {e for e in self.known if _apart(e, element)}
+        self.known = {e for e in self.known if apart(e, element)}
         if None in access.index:
             return
         before = self.pending.get(element, ())
@@ -139,7 +139,7 @@ class _Reader:
         self.pending = {e: ops for e, ops in self.pending.items() if not _depends(e, variable)}
 
 
-def _apart(one: Element, other: Element) -> bool:
+def apart(one: Element, other: Element) -> bool:
     """Whether two elements are different ones in every round: of two arrays, or a constant apart in a dimension."""
     return one[0] != other[0] or any(
         a is not None and b is not None and a.terms == b.terms and a.constant != b.constant

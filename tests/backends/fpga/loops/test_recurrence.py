@@ -17,7 +17,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Array, Branch, Op
 from tests.backends.fpga import programs
-from tests.backends.fpga.test_cost import cost, loop, partition, pipeline
+from tests.backends.fpga.test_cost import cost, directive, loop, partition, pipeline
 
 U280, VU11P = FpgaDevice.load("u280"), FpgaDevice.load("vu11p")
 LOOP = 0
@@ -62,6 +62,16 @@ def test_a_memory_of_sums_is_read_and_written_before_the_next_round_begins() -> 
     found = loop(programs.row_sums(), device=VU11P)
     assert (found.trips, found.ii, found.limit) == (64, 70, "recurrence of c")
     assert cost(programs.row_sums(), device=VU11P).logic.dsp == 10  # two elements a cycle
+
+
+@pytest.mark.parametrize("copies", [1, 2, 8])
+def test_what_goes_through_other_arrays_is_handed_on_from_copy_to_copy(copies: int) -> None:
+    """A float sum takes 4 cycles, and a register."""
+    parts = [partition(f"k:{name}", 0) for name in ("s", "n", "g")]
+    schedule = (*parts, pipeline("k:t"), directive("unroll", "k:t", factor=copies))
+    found = next(one for one in cost(programs.handed_on(), *schedule).loops if one.names == ("t",))
+    assert (found.trips, found.ii, found.limit) == (8 // copies, 5 * copies, "recurrence of s")
+    assert found.depth >= 4 * copies
 
 
 def element(array: str, write: bool, offset: int, value: int) -> Op:
