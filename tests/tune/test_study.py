@@ -158,6 +158,14 @@ def test_a_program_that_is_changed_for_other_parameters_is_refused(tmp_path: Pat
         run(fake_study(program=lambda P=0: None if P < 8 else 2), tmp_path / "run", 6)
 
 
+def test_a_program_may_remember_what_it_has_made(tmp_path: Path) -> None:
+    made: list[int] = []
+    study = fake_study(program=lambda: made)
+    run(study, tmp_path / "run", 5)
+    made.append(1)
+    assert len(run(study, tmp_path / "run", 6).records) == 6
+
+
 def small(p: Any) -> bool:
     return bool(p["Pm"] <= 32)
 

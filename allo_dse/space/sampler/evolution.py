@@ -303,8 +303,10 @@ class Evolution:
     def _select(self, generation: int) -> None:
         """Choose the parents of a generation, and let models learn from those before it."""
         state = self._state
+        # Designs of others may be of the generation that begins: a run that is resumed then does not choose by them.
+        end = self.breeding.first_of(generation) if generation > state.generation else sys.maxsize
         state.generation = generation
-        told = sorted(state.told, key=lambda i: i.number)
+        told = sorted((i for i in state.told if i.number < end), key=lambda i: i.number)
         known = dict(zip(state.selection.best.numbers.tolist(), state.parents, strict=True))
         known.update((individual.number, individual.genes) for individual in told)
         results = Results.of(told)
@@ -312,7 +314,7 @@ class Evolution:
         state.front = front_with(state.front, results)
         state.parents = [known[number] for number in state.selection.best.numbers.tolist()]
         self._memorise(told)
-        state.told = []
+        state.told = [i for i in state.told if i.number >= end]
 
     def _memorise(self, told: Sequence[Individual]) -> None:
         """Let models learn of designs, as long as they are used."""

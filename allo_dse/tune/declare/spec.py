@@ -347,10 +347,15 @@ class StudySpec:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
+        said = self._program_said  # before it is executed
+        return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
+
+    @cached_property
+    def _program_said(self) -> str:
+        """Digest of what the program's function says; once: what it keeps around it may change when it is executed."""
         from .function_text import told  # brings the front end along
 
-        said = hashlib.sha256(told(self.program).encode()).hexdigest()[:16]
-        return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
+        return hashlib.sha256(told(self.program).encode()).hexdigest()[:16]
 
     def first_program(self) -> Program:
         """The program of the first parameters.

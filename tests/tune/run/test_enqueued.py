@@ -53,10 +53,12 @@ def test_what_is_enqueued_comes_first_and_is_the_baseline(tmp_path: Path, sample
     assert f"best over baseline {first.key[:8]}: latency_us " in result.against_baseline
 
 
-def test_a_resumed_run_goes_on_and_can_be_proposed_again(tmp_path: Path) -> None:
-    for trials in (1, 2, 30):
-        result = with_enqueued().run(trials, run_dir=tmp_path / "parts", sampler="evolution", **QUIET)
-    whole = with_enqueued().run(30, run_dir=tmp_path / "whole", sampler="evolution", **QUIET)
+@pytest.mark.parametrize("sizes", [{}, {"initial": 1}])  # then the second is of the second generation
+def test_a_resumed_run_goes_on_and_can_be_proposed_again(tmp_path: Path, sizes: dict[str, int]) -> None:
+    options: dict[str, Any] = {"sampler": "evolution", **sizes, **QUIET}
+    for trials in (1, 2, 3, 30):
+        result = with_enqueued().run(trials, run_dir=tmp_path / "parts", **options)
+    whole = with_enqueued().run(30, run_dir=tmp_path / "whole", **options)
     assert [r.key for r in result.records] == [r.key for r in whole.records]
     found = propose_again(with_enqueued(), read_log(tmp_path / "parts" / "log.jsonl").lines, lambda: "")
     assert (found.difference, found.proposed) == ("", 30)
