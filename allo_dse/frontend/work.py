@@ -16,8 +16,8 @@ from allo_dse.program.tasks import TileOp
 from .model.pid_values import table
 from .regions.task_state import Task
 
-_MOST_COUNTED = 4096
-"""Tasks that are counted one by one."""
+_MOST_TRIED = 1 << 18
+"""Tasks, and values of loop variables in them, that are gone through one by one."""
 
 
 def counted(task: Task, mlir: str) -> Iterator[TileOp]:
@@ -38,11 +38,11 @@ def _rounds_of(task: Task, nest: Nest, site: int) -> IntArray | None:
     paths = nest.priced.get(site, ())
     deciding = {v for path in paths for around in path for v in around.variables}
     mesh = tuple(extent if pid in deciding else 1 for pid, extent in zip(nest.pids, task.kernel.mesh, strict=True))
-    if math.prod(mesh) > _MOST_COUNTED:
+    if math.prod(mesh) > _MOST_TRIED:
         return None
-    counts = np.zeros(mesh, np.int64)
+    counts, left = np.zeros(mesh, np.int64), iter(range(_MOST_TRIED))
     for pid in np.ndindex(mesh):
-        found = [rounds(path, dict(zip(nest.pids, pid, strict=True))) for path in paths]
+        found = [rounds(path, dict(zip(nest.pids, pid, strict=True)), left) for path in paths]
         if not found or None in found:
             return None
         counts[pid] = sum(one for one in found if one is not None)

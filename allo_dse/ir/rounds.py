@@ -9,9 +9,6 @@ from msgspec import Struct
 
 from .linear import Linear, Test, decided, forms_of
 
-_MOST_TRIED = 1 << 16
-"""Values of loop variables that are gone through, one by one, for one answer."""
-
 
 class Around(Struct, frozen=True):
     """A loop that something is in. A bound without a linear form is None, so is an unknown step (0)."""
@@ -41,22 +38,19 @@ Path: TypeAlias = tuple[Around | Under, ...]
 """What something is in, outermost first."""
 
 
-def rounds(path: Path, known: Mapping[int, int]) -> int | None:
+def rounds(path: Sequence[Around | Under], known: Mapping[int, int], left: Iterator[int]) -> int | None:
     """How often something happens; None where data decides, or where that takes long to count.
 
     Args:
-        known: process ids by value number.
+        known: process ids, and loop variables further out, by value number.
+        left: has an item for each value of a loop variable that may be gone through; several answers may share it.
     """
-    return _rounds(path, known, iter(range(_MOST_TRIED)))
-
-
-def _rounds(path: Sequence[Around | Under], known: Mapping[int, int], left: Iterator[int]) -> int | None:
     if not path:
         return 1
     first, rest = path[0], path[1:]
     if isinstance(first, Under):
         holds = decided(first.test, known)
-        return None if holds is None else _rounds(rest, known, left) if holds == first.side else 0
+        return None if holds is None else rounds(rest, known, left) if holds == first.side else 0
     if first.lower is None or first.upper is None or first.step <= 0:
         return None
     start, end = first.lower.value(known), first.upper.value(known)
@@ -64,11 +58,11 @@ def _rounds(path: Sequence[Around | Under], known: Mapping[int, int], left: Iter
         return None
     values = range(start, end, first.step)
     if not any(first.variable in inner.variables for inner in rest):
-        each = _rounds(rest, known, left) if values else 0
+        each = rounds(rest, known, left) if values else 0
         return None if each is None else len(values) * each
     total = 0
     for value in values:
-        each = _rounds(rest, {**known, first.variable: value}, left)
+        each = rounds(rest, {**known, first.variable: value}, left)
         if each is None or next(left, None) is None:
             return None
         total += each
