@@ -27,8 +27,8 @@ LAUNCH_SHARE = 1 / 20
 
 WHOLE = 2
 """Of the linear relaxation: how long operators take hangs on choices, which is not seen without. Of GPT-2's block, one
-launch on a U280 of 163 designs, the best is proved in 8 s of work; else in 60 s it is not found, and a bound is a quarter
-of it."""
+launch on a U280 of 163 designs, the best is proved in 8 s of work; without, 60 s do not find it, and the bound is a
+quarter of it."""
 
 
 def solve(
