@@ -22,7 +22,7 @@ from allo_dse.dashboard.data.progress import timeline
 from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
-from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
+from allo_dse.dashboard.figures.parallel import MAX_LINES, NO_VALUE, TICK_GAP, apart, parallel_figure
 from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE, SERIES
@@ -221,6 +221,25 @@ def test_an_axis_has_its_whole_length_where_designs_that_are_shown_are_alike(boa
         ticks = shown[name]["tickvals"]
         assert (shown[name]["range"], shown[name]["ticktext"]) == ([ticks[0], ticks[-1]], words)
         assert ticks[0] < ticks[-1]
+
+
+def test_designs_without_a_value_stand_below_its_axis(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 0)
+    log = RunLog(path / "log.jsonl")
+    for number in range(24):
+        depths = (
+            {"few": 2 << number % 3, "many": number / 7, "alike": 7, "word": "ab"[number % 2]} if number % 4 else {}
+        )
+        log.append([{**design(number).to_dict(), "status": "ok", "params": {"tile": number, **depths}}])
+    log.close()
+    shown = {d["name"]: d for d in parallel_figure(Board.open([path]), LIGHT)["data"][0]["dimensions"]}
+    assert NO_VALUE not in shown["latency_us"].get("ticktext", ())
+    for name in ("few", "many", "alike", "word"):
+        ticks, values = shown[name]["tickvals"], unpacked(shown[name]["values"])
+        assert shown[name]["ticktext"].index(NO_VALUE) == 0
+        assert (values == ticks[0]).sum() == 6
+        assert np.sort(values)[6] >= ticks[1] > ticks[0]
+        assert shown[name]["range"] == [ticks[0], ticks[-1]]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ MAX_AXES = 14
 MAX_TICKS = 12
 TICK_GAP = 0.065
 """Of an axis's length that a tick's text takes."""
+FEW_TICKS = 5
+NO_VALUE = "no value"
 TICK = 16
 """Characters of a tick's text; an axis's name has room for twice as many."""
 
@@ -119,15 +121,13 @@ def _dimension(
     order: NDArray[np.int64],
     brushes: tuple[tuple[float, float], ...],
 ) -> dict[str, object] | None:
-    """One axis. Numbers that are few or double from one to the next stand at equal distances."""
+    """One axis. Designs without a value in it, as of a choice that others do not have, stand below its values."""
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
     if not len(known):
         return None
-    low = float(known.min())
-    values = np.where(np.isfinite(values), values, low)
     name = shortened(label(axis.name), 2 * TICK)
-    dimension: dict[str, object] = {"label": name, "values": packed(values), "name": axis.name}
+    dimension: dict[str, object] = {"label": name, "name": axis.name}
     distinct = np.unique(known)
     marked: list[float] = []
     if axis.ticks is not None:
@@ -137,6 +137,14 @@ def _dimension(
         words = [text(v) for v in marked]
     if len(marked) == 1:  # Plotly draws an axis from its first to its last tick
         marked, words = [marked[0] - 1, marked[0], marked[0] + 1], ["", *words, ""]
+    if len(known) < len(values):
+        if not marked:
+            marked = np.linspace(known.min(), known.max(), FEW_TICKS).tolist()
+            words = [text(v) for v in marked]
+        below = marked[0] - 2 * TICK_GAP * (marked[-1] - marked[0])
+        values = np.where(np.isfinite(values), values, below)
+        marked, words = [below, *marked], [NO_VALUE, *words]
+    dimension["values"] = packed(values)
     if marked:
         dimension |= {"tickvals": marked, "ticktext": words, "range": [marked[0], marked[-1]]}
     if brushes:
