@@ -20,6 +20,8 @@ MAX_AXES = 14
 MAX_TICKS = 12
 TICK_GAP = 0.065
 """Of an axis's length that a tick's text takes."""
+HALF_LETTER_PX = 3.4
+"""The name of an axis reaches so far to each side of it per character."""
 FEW_TICKS = 5
 NO_VALUE = "no value"
 TICK = 16
@@ -64,10 +66,12 @@ def parallel_figure(
     rank = np.where(picked, 2, np.where(on_front, 1, 0)) if selection else np.where(on_front, 1, 0)
     order = np.argsort(rank, kind="stable")
     brushes = dict(selection.ranges)
-    dimensions = [_dimension(board.axis(name), rows, order, brushes.get(name, ())) for name in names]
+    made = (_dimension(board.axis(name), rows, order, brushes.get(name, ())) for name in names)
+    dimensions = [d for d in made if d is not None]
+    left, right = (round(HALF_LETTER_PX * len(str(dimensions[end]["label"]))) for end in (0, -1))
     trace = {
         "type": "parcoords",
-        "dimensions": [d for d in dimensions if d is not None],
+        "dimensions": dimensions,
         "line": _by_column(board.axis(color), rows, order, look) if color else _by_rank(rank[order], look),
         "unselected": {"line": {"color": look.grid, "opacity": 0.25}},
         "labelangle": -18,
@@ -75,7 +79,7 @@ def parallel_figure(
         "tickfont": {"size": 11, "color": look.muted},
         "rangefont": {"size": 1, "color": "rgba(0,0,0,0)"},
     }
-    return {"data": [trace], "layout": layout(look, margin={"l": 64, "r": 96, "t": 84, "b": 16})}
+    return {"data": [trace], "layout": layout(look, margin={"l": max(64, left), "r": max(96, right), "t": 84, "b": 16})}
 
 
 def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
