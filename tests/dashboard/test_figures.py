@@ -234,7 +234,8 @@ def test_designs_without_a_value_stand_below_its_axis(tmp_path: Path) -> None:
         )
         log.append([{**design(number).to_dict(), "status": "ok", "params": {"tile": number, **depths}}])
     log.close()
-    shown = {d["name"]: d for d in parallel_figure(Board.open([path]), LIGHT)["data"][0]["dimensions"]}
+    board = Board.open([path])
+    shown = {d["name"]: d for d in parallel_figure(board, LIGHT)["data"][0]["dimensions"]}
     assert NO_VALUE not in shown["latency_us"].get("ticktext", ())
     for name in ("few", "many", "alike", "word"):
         ticks, values = shown[name]["tickvals"], unpacked(shown[name]["values"])
@@ -242,6 +243,10 @@ def test_designs_without_a_value_stand_below_its_axis(tmp_path: Path) -> None:
         assert (values == ticks[0]).sum() == 6
         assert np.sort(values)[6] >= ticks[1] > ticks[0]
         assert shown[name]["range"] == [ticks[0], ticks[-1]]
+        line = parallel_figure(board, LIGHT, color=name)["data"][0]["line"]
+        assert (unpacked(line["color"]) == line["cmin"]).sum() == 6
+        lowest = (np.sort(unpacked(line["color"]))[6] - line["cmin"]) / (line["cmax"] - line["cmin"])
+        assert 0 < line["colorscale"][1][0] < lowest
 
 
 @pytest.fixture(scope="module")

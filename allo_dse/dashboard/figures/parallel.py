@@ -22,6 +22,8 @@ TICK_GAP = 0.065
 """Of an axis's length that a tick's text takes."""
 HALF_LETTER_PX = 3.4
 """The name of an axis reaches so far to each side of it per character."""
+GREY = 0.06
+"""Of a scale of colours where designs lack the value."""
 FEW_TICKS = 5
 NO_VALUE = "no value"
 TICK = 16
@@ -90,8 +92,18 @@ def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
 def _by_column(axis: Axis, rows: list[NDArray[np.int64]], order: NDArray[np.int64], look: Theme) -> Spec:
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
-    values = np.where(np.isfinite(values), values, known.min() if len(known) else 0.0)
-    return {"color": packed(values), **color_axis(axis, look), "showscale": True}
+    line: Spec = {**color_axis(axis, look), "showscale": True}
+    if len(known) < len(values):  # what has no value is grey: the lower end of a scale that goes on below the values
+        from plotly.colors import sequential
+
+        low, span = (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
+        below, grey = low - GREY / (1 - GREY) * span, _faint(look)
+        values = np.where(np.isfinite(values), values, below)
+        steps = np.linspace(GREY, 1, len(sequential.Cividis)).tolist()
+        parted = [(0, grey), (GREY / 2, grey), (GREY / 2, sequential.Cividis[0])]
+        scale = [*parted, *zip(steps, sequential.Cividis, strict=True)]
+        line |= {"colorscale": scale, "cmin": below, "cmax": low + span}
+    return {"color": packed(values), **line}
 
 
 def _faint(look: Theme) -> str:
