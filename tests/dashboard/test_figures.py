@@ -22,7 +22,8 @@ from allo_dse.dashboard.data.progress import timeline
 from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
-from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
+from allo_dse.dashboard.figures.pairs import pairs_figure
+from allo_dse.dashboard.figures.parallel import MAX_LINES, NO_VALUE, TICK_GAP, apart, parallel_figure
 from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE, SERIES
@@ -197,8 +198,9 @@ def test_bars_whose_names_are_too_long_for_the_plot_stay_apart(failing: Board) -
     assert bars["customdata"] == REASONS[::-1]
     assert len(set(bars["y"])) == len(names) == len(REASONS)
     assert max(map(len, names)) == NAME
-    over_time = failures_figure(timeline(failing.runs[0]), LIGHT)["data"]
-    assert max(len(trace["name"]) for trace in over_time) == NAME
+    over_time = failures_figure(timeline(failing.runs[0]), LIGHT)
+    assert over_time["layout"]["showlegend"]  # Plotly leaves out the name of one kind alone
+    assert max(len(trace["name"]) for trace in over_time["data"]) == NAME
 
 
 def test_a_logarithmic_axis_leaves_out_what_has_no_logarithm(board: Board) -> None:
@@ -221,6 +223,30 @@ def test_an_axis_has_its_whole_length_where_designs_that_are_shown_are_alike(boa
         ticks = shown[name]["tickvals"]
         assert (shown[name]["range"], shown[name]["ticktext"]) == ([ticks[0], ticks[-1]], words)
         assert ticks[0] < ticks[-1]
+
+
+def test_designs_without_a_value_stand_below_its_axis(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", 0)
+    log = RunLog(path / "log.jsonl")
+    for number in range(24):
+        depths = (
+            {"few": 2 << number % 3, "many": number / 7, "alike": 7, "word": "ab"[number % 2]} if number % 4 else {}
+        )
+        log.append([{**design(number).to_dict(), "status": "ok", "params": {"tile": number, **depths}}])
+    log.close()
+    board = Board.open([path])
+    shown = {d["name"]: d for d in parallel_figure(board, LIGHT)["data"][0]["dimensions"]}
+    assert NO_VALUE not in shown["latency_us"].get("ticktext", ())
+    for name in ("few", "many", "alike", "word"):
+        ticks, values = shown[name]["tickvals"], unpacked(shown[name]["values"])
+        assert shown[name]["ticktext"].index(NO_VALUE) == 0
+        assert (values == ticks[0]).sum() == 6
+        assert np.sort(values)[6] >= ticks[1] > ticks[0]
+        assert shown[name]["range"] == [ticks[0], ticks[-1]]
+        line = parallel_figure(board, LIGHT, color=name)["data"][0]["line"]
+        assert (unpacked(line["color"]) == line["cmin"]).sum() == 6
+        lowest = (np.sort(unpacked(line["color"]))[6] - line["cmin"]) / (line["cmax"] - line["cmin"])
+        assert 0 < line["colorscale"][1][0] < lowest
 
 
 @pytest.fixture(scope="module")
@@ -303,6 +329,29 @@ def test_designs_are_coloured_by_a_column_in_points_spots_and_lines(board: Board
     spotted = drawn(crowd, color="dsp")["dominated"]
     assert (spotted["type"], spotted["coloraxis"]) == ("heatmap", "coloraxis")
     assert "colorscale" not in spotted
+
+
+def test_long_names_and_large_numbers_leave_room_for_what_they_belong_to(tmp_path: Path) -> None:
+    name = "an_objective_whose_name_is_much_longer_than_what_plots_have_room_for"
+    objectives = [{"name": n, "direction": "minimize"} for n in ("latency_us", "bram18", name)]
+    path = write_run(tmp_path / "run", 0, objectives=objectives)
+    log = RunLog(path / "log.jsonl")
+    for number, latency in enumerate((1e300, 12.5)):
+        metrics = {"latency_us": latency, "bram18": 4, name: 1.0}
+        log.append([{**design(number).to_dict(), "status": "ok", "metrics": metrics}])
+    log.close()
+    board = Board.open([path])
+    assert board.axis("latency_us").ticks is None  # numbers, however large
+    lines = parallel_figure(board, LIGHT)
+    assert lines["layout"]["margin"]["r"] > 96
+    assert max(len(trace["name"]) for trace in best_figure(board.runs[0], LIGHT)["data"]) <= NAME + len(": 12.5")
+    titles = [v["title"]["text"] for k, v in pairs_figure(board.runs[0], LIGHT)["layout"].items() if "axis" in k]
+    assert max(title.count("<br>") for title in titles) <= 2
+
+
+def test_the_best_so_far_of_one_design_is_a_point(tmp_path: Path) -> None:
+    run = Board.open([write_run(tmp_path / "run", 1)]).runs[0]
+    assert {trace["mode"] for trace in best_figure(run, LIGHT)["data"]} == {"markers"}
 
 
 def test_the_best_so_far_ends_at_one(board: Board) -> None:

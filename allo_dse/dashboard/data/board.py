@@ -198,8 +198,7 @@ class Board:
     def default_reference(self) -> Ref | None:
         """What designs are compared with unless another is chosen: the first feasible one of the first run."""
         for number, run in enumerate(self.runs):
-            row = run.first_feasible
-            if row is not None:
+            for row in np.flatnonzero(run.ok)[:1].tolist():
                 return Ref(number, row)
         return None
 

@@ -6,6 +6,8 @@ from textwrap import wrap
 
 import numpy as np
 
+from allo_dse.tune.store.texts import shortened
+
 from ..data.table.table import RunTable
 from ..data.units import label
 from .style import VERMILLION, Figure, Spec, Theme, axis, layout, note, packed
@@ -52,7 +54,7 @@ def pairs_figure(run: RunTable, look: Theme) -> Figure:
 
 
 def _title(name: str) -> str:
-    return "<br>".join(wrap(label(name), _LINE))
+    return "<br>".join(wrap(shortened(label(name), 2 * _LINE), _LINE))
 
 
 def _part(position: int, count: int) -> list[float]:

@@ -20,6 +20,12 @@ MAX_AXES = 14
 MAX_TICKS = 12
 TICK_GAP = 0.065
 """Of an axis's length that a tick's text takes."""
+HALF_LETTER_PX = 3.4
+"""The name of an axis reaches so far to each side of it per character."""
+GREY = 0.06
+"""Of a scale of colours where designs lack the value."""
+FEW_TICKS = 5
+NO_VALUE = "no value"
 TICK = 16
 """Characters of a tick's text; an axis's name has room for twice as many."""
 
@@ -62,10 +68,12 @@ def parallel_figure(
     rank = np.where(picked, 2, np.where(on_front, 1, 0)) if selection else np.where(on_front, 1, 0)
     order = np.argsort(rank, kind="stable")
     brushes = dict(selection.ranges)
-    dimensions = [_dimension(board.axis(name), rows, order, brushes.get(name, ())) for name in names]
+    made = (_dimension(board.axis(name), rows, order, brushes.get(name, ())) for name in names)
+    dimensions = [d for d in made if d is not None]
+    left, right = (round(HALF_LETTER_PX * len(str(dimensions[end]["label"]))) for end in (0, -1))
     trace = {
         "type": "parcoords",
-        "dimensions": [d for d in dimensions if d is not None],
+        "dimensions": dimensions,
         "line": _by_column(board.axis(color), rows, order, look) if color else _by_rank(rank[order], look),
         "unselected": {"line": {"color": look.grid, "opacity": 0.25}},
         "labelangle": -18,
@@ -73,7 +81,7 @@ def parallel_figure(
         "tickfont": {"size": 11, "color": look.muted},
         "rangefont": {"size": 1, "color": "rgba(0,0,0,0)"},
     }
-    return {"data": [trace], "layout": layout(look, margin={"l": 64, "r": 96, "t": 84, "b": 16})}
+    return {"data": [trace], "layout": layout(look, margin={"l": max(64, left), "r": max(96, right), "t": 84, "b": 16})}
 
 
 def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
@@ -84,8 +92,18 @@ def _by_rank(rank: NDArray[np.int64], look: Theme) -> Spec:
 def _by_column(axis: Axis, rows: list[NDArray[np.int64]], order: NDArray[np.int64], look: Theme) -> Spec:
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
-    values = np.where(np.isfinite(values), values, known.min() if len(known) else 0.0)
-    return {"color": packed(values), **color_axis(axis, look), "showscale": True}
+    line: Spec = {**color_axis(axis, look), "showscale": True}
+    if len(known) < len(values):  # what has no value is grey: the lower end of a scale that goes on below the values
+        from plotly.colors import sequential
+
+        low, span = (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
+        below, grey = low - GREY / (1 - GREY) * span, _faint(look)
+        values = np.where(np.isfinite(values), values, below)
+        steps = np.linspace(GREY, 1, len(sequential.Cividis)).tolist()
+        parted = [(0, grey), (GREY / 2, grey), (GREY / 2, sequential.Cividis[0])]
+        scale = [*parted, *zip(steps, sequential.Cividis, strict=True)]
+        line |= {"colorscale": scale, "cmin": below, "cmax": low + span}
+    return {"color": packed(values), **line}
 
 
 def _faint(look: Theme) -> str:
@@ -119,15 +137,13 @@ def _dimension(
     order: NDArray[np.int64],
     brushes: tuple[tuple[float, float], ...],
 ) -> dict[str, object] | None:
-    """One axis. Numbers that are few or double from one to the next stand at equal distances."""
+    """One axis. Designs without a value in it, as of a choice that others do not have, stand below its values."""
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
     if not len(known):
         return None
-    low = float(known.min())
-    values = np.where(np.isfinite(values), values, low)
     name = shortened(label(axis.name), 2 * TICK)
-    dimension: dict[str, object] = {"label": name, "values": packed(values), "name": axis.name}
+    dimension: dict[str, object] = {"label": name, "name": axis.name}
     distinct = np.unique(known)
     marked: list[float] = []
     if axis.ticks is not None:
@@ -137,6 +153,14 @@ def _dimension(
         words = [text(v) for v in marked]
     if len(marked) == 1:  # Plotly draws an axis from its first to its last tick
         marked, words = [marked[0] - 1, marked[0], marked[0] + 1], ["", *words, ""]
+    if len(known) < len(values):
+        if not marked:
+            marked = np.linspace(known.min(), known.max(), FEW_TICKS).tolist()
+            words = [text(v) for v in marked]
+        below = marked[0] - 2 * TICK_GAP * (marked[-1] - marked[0])
+        values = np.where(np.isfinite(values), values, below)
+        marked, words = [below, *marked], [NO_VALUE, *words]
+    dimension["values"] = packed(values)
     if marked:
         dimension |= {"tickvals": marked, "ticktext": words, "range": [marked[0], marked[-1]]}
     if brushes:

@@ -84,12 +84,16 @@ def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figu
         last = float(best[known[-1]])
         color = look.series[number % len(look.series)]
         line = {"shape": "hv", "width": 2, "color": color, "dash": _DASHES[number % 3]}
-        traces.append(_relative(f"{label(objective.name)}: {last:,.6g}", across[steps], best[steps], last, line, unit))
+        traces.append(
+            _relative(
+                f"{shortened(label(objective.name), NAME)}: {last:,.6g}", across[steps], best[steps], last, line, unit
+            )
+        )
         bounds = np.array([tick.bounds.get(objective.name, np.nan) for tick in run.ticks])
         bounded = np.flatnonzero(~np.isnan(bounds))
         if len(bounded):
             line = {"shape": "hv", "width": 1, "color": color, "dash": "dot"}
-            name = f"{label(objective.name)}: no design is better"
+            name = f"{shortened(label(objective.name), NAME)}: no design is better"
             traces.append(_relative(name, ticks[bounded], bounds[bounded], last, line, unit))
     if not traces:
         return note(look, "no feasible design yet")
@@ -102,7 +106,7 @@ def _relative(name: str, x: Floats, values: Floats, one: float, line: Spec, unit
     """Values as multiples of one of them."""
     return {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "lines" if x[0] < x[-1] else "markers",
         "name": name,
         "x": packed(x),
         "y": packed(values / one if one else values + 1),
@@ -174,12 +178,8 @@ def failures_figure(spans: Timeline, look: Theme) -> Figure:
         _bars(name, middles, counts, look.series[i % len(look.series)], spans.seconds, pattern=i)
         for i, (name, counts) in enumerate(shown.items())
     ]
-    return {
-        "data": traces,
-        "layout": layout(
-            look, xaxis=axis(look, "wall time (s)"), yaxis=axis(look, "designs ruled out"), barmode="stack", bargap=0
-        ),
-    }
+    axes = {"xaxis": axis(look, "wall time (s)"), "yaxis": axis(look, "designs ruled out")}
+    return {"data": traces, "layout": layout(look, **axes, barmode="stack", bargap=0, showlegend=True)}
 
 
 def _bars(name: str, middles: Floats, values: Floats, color: str, width: float, pattern: int = 0) -> Spec:

@@ -173,7 +173,7 @@ def key_numbers(run: RunTable) -> list[object]:
         "designs evaluated": text(len(run)),
         "wall time (s)": text(round(seconds, 1)),
         "designs per second": text(len(run) / seconds) if seconds else "–",
-        "feasible": f"{100 * counts['ok'] / proposed:.0f} %" if proposed else "–",
+        "feasible": f"{100 * counts['ok'] / proposed:.1f} %" if proposed else "–",
         "ruled out by limits": text(counts["violation"]),
         "constraints violated": text(counts["infeasible"]),
         "failed": text(counts["failed"]),

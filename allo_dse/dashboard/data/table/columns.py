@@ -13,7 +13,7 @@ Kind = Literal["objective", "parameter", "mapping", "metric", "meta"]
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
-HUGE = 1e300
+HUGE = 1e305
 """Numbers from here on are shown as text."""
 WAITING = 1024
 """Values of a column that may wait to be moved into its array."""

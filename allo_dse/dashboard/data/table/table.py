@@ -364,21 +364,6 @@ class RunTable:
         front = self.front
         return int(front[knee(self.losses[front])]) if len(front) else None
 
-    @property
-    def first_feasible(self) -> int | None:
-        """The row of the first design that satisfied everything: what one had before searching on."""
-        rows = np.flatnonzero(self.ok)
-        return int(rows[0]) if len(rows) else None
-
-    @property
-    def hypervolume_reference(self) -> dict[str, float] | None:
-        """The hypervolume's reference point, in the objectives' own units."""
-        self._settle()
-        point = self._front.reference
-        if point is None:
-            return None
-        return {o.name: o.sign * v for o, v in zip(self.facts.objectives, point, strict=True)}
-
     def record(self, row: int, rung: int = -1) -> JsonObject:
         """A design's entry in the log: the last of its rungs, or the one at a position among them."""
         more = self.promoted.get(self.keys[row])
