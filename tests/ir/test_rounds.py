@@ -31,4 +31,4 @@ TRIANGLE = Around(1, ZERO, ROW + Linear((), 1), 1)
     ],
 )
 def test_rounds_are_counted_where_data_does_not_decide(path: Path, expected: int | None) -> None:
-    assert rounds(path, {2: 3}) == expected
+    assert rounds(path, {2: 3}, iter(range(1000))) == expected
