@@ -32,8 +32,8 @@
     "next-design.n_clicks": walk(1),
     "previous-design.n_clicks": walk(-1),
     "make-reference.n_clicks": () => ({ do: "refer" }),
-    "url.search": function (value) { // the page has begun with what its address said
-      const design = new URLSearchParams(value).get("design");
+    "url.search": function (value) { // of a link; the page has begun with what its address said, and writes it since
+      const design = value !== written && new URLSearchParams(value).get("design");
       return state && design && design !== state.design ? { do: "open", design: design } : undefined;
     },
     "table.cellClicked": (value) => value && { do: "open", design: value.rowId },
@@ -118,11 +118,16 @@
     }
   }
 
-  // Not at every step of a walk: browsers refuse an address that changes too often.
-  let address = "", writing;
+  // Not at every step of a walk: browsers refuse an address that changes too often. Dash has to know it, because it
+  // goes to the next page from the address that it knows.
+  let address = "", written, writing;
   function write() {
     window.clearTimeout(writing);
-    writing = window.setTimeout(() => window.history.replaceState(window.history.state, "", window.location.pathname + address), 300);
+    writing = window.setTimeout(function () {
+      window.history.replaceState(window.history.state, "", window.location.pathname + address);
+      written = window.location.search;
+      window.dispatchEvent(new PopStateEvent("popstate"));
+    }, 300);
   }
 
   // What is looked at first comes first.
