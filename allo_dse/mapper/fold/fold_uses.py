@@ -64,7 +64,7 @@ class FoldUses:
     def __init__(self, graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray) -> None:
         self._graph, self._program, self._groups, self._node = graph, graph.program, groups, node_of_task
         self._tiles: dict[tuple[int, tuple[str, str], int], int] = {}
-        self._deliveries: dict[tuple[str, str], Deliveries] = {}
+        self._moved: dict[tuple[str, str], int] = {}
 
     @cached_property
     def classes(self) -> tuple[tuple[Use, ...], ...]:
@@ -111,17 +111,17 @@ class FoldUses:
             levels[own] = np.where(levels[own] < 0, levels.max() + 1 + np.arange(own.shape[1]), levels[own])
         return levels
 
+    def moved_words(self, tensor: str, does: Literal["reads", "writes"]) -> int:
+        """Elements of all deliveries of a tensor, which are too many to keep themselves."""
+        if (tensor, does) not in self._moved:
+            self.deliveries(tensor, does)
+        return self._moved[tensor, does]
+
     def deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> Deliveries:
         """The tiles of a tensor as tasks need or have written them, turn after turn.
 
         A tile goes to all nodes that read it in one turn at once, and comes again for those that do later.
         """
-        key = tensor, does
-        if key not in self._deliveries:
-            self._deliveries[key] = self._found_deliveries(tensor, does)
-        return self._deliveries[key]
-
-    def _found_deliveries(self, tensor: str, does: Literal["reads", "writes"]) -> Deliveries:
         uses = [
             (port, tasks, port.tile.linear(pids) if port.tile.grid else np.zeros_like(tasks))
             for own, tasks, pids in tasks_by_class(self._program)
@@ -140,6 +140,7 @@ class FoldUses:
             begins[1:] = np.diff(turn_of_tile[order]) != 0
         of_shape, tile = np.divmod(which[order][begins], most)
         words = np.array([math.prod(shape) for shape in shapes], np.int64)[of_shape]
+        self._moved[tensor, does] = int(words.sum())
         return Deliveries(tile, words, tasks[order], np.cumsum(begins) - 1)
 
     @cached_property

@@ -108,7 +108,7 @@ class FpgaCosts:
 
     def moved_bytes(self, use: TensorUse) -> int:
         """Of a tensor that stays in DRAM, as often as they come and go."""
-        words = sum(int(self.vmg.uses.deliveries(use.tensor.name, does).words.sum()) for does in use.directions)
+        words = sum(self.vmg.uses.moved_words(use.tensor.name, does) for does in use.directions)
         return words * use.tensor.dtype.bits // BITS_PER_BYTE
 
     @cached_property
