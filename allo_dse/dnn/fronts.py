@@ -39,13 +39,16 @@ from .operators.execute import loaded
 from .operators.work import Work
 
 TRIALS = 60
-"""Designs that are evaluated for each point of a front; less where the tuner has proved that none is better."""
+"""Designs that are evaluated for each number of columns; less where the tuner has proved that none is better."""
+WIDTHS = 4
+"""Numbers of columns of most NPUs: so many times the trials are those of an operator there. On an FPGA it has as many,
+for the one search of all its front."""
 
 FRONT = ("latency_us", "utilization")
 """Of designs for FPGAs: time, and the share of the resource of which a design takes most. With an objective for each
 resource as many trials find slower designs: few of them are worse than another one in all."""
 KEPT = "front.json"
-MOST_POINTS, MOST_COPIES = 12, 4
+MOST_POINTS, MOST_COPIES = 40, 4
 """Of a work on an FPGA: designs to choose from, and pieces of hardware."""
 
 _HINTS = {
@@ -258,6 +261,7 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
         reference=work.reference,
         verify_with=work.verify_with,
     )
+    options = replace(options, trials=WIDTHS * options.trials)
     asked = hashlib.sha256(repr((FRONT, schedules, FpgaSimulator.version)).encode()).hexdigest()[:12]
     place = options.cache / f"{key}-{device.key[:12]}-{asked}-{options.trials}-{options.seed}"
     found, proved = _searched(study, place, options)

@@ -40,7 +40,7 @@ def fronts(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
     a, b = (net.add(gemm_work(32, 32, 32, element), x, w, name=f"by_{w}") for w in (left, right))
     a = net.add(Arrange(np.transpose, False), net.add(unary_work("relu", 1024, element), a, shape=(32, 32)))
     net.output(net.add(gemm_work(32, 32, 32, element), a, b, name="both"))
-    return search_fronts(net, "u280", trials=8, cache=tmp_path_factory.mktemp("cache"))
+    return search_fronts(net, "u280", trials=2, cache=tmp_path_factory.mktemp("cache"))
 
 
 def _check(found: Composition) -> None:
@@ -110,7 +110,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Fronts:
     a = net.add(rms_norm_work(32, 64, 1e-5, element), x, weights, name="norm")
     a = net.add(gemm_work(32, 64, 64, element), a, up, name="product")
     net.output(net.add(binary_work("add", 2048, element), a, x, name="sum", shape=(32, 64)))
-    return search_fronts(net, "u280", trials=8, cache=tmp_path_factory.mktemp("cache"))
+    return search_fronts(net, "u280", trials=2, cache=tmp_path_factory.mktemp("cache"))
 
 
 def test_a_stream_starts_late_enough_and_saves_ports(chain: Fronts) -> None:
