@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from allo_dse.mapper.graph.class_tasks import tasks_by_class
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.limits.fpga_schedule import TensorUse
 from allo_dse.program.index_maps import IntArray
-from allo_dse.program.tensors import ends_of
+from allo_dse.program.tensors import TensorPort, ends_of
 from allo_dse.simulator.codegen.run_time.record_fields import Code
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
@@ -54,33 +54,34 @@ class TensorCopies:
         self.fifo = {key: self._streams(used, 2) for key, used in self._using_nodes().items()}
         self.deliveries: dict[tuple[str, str], int] = {}
 
+    def _ports(self, place: str) -> Iterator[tuple[TensorPort, IntArray, IntArray]]:
+        """The ports of tensors in one place, with the nodes and the process ids of the tasks that use them."""
+        vmg, names = self._mapping.vmg, {use.tensor.name for use in self._mapping.tensors if use.place == place}
+        for task_class, tasks, pids in tasks_by_class(vmg.program):
+            for port in task_class.tensor_ports:
+                if port.tensor.name in names:
+                    yield port, vmg.node_of_task[tasks], pids
+
     def _find_pieces(self) -> None:
         """Which is the last of the pieces that nodes read, and the first of those they write, in the order in which
         they are copied."""
-        vmg, pieces = self._mapping.vmg, self._mapping.shared.pieces
-        kept = {use.tensor.name for use in self._mapping.tensors if use.place == "auto"}
-        for task_class, tasks, pids in tasks_by_class(vmg.program):
-            for port in task_class.tensor_ports:
-                if (name := port.tensor.name) not in kept:
-                    continue
-                first, last = ends_of(port, pids, pieces.grids[name])
-                if port.reads:
-                    none = np.full(vmg.node_count, -1)
-                    np.maximum.at(self._last_read.setdefault(name, none), vmg.node_of_task[tasks], last)
-                if port.writes:
-                    none = np.full(vmg.node_count, _NO_PIECE)
-                    np.minimum.at(self._first_written.setdefault(name, none), vmg.node_of_task[tasks], first)
+        count, grids = self._mapping.vmg.node_count, self._mapping.shared.pieces.grids
+        for port, nodes, pids in self._ports("auto"):
+            name = port.tensor.name
+            first, last = ends_of(port, pids, grids[name])
+            if port.reads:
+                np.maximum.at(self._last_read.setdefault(name, np.full(count, -1)), nodes, last)
+            if port.writes:
+                np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
 
     def _using_nodes(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
         """Which nodes use the tensors that stay in DRAM."""
-        vmg = self._mapping.vmg
         found: dict[tuple[str, str], NDArray[np.bool_]] = {}
-        for task_class, tasks, _ in tasks_by_class(vmg.program):
-            for port in task_class.tensor_ports:
-                for does in ("reads", "writes") if port.tensor.name in self._mapping.streamed else ():
-                    if getattr(port, does):
-                        used = found.setdefault((port.tensor.name, does), np.zeros(vmg.node_count, bool))
-                        used[vmg.node_of_task[tasks]] = True
+        for port, nodes, _ in self._ports("dram"):
+            for does in ("reads", "writes"):
+                if getattr(port, does):
+                    key = port.tensor.name, does
+                    found.setdefault(key, np.zeros(self._mapping.vmg.node_count, bool))[nodes] = True
         return found
 
     def _streams(self, used: NDArray[np.bool_], each: int = 1) -> IntArray:
