@@ -102,8 +102,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
         found = {}
         for name, words in self.pieces.words.items():
             if name in self.uses:
-                each = math.ceil(words / self.uses[name].words_per_cycle)
-                found[name] = np.full(math.prod(self.pieces.grids[name]), each, np.int64)
+                found[name] = np.full(math.prod(self.pieces.grids[name]), self.uses[name].cycles(words), np.int64)
         return found
 
     def last_piece(self, port: TensorPort, pids: IntArray) -> IntArray:
