@@ -92,6 +92,8 @@ def test_the_order_of_kernels_does_not_decide_how_much_is_copied(make: Any) -> N
     assert found.dram_bytes == 3 * N * N * 4
     # Were it to stay in DRAM, it would come as each kernel wants it.
     assert subject.vmg.uses.moved_words("A", "reads") == 2 * N * N
+    other = design(whole_first).vmg.uses.deliveries("A", "reads")
+    assert subject.vmg.uses.deliveries("A", "reads").words.tolist() == other.words.tolist()
     bounds = FpgaBounds(solves=True)
     assert max(bounds(subject, level)["latency_cycles"][0] for level in range(2)) <= found.latency_cycles
 

@@ -84,17 +84,14 @@ def best_figure(run: RunTable, look: Theme, *, against: str = "designs") -> Figu
         last = float(best[known[-1]])
         color = look.series[number % len(look.series)]
         line = {"shape": "hv", "width": 2, "color": color, "dash": _DASHES[number % 3]}
-        traces.append(
-            _relative(
-                f"{shortened(label(objective.name), NAME)}: {last:,.6g}", across[steps], best[steps], last, line, unit
-            )
-        )
+        name = shortened(label(objective.name), NAME)
+        traces.append(_relative(f"{name}: {last:,.6g}", across[steps], best[steps], last, line, unit))
         bounds = np.array([tick.bounds.get(objective.name, np.nan) for tick in run.ticks])
         bounded = np.flatnonzero(~np.isnan(bounds))
         if len(bounded):
             line = {"shape": "hv", "width": 1, "color": color, "dash": "dot"}
-            name = f"{shortened(label(objective.name), NAME)}: no design is better"
-            traces.append(_relative(name, ticks[bounded], bounds[bounded], last, line, unit))
+            said = f"{name}: no design is better"
+            traces.append(_relative(said, ticks[bounded], bounds[bounded], last, line, unit))
     if not traces:
         return note(look, "no feasible design yet")
     title = "evaluated designs" if designs else "wall time (s)"

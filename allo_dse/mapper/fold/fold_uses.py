@@ -128,7 +128,7 @@ class FoldUses:
             for port in own.tensor_ports
             if port.tensor.name == tensor and getattr(port, does)
         ]
-        shapes = list(dict.fromkeys(port.tile_shape for port, *_ in uses))
+        shapes = sorted({port.tile_shape for port, *_ in uses})
         most = 1 + max((int(tiles.max(initial=0)) for *_, tiles in uses), default=0)
         none = np.zeros(0, np.int64)
         tasks = np.concatenate([none, *(own for _, own, _ in uses)])

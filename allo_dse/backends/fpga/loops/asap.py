@@ -151,7 +151,7 @@ class Walk:
         of each copy is a constant."""
         index = access.index
         for variable, value in self.copies if self.carried else ():
-            index = tuple(form and _fixed(form, variable, value) for form in index)
+            index = tuple(form and form.put_in(variable, Linear((), value)) for form in index)
         return access.array, index
 
     def _unstored(self, element: Element) -> Time:
@@ -323,11 +323,6 @@ def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
         if len(users) == 1 and users[0].name == "arith.addi" and not taken:
             found.update(dict.fromkeys(chain, op))
     return found
-
-
-def _fixed(form: Linear, variable: int, value: int) -> Linear:
-    factor = form.factor(variable)
-    return form + Linear(((variable, -factor),), factor * value) if factor else form
 
 
 def _ns(time: Time, usable: float) -> float:
