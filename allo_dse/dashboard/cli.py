@@ -86,13 +86,9 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
     opening = Opening(board, read, failed)
     context = Context(board, Programs(board, study), opening=opening)
     server = server_on(listening, make_app(context), board, opening)
-    try:
+    with server, server.interrupted_between_requests():
         opening.start()
         server.serve_forever()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        server.server_close()
     if opening.error is not None:
         raise typer.Exit(2)
 

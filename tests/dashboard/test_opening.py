@@ -22,7 +22,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app import factory
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.server import server_on
+from allo_dse.dashboard.app.server import listen, server_on
 from allo_dse.dashboard.app.sockets import bind, url_of
 from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.opening import Opening
@@ -210,7 +210,33 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         assert "run: http://" in process.stderr.readline()
         assert "makes no sense here" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
+        assert "Traceback" not in process.stderr.read()
     assert process.returncode == 2
+
+
+def test_an_interrupt_leaves_no_request_half_accepted(tmp_path: Path) -> None:
+    answers: list[int] = []
+    board = Board.open([write_run(tmp_path / "run", 3)])
+    server = listen(make_app(Context(board, Programs(board, None))), board, port=0)
+    accept = server.process_request
+
+    def interrupted(request: Any, client_address: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        accept(request, client_address)
+
+    server.process_request = interrupted  # type: ignore[method-assign]
+    url = f"http://127.0.0.1:{server.port}/_dash-dependencies"
+    asking = threading.Thread(target=lambda: answers.append(urllib.request.urlopen(url, timeout=60).status))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with server, server.interrupted_between_requests():
+            asking.start()
+            server.serve_forever()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    asking.join()
+    assert answers == [200]
 
 
 def test_the_command_refuses_at_once_what_it_cannot_serve(tmp_path: Path) -> None:

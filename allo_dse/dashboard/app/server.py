@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from dash import Dash
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
 from ..data.board import Board
 from ..data.opening import Opening
@@ -107,7 +110,39 @@ class _Quiet(WSGIRequestHandler):
         pass
 
 
-def listen(app: Dash, board: Board, *, host: str = "127.0.0.1", port: int = 8050) -> BaseWSGIServer:
+class Server(ThreadedWSGIServer):
+    """Answers requests, each in a thread of its own."""
+
+    _interrupted = False
+
+    @contextmanager
+    def interrupted_between_requests(self) -> Iterator[None]:
+        """Ctrl-C ends `serve_forever` between two requests: while the thread of one starts, an exception would leave
+        Python's locks in no state. A second Ctrl-C is raised where it comes.
+        """
+        before = signal.getsignal(signal.SIGINT)
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def serve_forever(self, poll_interval: float = 0.1) -> None:
+        super().serve_forever(poll_interval)
+
+    def service_actions(self) -> None:
+        super().service_actions()
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+
+def listen(app: Dash, board: Board, *, host: str = "127.0.0.1", port: int = 8050) -> Server:
     """A server that is bound but does not answer yet; `serve_forever` makes it.
 
     Raises:
@@ -117,8 +152,8 @@ def listen(app: Dash, board: Board, *, host: str = "127.0.0.1", port: int = 8050
         return server_on(listening, app, board)
 
 
-def server_on(listening: socket.socket, app: Dash, board: Board, opening: Opening | None = None) -> BaseWSGIServer:
+def server_on(listening: socket.socket, app: Dash, board: Board, opening: Opening | None = None) -> Server:
     """A server on a socket, of which it keeps a copy; `serve_forever` makes it answer."""
     host, port = listening.getsockname()[:2]
     site = Site(app, board, opening, any_host=host not in LOCAL)
-    return make_server(host, port, site, threaded=True, request_handler=_Quiet, fd=listening.fileno())
+    return Server(host, port, site, _Quiet, fd=listening.fileno())

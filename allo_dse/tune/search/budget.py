@@ -112,6 +112,7 @@ class StopSignals:
         self._before: dict[int, Any] = {}
         self.insisted = 0
         self._over = threading.Event()
+        self._signalling = threading.Lock()
         self._insists = False
         self._leavable = False
 
@@ -125,7 +126,8 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        with self._signalling:  # a signal that comes once the handlers are others' would be theirs
+            self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -167,5 +169,7 @@ class StopSignals:
         main = threading.main_thread().ident
         assert main is not None
         while not self._over.wait(self._patience):
-            self._insists = True
-            signal.pthread_kill(main, signal.SIGINT)
+            with self._signalling:
+                if not self._over.is_set():
+                    self._insists = True
+                    signal.pthread_kill(main, signal.SIGINT)

@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -86,6 +87,26 @@ def test_a_step_that_does_not_end_is_left_where_that_is_allowed() -> None:
             for_ever()
         with pytest.raises(StepLeft), stop.leaving():
             os.read(os.pipe()[0], 1)  # waits in the operating system
+
+
+def test_no_signal_is_sent_once_the_handlers_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, ended, sent = threading.Event(), threading.Event(), list[object]()
+    answers = iter([False, True])
+
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            left.wait()
+            if answer := next(answers):
+                ended.set()
+            return answer
+
+    monkeypatch.setattr(signal, "pthread_kill", lambda *given: sent.append(given))
+    with StopSignals() as stop:
+        stop._over = Over()
+        os.kill(os.getpid(), signal.SIGTERM)
+    left.set()
+    assert ended.wait(60)
+    assert not sent
 
 
 def like_a_library(makes: BaseException) -> None:
