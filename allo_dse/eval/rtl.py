@@ -30,7 +30,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.space.design import Design
 
 from .evaluator import Metrics, versioned
-from .fpga.depth_front import built_depths, decided_depths
+from .fpga.depths import built_depths, decided_depths
 from .hls.design_project import folding_of
 
 

@@ -34,7 +34,7 @@ from allo_dse.space.params import Assignment
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
-from .fpga.depth_front import as_built
+from .fpga.depths import as_built
 from .program.functional import run_graph
 from .program.observe import arrays_of, sets_of
 

@@ -7,7 +7,7 @@ FpgaSimulator(depths="declared").evaluate(design)   # those that the program dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,16 @@ from allo_dse.common.latest import keep
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.simulator.engine.run_result import RunResult
-from allo_dse.simulator.replay.depth_front import DepthFront
 from allo_dse.space.design import Design
 
 from ..evaluator import Metrics, versioned
 from .bounds import FpgaBounds
-from .depth_front import known_depths, timed_runs
+from .depth_solver import timed_runs
+from .depths import known_depths
 from .network import FpgaNetwork
+
+if TYPE_CHECKING:
+    from allo_dse.simulator.replay.depth_front import DepthFront
 
 TIMED_ON = "timed_on"
 """Metric: the sets of inputs that a design was timed on, where data decides, and the cycles of each."""

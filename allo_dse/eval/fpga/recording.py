@@ -16,7 +16,7 @@ from allo_dse.simulator.network.stream_ends import Ends, stream_ends
 from allo_dse.space.design import Design
 
 from ..design_recording import MAX_EVENTS, Recording, whole_run
-from .depth_front import timed_runs
+from .depth_solver import timed_runs
 from .network import FpgaNetwork, fpga_network
 from .retime import ReportTimes, retimed
 

@@ -87,7 +87,7 @@ def json_text(values: Any) -> str:
 
 def _hls_files(design: Design) -> dict[str, str]:
     """The design's HLS project, with the depths of its streams that the simulator and the HLS flow take."""
-    from ..fpga.depth_front import decided_depths
+    from ..fpga.depths import decided_depths
     from ..hls.design_project import hls_project
 
     project = hls_project(design, decided_depths(design, "solve"))

@@ -16,7 +16,7 @@ from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 
-from ..fpga.depth_front import as_built
+from ..fpga.depths import as_built
 from ..fpga.program_order import in_program_order
 from ..program.observe import Inputs
 from ..program.stream_wiring import wiring_of

@@ -19,7 +19,8 @@ from allo_dse.space.design import Design
 
 from ..calibrate.operator_table import operators_in
 from ..evaluator import Metrics, versioned
-from ..fpga.depth_front import decided_depths, run
+from ..fpga.depth_solver import run
+from ..fpga.depths import decided_depths
 from ..fpga.network import fpga_network
 from ..fpga.retime import Retiming, retimed, retiming
 from ..processes.tool import workspace

@@ -19,7 +19,7 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
 
-from ..fpga.depth_front import run
+from ..fpga.depth_solver import run
 from ..fpga.evaluator import FpgaSimulator
 from ..fpga.retime import Timings, labelled
 

@@ -120,7 +120,7 @@ def simulate(
     """
     from allo_dse.eval.program.functional import run_graph
 
-    from ..fpga.depth_front import built_depths
+    from ..fpga.depths import built_depths
 
     vmg = _graph(program, "simulate")
     given = arrays or _zeros(vmg)
@@ -149,7 +149,7 @@ def record_trace(
         DeadlockError: if no depths help.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from ..fpga.depth_front import built_depths
+    from ..fpga.depths import built_depths
 
     vmg = _graph(program, "record_trace")
     return record_graph(vmg, *(arrays or _zeros(vmg)), depths=built_depths(program, depths), seconds=seconds)

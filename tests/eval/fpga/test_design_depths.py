@@ -14,7 +14,8 @@ import allo_dse as dse
 from allo_dse.cli.main import main
 from allo_dse.common.records import replace
 from allo_dse.eval.fpga.bounds import SMALLEST_DEPTH
-from allo_dse.eval.fpga.depth_front import DepthSolver, DesignRuns, most_tokens, solve_depths
+from allo_dse.eval.fpga.depth_front import DesignRuns
+from allo_dse.eval.fpga.depth_solver import DepthSolver, most_tokens, solve_depths
 from allo_dse.eval.fpga.network import fpga_network
 from allo_dse.mapper.fold.fold import unfolded
 from tests.backends.fpga import programs

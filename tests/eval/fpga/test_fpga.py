@@ -12,7 +12,7 @@ import allo_dse as dse
 from allo_dse.backends.fpga.task import task_cost
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.fpga.depth_front import run
+from allo_dse.eval.fpga.depth_solver import run
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.eval.fpga.retime import ReportTimes, retimed
 from allo_dse.mapper.fold.fold import MeshFold, unfolded

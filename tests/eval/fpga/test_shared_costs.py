@@ -15,7 +15,7 @@ import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.latest import keep
 from allo_dse.common.records import replace
-from allo_dse.eval.fpga.depth_front import solve_depths
+from allo_dse.eval.fpga.depth_solver import solve_depths
 from allo_dse.eval.fpga.evaluator import FpgaSimulator
 from allo_dse.lang import install
 from allo_dse.mapper.mapping import DeviceMapping

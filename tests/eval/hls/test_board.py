@@ -14,7 +14,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.hls.project import HlsProject, PredictedLoop, Prediction
-from allo_dse.eval.fpga.depth_front import decided_depths
+from allo_dse.eval.fpga.depths import decided_depths
 from allo_dse.eval.hardware.design_folder import design_files
 from allo_dse.eval.hls.design_project import board_project, hls_project
 from allo_dse.eval.hls.golden_data import Remembered, golden_data
