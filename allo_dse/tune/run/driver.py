@@ -61,7 +61,7 @@ class Driver:
         self._ladder = Ladder(rungs, ledger.tally, signs, space.genes, space.learn)
         self._executor = self.workforce.executor
         self._refuted = len(ledger.tally.refuted)
-        self._doubt = Doubt(met=bool(ledger.tally.values))
+        self._doubt = Doubt(ledger.tally.records)
         self._view = View(
             study, ledger.tally, ledger.screen, self.budget, ledger.directory.path, self.proposer,
             ledger.tally.done,

@@ -20,11 +20,13 @@ class Doubt:
     """Watches the designs that a run evaluates, until one is feasible.
 
     Args:
-        met: whether an earlier run has found a feasible design, so that the constraints can be met.
+        earlier: designs of the run before it was resumed. Where one is feasible, the constraints can be met, and a
+            failure that was there beside it says nothing.
     """
 
-    def __init__(self, *, met: bool = False) -> None:
-        self._over, self._met = False, met
+    def __init__(self, earlier: Sequence[Record] = ()) -> None:
+        self._over, self._met = False, any(record.status == "ok" for record in earlier)
+        self._usual = {failure_kind(r.error) for r in earlier if self._met and r.status == "failed"}
         self._evaluated = self._missing = 0
         self._kinds: Counter[str] = Counter()
         self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same
@@ -48,8 +50,10 @@ class Doubt:
 
     def _failed(self, record: Record) -> None:
         error = record.error or ""
-        self._missing += record.metrics is not None
         kind = failure_kind(error)
+        if kind in self._usual:
+            return
+        self._missing += record.metrics is not None
         self._kinds[kind] += 1
         self._unmet = {}
         if self._missing == self._evaluated == MISSING:

@@ -10,6 +10,7 @@ from allo_dse.tune.results.study_result import failure_words
 from allo_dse.tune.search.doubt import FAILED, MISSING, UNMET, Doubt
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.store.log import read_log
+from allo_dse.tune.store.record import NOTHING, Record
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 
@@ -55,9 +56,27 @@ def test_a_run_that_fails_now_and_then_goes_on_and_says_how_often(tmp_path: Path
     assert "x RuntimeError: no licence" in failure_words(result)
 
 
-def test_constraints_that_were_met_before_are_not_doubted() -> None:
-    result = Doubt(met=True)
-    result.look([])
+def record(status: Any, error: str | None = None, **more: Any) -> Record:
+    return Record(number=0, key="k", status=status, genes_json=NOTHING, error=error, **more)
+
+
+@pytest.mark.parametrize(
+    ("later", "count"),
+    [
+        (record("infeasible", constraints={"few": 1.0}), UNMET),
+        (record("failed", "no licence for process 7"), FAILED),
+    ],
+)
+def test_what_good_designs_came_beside_before_is_not_doubted(later: Record, count: int) -> None:
+    before = [record("failed", "no licence for process 3"), record("ok")]
+    Doubt(before).look([later] * count)
+    with pytest.raises(StudyError):
+        Doubt(before[:1]).look([later] * count)
+
+
+def test_designs_that_fail_as_none_did_before_are_doubted() -> None:
+    with pytest.raises(StudyError, match="all failed"):
+        Doubt([record("failed", "no licence"), record("ok")]).look([record("failed", "no board")] * FAILED)
 
 
 def test_what_no_design_satisfies_is_named(tmp_path: Path) -> None:
