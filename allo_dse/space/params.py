@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from traceback import walk_tb
 from typing import Any
 
@@ -69,8 +70,13 @@ class Parameter:
 
     def position(self, value: object) -> int:
         """Where a value is among all; where 1 and True, which are equal, are both there, they are told apart."""
-        texts, text = self.describe(), plain_value(value)
-        return texts.index(text) if text in texts else self.values.index(value)
+        found = self._positions.get(plain_value(value))
+        return self.values.index(value) if found is None else found
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        """Of values as text, the first where several have the same."""
+        return {text: place for place, text in reversed(list(enumerate(self.describe())))}
 
 
 def plain_value(value: Any) -> str:

@@ -72,6 +72,24 @@ def test_values_that_are_equal_have_positions_of_their_own() -> None:
     assert parameter.position(2.0) == 0
 
 
+def test_values_are_looked_at_once_however_often_they_are_asked_for() -> None:
+    looked = []
+
+    class Value:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        @property
+        def name(self) -> str:
+            looked.append(self.number)
+            return f"v{self.number}"
+
+    parameter = choices(map(Value, range(50)))
+    looked.clear()
+    assert [parameter.position(value) for value in parameter.values] == list(range(50))
+    assert len(looked) == 2 * 50
+
+
 def test_assignment_survives_pickling_and_is_read_only() -> None:
     params = pickle.loads(pickle.dumps(Assignment({"a": 1})))
     assert params.a == 1
