@@ -16,6 +16,7 @@ from .certificate import Certificate
 from .texts import valid
 
 MARKER = "run.json"
+_MANY = 12  # values of a parameter that are all said
 
 
 class StatedObjective(msgspec.Struct, frozen=True):
@@ -100,7 +101,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         before_space, now_space = _flat(self.space), _flat(other.space)
         for name in sorted(before_space.keys() | now_space.keys()):
             if before_space.get(name) != now_space.get(name):
-                found.append(f"{name}: was {before_space.get(name, 'absent')}, is {now_space.get(name, 'absent')}")
+                found.append(f"{name}: {_change(before_space.get(name), now_space.get(name))}")
         return found
 
 
@@ -123,11 +124,27 @@ def read_info(directory: Path) -> RunInfo:
         raise StudyError(f"{path} is damaged: {error}", hint="start anew with --fresh or another --run-dir") from error
 
 
-def _flat(space: dict[str, Any]) -> dict[str, str]:
+def _flat(space: dict[str, Any]) -> dict[str, object]:
     flat = {}
     for name, value in space.items():
         entries = value.items() if isinstance(value, dict) else [("", value)]
         for key, entry in entries:
-            text = ", ".join(map(str, entry)) if isinstance(entry, list) else str(entry)
-            flat[f"parameter {key}" if key else name] = text
+            flat[f"parameter {key}" if key else name] = entry
     return flat
+
+
+def _change(before: object, now: object) -> str:
+    """What has changed in words, of long lists what is gone and what is new."""
+    if isinstance(before, list) and isinstance(now, list) and max(len(before), len(now)) > _MANY:
+        olds, news = dict.fromkeys(map(str, before)), dict.fromkeys(map(str, now))
+        gone, new = [one for one in olds if one not in news], [one for one in news if one not in olds]
+        said = [f"without {_some(gone)}"] * bool(gone) + [f"now also {_some(new)}"] * bool(new)
+        return ", ".join(said) or "in another order"
+    return f"was {_some(before)}, is {_some(now)}"
+
+
+def _some(entry: object) -> str:
+    if not isinstance(entry, list):
+        return "absent" if entry is None else str(entry)
+    rest = f", ... ({len(entry):,} values)" if len(entry) > _MANY else ""
+    return ", ".join(map(str, entry[:_MANY])) + rest

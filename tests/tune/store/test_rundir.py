@@ -49,6 +49,19 @@ def test_a_run_of_something_else_is_refused_with_the_differences(tmp_path: Path)
     open_and_begin(tmp_path, other, fresh=True)
 
 
+def test_of_long_lists_of_values_what_has_changed_is_said() -> None:
+    def differences(before: list[str], now: list[str]) -> list[str]:
+        return info(space={"params": {"P": before}}).differences(info(space={"params": {"P": now}}))
+
+    many = [str(n) for n in range(1000)]
+    assert differences(many, [*many[1:], "x"]) == ["parameter P: without 0, now also x"]
+    assert differences(many, many[::-1]) == ["parameter P: in another order"]
+    (said,) = differences([], many)
+    assert said.startswith("parameter P: now also 0, 1, 2")
+    assert said.endswith(", ... (1,000 values)")
+    assert len(said) < 100
+
+
 def test_fresh_discards_results_but_not_a_strangers_directory(tmp_path: Path) -> None:
     open_and_begin(tmp_path / "run", info())
     (tmp_path / "run" / "best").mkdir()
