@@ -97,6 +97,31 @@ def recurrence(distance: int) -> Any:
     return top
 
 
+def computed_index(kind: str) -> Any:
+    """Sums in elements that nobody can tell apart before the program runs."""
+
+    @df.region()
+    def top(H: int32[64], X: float32[64], F: float32[4]):
+        @df.kernel(mapping=[1], args=[H, X, F])
+        def k(h: int32[64], x: float32[64], f: float32[4]):
+            s: float32[4] = 0
+            n: float32[4] = 0
+            for t in range(16):
+                with allo.meta_if(kind == "next"):
+                    n[t % 4] = n[(t + 1) % 4] + x[t]
+                with allo.meta_elif(kind == "other array"):
+                    for q in range(4):
+                        n[(q + 1) % 4] = s[q] + x[t]
+                    for w in range(4):
+                        s[w] = n[w]
+                with allo.meta_else():
+                    for r in range(4):
+                        s[h[4 * t + r]] += x[t]
+            f[:] = s + n
+
+    return top
+
+
 def twice() -> Any:
     @df.region()
     def top(X: float32[N], Y: float32[N]):

@@ -135,8 +135,8 @@ class _Reader:
 
     def _forget(self, variable: int) -> None:
         """Elements that depend on the variable of an unrolled loop are others in each of its copies."""
-        self.known = {e for e in self.known if not _depends(e, variable)}
-        self.pending = {e: ops for e, ops in self.pending.items() if not _depends(e, variable)}
+        self.known = {e for e in self.known if not depends(e, variable)}
+        self.pending = {e: ops for e, ops in self.pending.items() if not depends(e, variable)}
 
 
 def apart(one: Element, other: Element) -> bool:
@@ -147,5 +147,6 @@ def apart(one: Element, other: Element) -> bool:
     )
 
 
-def _depends(element: Element, variable: int) -> bool:
+def depends(element: Element, variable: int) -> bool:
+    """Whether an element is another one where a variable is. Of an unknown index nobody can say that."""
     return any(form is not None and form.factor(variable) for form in element[1])

@@ -74,6 +74,16 @@ def test_what_goes_through_other_arrays_is_handed_on_from_copy_to_copy(copies: i
     assert found.depth >= 4 * copies
 
 
+@pytest.mark.parametrize(("kind", "sums", "array"), [("next", 1, "n"), ("other array", 1, "s"), ("histogram", 4, "s")])
+def test_an_unknown_index_may_be_that_of_any_element(kind: str, sums: int, array: str) -> None:
+    """Each sum may be of what the one before has stored, in this round or the last one: 4 cycles, and a register."""
+    parts = [partition(f"k:{name}", 0) for name in ("h", "s", "n", "x")]
+    found = next(one for one in cost(programs.computed_index(kind), *parts, pipeline("k:t")).loops if "t" in one.names)
+    assert found.limit == f"recurrence of {array}"
+    assert found.ii >= 4 * sums
+    assert found.depth >= 4 * sums
+
+
 def element(array: str, write: bool, offset: int, value: int) -> Op:
     access = Access(array, write, (Linear((), offset),))
     return Op("store" if write else "load", (value,) if write else (), () if write else (value,), "f32", 32, (), access)
