@@ -10,7 +10,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Stream, float32, int8, int32, uint8
+from allo.ir.types import Fixed, Stream, float32, int8, int32, uint8
 
 N = 256
 SIDE = 16
@@ -118,6 +118,24 @@ def computed_index(kind: str) -> Any:
                     for r in range(4):
                         s[h[4 * t + r]] += x[t]
             f[:] = s + n
+
+    return top
+
+
+def fixed_sums() -> Any:
+    """Sums of products, each of which is rounded down."""
+    T = Fixed(16, 8)
+
+    @df.region()
+    def top(A: T[4, 8], B: T[8, 4], C: T[4, 4]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def k(a: T[4, 8], b: T[8, 4], c: T[4, 4]):
+            for i, j in allo.grid(4, 4):
+                total: T = 0
+                for r in range(8):
+                    product: T = a[i, r] * b[r, j]
+                    total += product
+                c[i, j] = total
 
     return top
 
