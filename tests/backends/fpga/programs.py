@@ -122,6 +122,20 @@ def computed_index(kind: str) -> Any:
     return top
 
 
+def scattered_sums() -> Any:
+    """A convolution that adds each input to all outputs it is part of."""
+
+    @df.region()
+    def top(X: float32[16], W: float32[4], Y: float32[20]):
+        @df.kernel(mapping=[1], args=[X, W, Y])
+        def k(x: float32[16], w: float32[4], y: float32[20]):
+            for t in range(16):
+                for r in range(4):
+                    y[t + r] += x[t] * w[r]
+
+    return top
+
+
 def fixed_sums() -> Any:
     """Sums of products, each of which is rounded down."""
     T = Fixed(16, 8)

@@ -272,16 +272,17 @@ class Walk:
     def _extrapolate(self, loop: Planned, history: list[dict[Element, Time]]) -> None:
         """Times of what is handed from copy to copy, after the last one."""
         usable = self.device.clock.usable_ns
+        earlier = _elements_before(history)
         for key, time in history[2].items():
-            if history[0].get(key) == history[1].get(key):
+            if key not in earlier and history[0].get(key) == history[1].get(key):
                 continue  # stored by one of the copies
-            step = _ns(time, usable) - _ns(history[1].get(key, time), usable)
+            before = history[1].get(earlier.get(key, key), time)
+            step = _ns(time, usable) - _ns(before, usable)
             if step <= 0:
                 continue
             if step >= usable:
-                cycles = time[0] - history[1][key][0]
-                late = (time[0] + cycles * (loop.trips - 3), time[1])
-            elif None in key[1]:  # nobody knows which are sums
+                late = (time[0] + (time[0] - before[0]) * (loop.trips - 3), time[1])
+            elif key in earlier or None in key[1]:  # no sums, or nobody knows which
                 late = (time[0] + math.ceil(step * (loop.trips - 3) / usable), time[1])
             else:  # integer sums are balanced as a tree
                 total = _ns(history[0].get(key, time), usable) + step * math.ceil(math.log2(loop.trips))
@@ -338,3 +339,9 @@ def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
 
 def _ns(time: Time, usable: float) -> float:
     return time[0] * usable + time[1]
+
+
+def _elements_before(history: list[dict[Element, Time]]) -> dict[Element, Element]:
+    """Elements that only the third copy of a loop stores, with those that only the second one does in their place."""
+    second, third = ([key for key in history[n] if key not in history[n - 1]] for n in (1, 2))
+    return dict(zip(third, second, strict=True)) if len(second) == len(third) else {}
