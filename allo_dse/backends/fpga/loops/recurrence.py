@@ -11,6 +11,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access
 
+from ..memory import Unrolled
 from ..plan import Planned
 from .asap import Time, Walk
 from .effects import Effects
@@ -94,11 +95,11 @@ def memory_interval(
     return worst, name
 
 
-def _between(store: Access, load: Access, unrolled: Mapping[int, int], loops: tuple[Planned, ...]) -> int | None:
+def _between(store: Access, load: Access, unrolled: Unrolled, loops: tuple[Planned, ...]) -> int | None:
     """Rounds from a store to the next load of the same element; None when there is none.
 
     Args:
-        unrolled: trip counts of the unrolled loops around them, by variable.
+        unrolled: loops around one of them or both.
     """
     stride, strides = 1, {}
     for loop in reversed(loops):
@@ -126,10 +127,10 @@ def _between(store: Access, load: Access, unrolled: Mapping[int, int], loops: tu
     return min((d for d in distances if d > 0), default=None)
 
 
-def _offsets(form: Linear, offset: int, unrolled: Mapping[int, int]) -> set[int]:
+def _offsets(form: Linear, offset: int, unrolled: Unrolled) -> set[int]:
     """What one index may be more than another of the same form in another copy."""
     found = {offset}
-    for variable, trips in unrolled.items():
-        if factor := form.factor(variable):
-            found = {one + factor * copies for one in found for copies in range(1 - trips, trips)}
+    for variable, values in unrolled.items():
+        if step := form.factor(variable) * values.step:
+            found = {one + step * copies for one in found for copies in range(1 - len(values), len(values))}
     return found
