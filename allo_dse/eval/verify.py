@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.common.records import replace
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
+from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import Tensor
-from allo_dse.program.tolerance import tolerance_of
+from allo_dse.program.tolerance import steps_of, tolerance_of
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
@@ -75,7 +76,8 @@ def verify_design(
 
     Args:
         reference: from the input arrays (see `asked`) to the output array (or a tuple of them). Floats narrower than 32
-            bits come as float32; integers as they are, so that overflow wraps as in the program.
+            bits come as float32; integers as they are, so that overflow wraps as in the program. Of fixed-point numbers
+            it is given raw integers, and returns them: as integers those of the program, as floats exact ones.
         verify_with: from the design's parameters to those to change for a smaller instance with the same mesh.
         inputs: a study's sets of inputs, in place of random ones: as a function of the parameters at that smaller size,
             as arrays at the design's own.
@@ -336,7 +338,10 @@ def _differs_from_reference(
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     for name, value, wanted in zip(outputs, found, expected, strict=True):
         dtype = types[name]
-        wrong, why = _unlike(value, wanted, tolerance_of(dtype, program) if dtype.is_float else None)
+        if dtype.is_fixed and wanted.dtype.kind == "f":
+            wrong, why = _steps_apart(value, wanted, dtype, steps_of(dtype, program))
+        else:
+            wrong, why = _unlike(value, wanted, tolerance_of(dtype, program) if dtype.is_float else None)
         if wrong.any():
             return f"{name} differs from the reference in {_share(wrong)}{why}"
     return ""
@@ -358,6 +363,16 @@ def _unlike(
         exact, own = wanted.astype(np.float64), value.astype(np.float64)
         allowed = tolerance * float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
         return ~((own == exact) | (np.abs(own - exact) <= allowed)), ""
+
+
+def _steps_apart(
+    value: NDArray[np.generic], wanted: NDArray[np.generic], dtype: DType, steps: float
+) -> tuple[NDArray[np.bool_], str]:
+    """The same of fixed-point numbers, which wrap, and a reference in floats, which does not round each of them."""
+    span = 2.0**dtype.bits
+    with np.errstate(invalid="ignore"):
+        apart = (value.astype(np.float64) - wanted.astype(np.float64) + span / 2) % span - span / 2
+        return ~(np.abs(apart) <= steps), f" by more than {steps:g} steps of {dtype}"
 
 
 def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:

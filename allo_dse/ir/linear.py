@@ -24,6 +24,8 @@ _HOLDS: Mapping[str, Callable[[int], bool]] = {
 
 
 _MOST_SHIFTED = 62
+_MOST_NARROW = 31  # bits; wider integers are taken not to wrap
+_MODULAR = ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.trunci")  # alike with and without a sign
 SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
 
 
@@ -198,9 +200,17 @@ def replaced(test: Test | None, put: Callable[[Linear], Linear]) -> Test | None:
 
 
 class LinearForms:
-    """The linear forms of the index values of a function."""
+    """The linear forms of the index values of a function.
+
+    That of an integer of fewer than 32 bits is its value but for multiples of 2**bits: what is done with it as a number
+    decides whether it is one with a sign.
+
+    Attributes:
+        ranges: of the loops' variables, where their bounds are known.
+    """
 
     def __init__(self) -> None:
+        self.ranges: dict[int, tuple[int, int]] = {}
         self._forms: dict[ir.Value, Linear] = {}
         self._tests: dict[ir.Value, Test] = {}
 
@@ -246,7 +256,7 @@ class LinearForms:
             return self._compare(op)
         if op.name in ("arith.andi", "arith.ori", "arith.xori", "arith.select") and str(op.results[0].type) == "i1":
             return self._combine(op)
-        operands = [self.get(v) for v in op.operands]
+        operands = [self._read(op, v) for v in op.operands]
         form = self._applied(op, operands) if op.name == "affine.apply" else _combined(op.name, operands)
         if form is None or len(list(op.results)) != 1:
             return False
@@ -256,11 +266,32 @@ class LinearForms:
     def _applied(self, op: ir.Operation, operands: list[Linear | None]) -> Linear | None:
         return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
 
+    def _read(self, op: ir.Operation, value: ir.Value) -> Linear | None:
+        """The form of an operand: of a narrow integer that is read as a number, as it wraps."""
+        form = self.get(value)
+        if form is None or op.name in _MODULAR:
+            return form
+        return self._wrapped(value, form, signed=op.name != "arith.extui")
+
+    def _wrapped(self, value: ir.Value, form: Linear, *, signed: bool) -> Linear:
+        """What a value is that has a form: linear still where all of it wraps as often."""
+        bits = ir.IntegerType(value.type).width if isinstance(value.type, ir.IntegerType) else _MOST_NARROW + 1
+        if bits > _MOST_NARROW:
+            return form
+        least = Linear((), -(1 << bits - 1) if signed else 0)
+        above = form + least.scaled(-1)
+        low, high = (end >> bits for end in extent(above, self.ranges))
+        if low == high:
+            return form + Linear((), -(low << bits))
+        rounds = Derived("arith.floordivsi", above, Linear((), 1 << bits))
+        return form + Linear((), 0, ((rounds, -(1 << bits)),))
+
     def _compare(self, op: ir.Operation) -> bool:
-        left, right = self.get(op.operands[0]), self.get(op.operands[1])
+        predicate = _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
+        sides = [(value, self.get(value)) for value in op.operands]
+        left, right = (form and self._wrapped(v, form, signed=predicate[0] != "u") for v, form in sides)
         if left is None or right is None:
             return False
-        predicate = _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
         self._tests[op.results[0]] = Compare(predicate, left + right.scaled(-1))
         return True
 
@@ -281,7 +312,18 @@ class LinearForms:
         return True
 
     def bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
-        """Lower and upper bound and step of a loop; a bound without a form is None, so is an unknown step (0)."""
+        """Lower and upper bound and step of a loop; a bound without a form is None, so is an unknown step (0).
+
+        Its variable, which has a form already, is known to be within them from then on.
+        """
+        lower, upper, step = self._bounds(op)
+        variable = self.get(op.regions[0].blocks[0].arguments[0])
+        if lower is not None and upper is not None and variable is not None:
+            first, last = extent(lower, self.ranges)[0], extent(upper, self.ranges)[1] - 1
+            self.ranges[variable.terms[0][0]] = (first, max(first, last))
+        return lower, upper, step
+
+    def _bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
         if op.name == "scf.for":
             lower, upper, step = (self.get(v) for v in list(op.operands)[:3])
             return lower, upper, step.constant if step is not None and step.is_constant else 0

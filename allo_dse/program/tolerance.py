@@ -1,4 +1,4 @@
-"""How far floating-point results may be from exact ones."""
+"""How far results of a program may be from exact ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,26 @@ _MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
 def tolerance_of(dtype: DType, program: CompiledProgram) -> float:
     """Relative to the largest value: one rounding per task along the longest mesh axis, or per round of the longest
     loop of the source that a task runs, as a random walk."""
-    longest = max(max(*kernel.mesh, *_rounds(kernel)) for kernel in program.kernels)
-    return 4.0 * math.sqrt(longest) * rounding_of(dtype)
+    return 4.0 * math.sqrt(_roundings(program)) * rounding_of(dtype)
+
+
+def steps_of(dtype: DType, program: CompiledProgram) -> float:
+    """In steps of a fixed-point type: each of these roundings, and that of the result, drops less than one step of the
+    coarsest such type that a tensor or stream has, and all drop in one direction."""
+    types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
+    coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
+    return (_roundings(program) + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
 
 
 def rounding_of(dtype: DType) -> float:
     """How far a number may be from the nearest of a floating-point type, relative to it."""
     bits = _MANTISSA_BITS[("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)]
     return 2.0 ** -(bits + 1)
+
+
+def _roundings(program: CompiledProgram) -> int:
+    """How many one result may have behind it."""
+    return max(max(*kernel.mesh, *_rounds(kernel)) for kernel in program.kernels)
 
 
 def _rounds(kernel: Kernel) -> Iterator[int]:

@@ -69,6 +69,18 @@ def test_a_reference_in_floats_wraps_where_it_is_exact() -> None:
     assert result.message.endswith("elements, which was computed in float64")
 
 
+def test_fixed_point_numbers_are_as_near_to_exact_ones_as_they_are_rounded() -> None:
+    """Sums of 8 products, each rounded down: 9 steps at most, and sums beyond the type wrap."""
+    program = load_program(programs.fixed_sums)
+    made = Design(program, unfolded(program), Buffering(), Device.load("u280"))
+    exact = verify_design(made, reference=lambda A, B: (A.astype(float) @ B) / 256)
+    assert exact.ok, exact.message
+    assert verify_design(made, reference=lambda A, B: (A.astype(int)[:, :, None] * B >> 8).sum(1)).ok
+    other = verify_design(made, reference=lambda A, B: (A.astype(float) @ B) / 256 + 10)
+    assert other.message == "C differs from the reference in 16 of 16 elements by more than 9 steps of fixed16_8"
+    assert not verify_design(made, reference=lambda A, B: (A.astype(float) @ B) * np.nan).ok
+
+
 def test_what_is_infinite_allows_nothing_else() -> None:
     def reference(a: Array, b: Array) -> Any:
         c = a @ b

@@ -19,7 +19,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Fixed, Int, UFixed, bfloat16, float16, float32, float64, int8, int16, int32, uint8
+from allo.ir.types import Fixed, Int, UFixed, bfloat16, float16, float32, float64, int8, int16, int32, uint8, uint64
 
 from allo_dse.frontend import compile_region
 
@@ -137,6 +137,26 @@ def test_mixed_precision(a: Any, b: Any, c: Any) -> None:
     else:
         np.testing.assert_array_equal(z, exact[0].astype(NUMPY[c]))
         np.testing.assert_array_equal(w, exact[1].astype(NUMPY[c]))
+
+
+def test_integers_of_64_bits_become_floats_as_the_numbers_they_are() -> None:
+    """Operators grow; functions, and products of matrices, wrap as NumPy's do."""
+
+    @df.region()
+    def top(X: uint64[4, 4], Y: uint64[4, 4], Z: float32[5, 4, 4]):
+        @df.kernel(mapping=[1], args=[X, Y, Z])
+        def core(x: uint64[4, 4], y: uint64[4, 4], z: float32[5, 4, 4]):
+            z[0, :, :] = x + y
+            z[1, :, :] = x - y
+            z[2, :, :] = x * y
+            z[3, :, :] = allo.add(x, y)
+            z[4, :, :] = allo.matmul(x, y)
+
+    x, y = RNG.integers(1 << 63, 1 << 64, (2, 4, 4), np.uint64)
+    z = np.zeros((5, 4, 4), np.float32)
+    simulate(compile_region(top), x, y, z)
+    a, b = x.astype(object), y.astype(object)
+    np.testing.assert_allclose(z, np.array([a + b, a - b, a * b, x + y, x @ y], np.float32), rtol=1e-6)
 
 
 @settings(max_examples=20, deadline=None)

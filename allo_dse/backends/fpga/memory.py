@@ -22,8 +22,10 @@ from allo_dse.ir.nest import Access, Array
 from .fifo import fifo_resources
 
 IntArray = NDArray[np.int64]
-Accesses: TypeAlias = Sequence[tuple[Access, Mapping[int, int]]]
-"""Each with the variables of the unrolled loops around it and their trip counts."""
+Unrolled: TypeAlias = Mapping[int, range]
+"""Values of the variables of unrolled loops."""
+Accesses: TypeAlias = Sequence[tuple[Access, Unrolled]]
+"""Each with the unrolled loops around it."""
 
 _MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
@@ -107,7 +109,7 @@ def busiest_bank(storage: Storage, accesses: Accesses) -> int:
     for number, (access, unrolled) in enumerate(accesses):
         known = [form is not None for form in access.index]
         if not all(k or split is None for k, split in zip(known, storage.splits, strict=True)):
-            alone += math.prod(unrolled.values())
+            alone += copies_of(unrolled)
             continue
         forms = [form or Linear(()) for form in access.index]
         rest = tuple((tuple((v, f) for v, f in form.terms if v not in unrolled), form.derived) for form in forms)
@@ -116,16 +118,21 @@ def busiest_bank(storage: Storage, accesses: Accesses) -> int:
     return alone + sum(_most_in_one_bank(storage, np.concatenate(g), once=not key[1]) for key, g in groups.items())
 
 
-def _addresses(forms: list[Linear], unrolled: Mapping[int, int]) -> IntArray:
+def copies_of(unrolled: Unrolled) -> int:
+    """How many copies unrolling makes."""
+    return math.prod(map(len, unrolled.values()))
+
+
+def _addresses(forms: list[Linear], unrolled: Unrolled) -> IntArray:
     """Per copy of an access its index along each dimension: (copies, dimensions)."""
     used = [v for v in unrolled if any(form.factor(v) for form in forms)]
-    if math.prod(unrolled[v] for v in used) > _MOST_COPIES:
+    if math.prod(len(unrolled[v]) for v in used) > _MOST_COPIES:
         used = used[:1]
     if not used:
         return np.array([[form.constant for form in forms]], np.int64)
-    shape = tuple(unrolled[v] for v in used)
-    table = np.empty((math.prod(shape), len(forms)), np.int64)
-    grid = np.indices(shape).reshape(len(shape), -1)
+    values = [np.asarray(unrolled[v], np.int64) for v in used]
+    grid = np.stack(np.meshgrid(*values, indexing="ij")).reshape(len(used), -1)
+    table = np.empty((grid.shape[1], len(forms)), np.int64)
     for column, form in enumerate(forms):
         factors = np.array([form.factor(v) for v in used], np.int64)
         table[:, column] = form.constant + factors @ grid

@@ -60,7 +60,7 @@ class NpuSimulator:
     """
 
     name = "npu-simulator"
-    version = "4"
+    version = "5"
     quick = True
 
     def bounding(self) -> NpuBounds:

@@ -293,7 +293,7 @@ def _work_type(expr: TileExpr, target: DType) -> DType:
     if natural.is_integer and target.is_integer and expr.op in RING:
         return target
     if natural.is_integer and target.is_float and expr.op in RING:
-        return int64
+        return natural if natural.bits >= 64 + natural.is_signed else int64
     if natural.is_fixed and expr.op in RING:
         return common(natural, int64 if target.is_float else target)
     if natural.is_float and target.is_float:

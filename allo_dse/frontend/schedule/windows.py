@@ -32,7 +32,7 @@ class IndexForms:
     def __init__(self, body: Body) -> None:
         self._forms = LinearForms()
         self._values: list[ir.Value] = []
-        self.ranges: dict[int, tuple[int, int]] = {}
+        self.ranges = self._forms.ranges
         self._number: dict[ir.Value, int] = {}
         for argument in body.block.arguments:
             if isinstance(argument.type, ir.IndexType):
@@ -49,11 +49,8 @@ class IndexForms:
         for view in block.operations:
             op = view.operation
             if op.name == "scf.for":
-                number = self._variable(op.regions[0].blocks[0].arguments[0])
-                low, high, _ = self._forms.bounds(op)
-                if low is not None and high is not None:
-                    first, last = extent(low, self.ranges)[0], extent(high, self.ranges)[1] - 1
-                    self.ranges[number] = (first, max(first, last))
+                self._variable(op.regions[0].blocks[0].arguments[0])
+                self._forms.bounds(op)
             elif op.name != "arith.constant" and not (is_pure(op) and self._forms.compute(op)):
                 for result in op.results:
                     if isinstance(result.type, ir.IndexType):

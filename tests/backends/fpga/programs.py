@@ -10,7 +10,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Stream, float32, int8, int32, uint8
+from allo.ir.types import Fixed, Stream, float32, int8, int32, uint8
 
 N = 256
 SIDE = 16
@@ -93,6 +93,63 @@ def recurrence(distance: int) -> Any:
         def k(x: float32[N]):
             for i in range(distance, N):
                 x[i] = x[i - distance] + 1.0
+
+    return top
+
+
+def computed_index(kind: str) -> Any:
+    """Sums in elements that nobody can tell apart before the program runs."""
+
+    @df.region()
+    def top(H: int32[64], X: float32[64], F: float32[4]):
+        @df.kernel(mapping=[1], args=[H, X, F])
+        def k(h: int32[64], x: float32[64], f: float32[4]):
+            s: float32[4] = 0
+            n: float32[4] = 0
+            for t in range(16):
+                with allo.meta_if(kind == "next"):
+                    n[t % 4] = n[(t + 1) % 4] + x[t]
+                with allo.meta_elif(kind == "other array"):
+                    for q in range(4):
+                        n[(q + 1) % 4] = s[q] + x[t]
+                    for w in range(4):
+                        s[w] = n[w]
+                with allo.meta_else():
+                    for r in range(4):
+                        s[h[4 * t + r]] += x[t]
+            f[:] = s + n
+
+    return top
+
+
+def scattered_sums() -> Any:
+    """A convolution that adds each input to all outputs it is part of."""
+
+    @df.region()
+    def top(X: float32[16], W: float32[4], Y: float32[20]):
+        @df.kernel(mapping=[1], args=[X, W, Y])
+        def k(x: float32[16], w: float32[4], y: float32[20]):
+            for t in range(16):
+                for r in range(4):
+                    y[t + r] += x[t] * w[r]
+
+    return top
+
+
+def fixed_sums() -> Any:
+    """Sums of products, each of which is rounded down."""
+    T = Fixed(16, 8)
+
+    @df.region()
+    def top(A: T[4, 8], B: T[8, 4], C: T[4, 4]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def k(a: T[4, 8], b: T[8, 4], c: T[4, 4]):
+            for i, j in allo.grid(4, 4):
+                total: T = 0
+                for r in range(8):
+                    product: T = a[i, r] * b[r, j]
+                    total += product
+                c[i, j] = total
 
     return top
 

@@ -256,13 +256,21 @@ def test_busiest_bank_is_that_of_counting() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         factor, kind = int(rng.integers(1, 9)), str(rng.choice(["cyclic", "block"]))
-        storage = Storage(Array("a", (64,), 32), (Split(kind, factor),))
+        storage = Storage(Array("a", (128,), 32), (Split(kind, factor),))
         trips, stride = int(rng.integers(1, 9)), int(rng.integers(0, 5))
+        first, step = int(rng.integers(0, 4)), int(rng.integers(1, 4))
+        values = range(first, first + trips * step, step)
         access = Access("a", False, (Linear(((7, stride),) if stride else (), int(rng.integers(0, 9))),))
-        addresses = {present(access.index[0].value({7: i})) for i in range(trips)}  # type: ignore[union-attr]
-        banks = [a // -(-64 // factor) if kind == "block" else a % factor for a in addresses]
+        addresses = {present(access.index[0].value({7: i})) for i in values}  # type: ignore[union-attr]
+        banks = [a // -(-128 // factor) if kind == "block" else a % factor for a in addresses]
         expected = 0 if storage.in_registers else max(banks.count(b) for b in banks)
-        assert busiest_bank(storage, [(access, {7: trips})]) == expected
+        assert busiest_bank(storage, [(access, {7: values})]) == expected
+
+
+def test_unrolled_loops_over_two_halves_of_an_array_load_all_of_it() -> None:
+    storage, form = Storage(Array("a", (8,), 32), (None,)), Linear.variable(7)
+    halves = [(Access("a", False, (form,)), {7: values}) for values in (range(4), range(4, 8))]
+    assert busiest_bank(storage, halves) == 8
 
 
 def test_accesses_at_constant_distances_meet_in_the_banks_that_they_are_in() -> None:
@@ -273,7 +281,7 @@ def test_accesses_at_constant_distances_meet_in_the_banks_that_they_are_in() -> 
         storage = Storage(Array("a", (64,), 32), (Split("cyclic", factor),))
         places = rng.integers(0, 16, int(rng.integers(1, 9))).tolist()
         for writes in (False, True):
-            none: dict[int, int] = {}
+            none: dict[int, range] = {}
             accesses = [(Access("a", writes, (Linear(((7, factor),), place),)), none) for place in places]
             banks = [place % factor for place in (places if writes else set(places))]
             assert busiest_bank(storage, accesses) == max(banks.count(bank) for bank in banks)

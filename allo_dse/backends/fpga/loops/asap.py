@@ -20,7 +20,7 @@ from allo_dse.ir.nest import Access, Branch, Op
 from ..observed import Asked
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
-from .effects import Element, apart
+from .effects import Element, apart, depends
 
 Time = tuple[int, float]
 START: Time = (0, 0.0)
@@ -143,8 +143,8 @@ class Walk:
     def _load(self, op: Op) -> None:
         assert op.access is not None
         element = self._element(op.access)
-        time = self.stored.get(element)
-        self._set(op, self._unstored(element) if time is None else time)
+        known = element in self.stored and None not in element[1]
+        self._set(op, self.stored[element] if known else self._unstored(element))
 
     def _element(self, access: Access) -> Element:
         """An element. What is handed on may go through elements that copies of several loops reach: there the variable
@@ -155,24 +155,33 @@ class Walk:
         return access.array, index
 
     def _unstored(self, element: Element) -> Time:
-        """When an element is there that this round has not stored."""
-        array, _ = element
-        if array in self.carried:
-            return self.carried[array]
+        """When an element is there that this round may have stored, but has not for sure."""
+        array, maybe = element[0], [self.stored[other] for other in self._perhaps(element)]
+        before = self.carried.get(array, START)
         if array in self.registers:
-            return START
-        start = max((time[0] + 1 for other, time in self.stored.items() if not apart(other, element)), default=0)
-        return (start + 1, self.device.arrays.read_ns)
+            return max([before, *maybe])
+        if array in self.carried and not maybe:
+            return before
+        start = max((time[0] + 1 for time in maybe), default=0)
+        return max(before, (start + 1, self.device.arrays.read_ns))
+
+    def _perhaps(self, element: Element) -> list[Element]:
+        """The elements stored in this round that may be this one."""
+        return [other for other in self.stored if not apart(other, element)]
 
     def _store(self, op: Op) -> None:
         assert op.access is not None
         time = self._ready(op.inputs)
         key = self._element(op.access)
-        self.stored[key] = time
-        if all(v in self.pipelined for v in op.inputs):
-            self.clocked.add(key)
-        else:
-            self.clocked.discard(key)
+        clocked = all(v in self.pipelined for v in op.inputs)
+        for other in self._perhaps(key):  # what was there, or this: whichever comes later
+            self.stored[other] = max(self.stored[other], time)
+            if not clocked:
+                self.clocked.discard(other)
+        if None not in key[1] or key not in self.stored:
+            self.stored[key] = time
+            if clocked:
+                self.clocked.add(key)
         if op.access.array not in self.registers:
             late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
             self.finish = max(self.finish, time[0] + late, 1)  # its address takes the first cycle
@@ -257,24 +266,27 @@ class Walk:
 
     def _forget(self, variable: int) -> None:
         """Elements that depend on the variable are others in the next copy."""
-        for key in [key for key in self.stored if _depends(key[1], variable)]:
+        for key in [key for key in self.stored if depends(key, variable)]:
             del self.stored[key]
 
     def _extrapolate(self, loop: Planned, history: list[dict[Element, Time]]) -> None:
         """Times of what is handed from copy to copy, after the last one."""
         usable = self.device.clock.usable_ns
+        earlier = _elements_before(history)
         for key, time in history[2].items():
-            if history[0].get(key) == history[1].get(key):
+            if key not in earlier and history[0].get(key) == history[1].get(key):
                 continue  # stored by one of the copies
-            step = _ns(time, usable) - _ns(history[1].get(key, time), usable)
+            before = history[1].get(earlier.get(key, key), time)
+            step = _ns(time, usable) - _ns(before, usable)
             if step <= 0:
                 continue
-            if step < usable:  # integer sums are balanced as a tree
+            if step >= usable:
+                late = (time[0] + (time[0] - before[0]) * (loop.trips - 3), time[1])
+            elif key in earlier or None in key[1]:  # no sums, or nobody knows which
+                late = (time[0] + math.ceil(step * (loop.trips - 3) / usable), time[1])
+            else:  # integer sums are balanced as a tree
                 total = _ns(history[0].get(key, time), usable) + step * math.ceil(math.log2(loop.trips))
                 late = (int(total // usable), total % usable)
-            else:
-                cycles = time[0] - history[1][key][0]
-                late = (time[0] + cycles * (loop.trips - 3), time[1])
             self.stored[key] = late
             self.finish = max(self.finish, late[0])
 
@@ -329,5 +341,7 @@ def _ns(time: Time, usable: float) -> float:
     return time[0] * usable + time[1]
 
 
-def _depends(index: tuple[Linear | None, ...], variable: int) -> bool:
-    return any(form is None or form.factor(variable) for form in index)
+def _elements_before(history: list[dict[Element, Time]]) -> dict[Element, Element]:
+    """Elements that only the third copy of a loop stores, with those that only the second one does in their place."""
+    second, third = ([key for key in history[n] if key not in history[n - 1]] for n in (1, 2))
+    return dict(zip(third, second, strict=True)) if len(second) == len(third) else {}

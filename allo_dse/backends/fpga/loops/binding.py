@@ -10,7 +10,7 @@ from typing import TypeAlias
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import Access, Branch, Op
 
-from ..memory import Accesses, Storage
+from ..memory import Accesses, Storage, Unrolled, copies_of
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
 from .asap import multiply_adds
@@ -33,7 +33,7 @@ def held_bits(ports: Mapping[str, int], span: int, held: Iterable[Staged], uses:
     wait = max(1, (finish - span) // 2)
     waiting = sum(bits * math.ceil(copies * wait / span) for bits, copies, load in held if not load)
     return waiting + sum(
-        op.bits * math.prod(unrolled.values())
+        op.bits * copies_of(unrolled)
         for op, unrolled in uses
         if op.access and op.access.write and ports.get(op.access.array, 1) > 1
     )
@@ -58,12 +58,12 @@ def muxes(
     addresses = 0
     for array, group in accesses.items():
         storage = storages[array]
-        copies = sum(math.prod(unrolled.values()) for _, unrolled in group)
+        copies = sum(copies_of(unrolled) for _, unrolled in group)
         if copies <= storage.ports(device) * storage.banks or storage.in_registers:
             continue
         bits = math.ceil(math.log2(max(2, storage.bank_words)))
         for access, unrolled in group:
-            copies = math.prod(unrolled.values())
+            copies = copies_of(unrolled)
             inputs += copies * (1 + access.write)
             addresses += bits * copies * _is_computed(access, unrolled)
     return round(device.hls.mux_lut_per_input * inputs) + addresses
@@ -102,7 +102,7 @@ def _operators(items: tuple[Item, ...], copies: int, device: FpgaDevice, *, fabr
 
 def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
     """Accesses to elements, by their array; variables are none."""
-    groups = defaultdict[str, list[tuple[Access, Mapping[int, int]]]](list)
+    groups = defaultdict[str, list[tuple[Access, Unrolled]]](list)
     for op, unrolled in uses:
         assert op.access is not None
         if op.access.index:
@@ -110,7 +110,7 @@ def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
     return groups
 
 
-def _is_computed(access: Access, unrolled: Mapping[int, int]) -> bool:
+def _is_computed(access: Access, unrolled: Unrolled) -> bool:
     """Whether each copy of an access adds its own offset to an address that changes from round to round."""
     variables = {v for form in access.index if form is not None for v, _ in form.terms}
     return bool(variables & set(unrolled)) and bool(variables - set(unrolled))

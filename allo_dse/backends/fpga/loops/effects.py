@@ -10,7 +10,7 @@ the old value, which an earlier round may have stored: `if j == 0: acc = 0` does
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -20,12 +20,13 @@ from msgspec import Struct
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Branch, Op
 
+from ..memory import Unrolled
 from ..plan import Item, Planned
 
 Element: TypeAlias = tuple[str, tuple[Linear | None, ...]]
 """An array and an index."""
-Use: TypeAlias = tuple[Op, Mapping[int, int]]
-"""A load or store, with the trip counts of the unrolled loops around it by variable."""
+Use: TypeAlias = tuple[Op, Unrolled]
+"""A load or store, with the unrolled loops around it."""
 
 
 class Effects(Struct, frozen=True, dict=True):
@@ -84,11 +85,12 @@ class _Reader:
         """Items that only some rounds execute."""
         self._either((tuple(items), ()), {})
 
-    def block(self, items: Iterable[Item], unrolled: Mapping[int, int]) -> None:
+    def block(self, items: Iterable[Item], unrolled: Unrolled) -> None:
         for item in items:
             if isinstance(item, Planned):
                 self._forget(item.variable)
-                self.block(item.body, {**unrolled, item.variable: item.trips})
+                values = range(item.first, item.first + item.trips * item.step, item.step)
+                self.block(item.body, {**unrolled, item.variable: values})
                 self._forget(item.variable)
             elif isinstance(item, Branch):
                 self._either(item.sides, unrolled)  # type: ignore[arg-type]
@@ -96,7 +98,7 @@ class _Reader:
                 act = self._store if item.access.write else self._load
                 act(item, item.access, unrolled)
 
-    def _either(self, sides: tuple[tuple[Item, ...], tuple[Item, ...]], unrolled: Mapping[int, int]) -> None:
+    def _either(self, sides: tuple[tuple[Item, ...], tuple[Item, ...]], unrolled: Unrolled) -> None:
         """One of two blocks: what is known after it is what both agree on."""
         known, pending = set(self.known), dict(self.pending)
         self.conditions += 1
@@ -114,7 +116,7 @@ class _Reader:
             new = [use for use in (*mine, *theirs) if use not in pending.get(element, ())]
             self.pending[element] = (*kept, *new)
 
-    def _load(self, op: Op, access: Access, unrolled: Mapping[int, int]) -> None:
+    def _load(self, op: Op, access: Access, unrolled: Unrolled) -> None:
         element = (access.array, access.index)
         if element in self.known:
             return
@@ -122,7 +124,7 @@ class _Reader:
         self.uses.append((op, unrolled))
         self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element)}
 
-    def _store(self, op: Op, access: Access, unrolled: Mapping[int, int]) -> None:
+    def _store(self, op: Op, access: Access, unrolled: Unrolled) -> None:
         element = (access.array, access.index)
         self.uses.append((op, unrolled))
         self.known = {e for e in self.known if apart(e, element)}
@@ -135,8 +137,8 @@ class _Reader:
 
     def _forget(self, variable: int) -> None:
         """Elements that depend on the variable of an unrolled loop are others in each of its copies."""
-        self.known = {e for e in self.known if not _depends(e, variable)}
-        self.pending = {e: ops for e, ops in self.pending.items() if not _depends(e, variable)}
+        self.known = {e for e in self.known if not depends(e, variable)}
+        self.pending = {e: ops for e, ops in self.pending.items() if not depends(e, variable)}
 
 
 def apart(one: Element, other: Element) -> bool:
@@ -147,5 +149,6 @@ def apart(one: Element, other: Element) -> bool:
     )
 
 
-def _depends(element: Element, variable: int) -> bool:
+def depends(element: Element, variable: int) -> bool:
+    """Whether an element is another one where a variable is. Of an unknown index nobody can say that."""
     return any(form is not None and form.factor(variable) for form in element[1])

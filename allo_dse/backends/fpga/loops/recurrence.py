@@ -11,6 +11,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access
 
+from ..memory import Unrolled
 from ..plan import Planned
 from .asap import Time, Walk
 from .effects import Effects
@@ -38,9 +39,11 @@ def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[
         registers: arrays that are in registers.
     """
     found = []
-    for array, loads in effects.carried.items():
-        stores = [op.access for op, _ in effects.uses if op.access and op.access.array == array and op.access.write]
-        between = [d for store in stores for load in loads if (d := _between(store, load, loops)) is not None]
+    for array in effects.carried:
+        uses = [(op.access, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
+        stores, loads = ([use for use in uses if use[0].write is write] for write in (True, False))
+        pairs = [(store, load, {**one, **other}) for store, one in stores for load, other in loads]
+        between = [d for pair in pairs if (d := _between(*pair, loops)) is not None]
         if between:
             found.append(Carried(array, min(between), array in registers))
     return found
@@ -92,36 +95,42 @@ def memory_interval(
     return worst, name
 
 
-def _between(store: Access, load: Access, loops: tuple[Planned, ...]) -> int | None:
-    """Rounds from a store to the next load of the same element; None when there is none."""
+def _between(store: Access, load: Access, unrolled: Unrolled, loops: tuple[Planned, ...]) -> int | None:
+    """Rounds from a store to the next load of the same element; None when there is none.
+
+    Args:
+        unrolled: loops around one of them or both.
+    """
     stride, strides = 1, {}
     for loop in reversed(loops):
         strides[loop.variable] = stride
         stride *= loop.trips
     pairs = list(zip(store.index, load.index, strict=True))
-    if any(s is None or g is None for s, g in pairs):
-        return 1
     forms = [(s, g) for s, g in pairs if s is not None and g is not None]
-    if any(s.terms != g.terms for s, g in forms):
+    if len(forms) < len(pairs) or any(s.terms != g.terms for s, g in forms):
         return 1
     steps = {loop.variable: loop.step for loop in loops}
-    if all(s.constant == g.constant for s, g in forms):
-        free = [strides[v] for v in strides if not any(s.factor(v) for s, _ in forms)]
-        return min(free, default=None)
-    return _shifted([(s, s.constant - g.constant) for s, g in forms], strides, steps)
-
-
-def _shifted(forms: list[tuple[Linear, int]], strides: Mapping[int, int], steps: Mapping[int, int]) -> int | None:
-    """Rounds after which a load reaches the element that a store at a constant offset wrote; None for never."""
-    distance = 0
-    for form, offset in forms:
-        if not offset:
-            continue
+    apart: dict[int, set[int]] = {}  # rounds of each loop
+    for form, other in forms:
+        offsets = _offsets(form, form.constant - other.constant, unrolled)
         moving = [v for v, _ in form.terms if v in strides]
-        if len(moving) != 1:
+        if len(moving) == 1:
+            step = form.factor(moving[0]) * steps[moving[0]]
+            reached = {offset // step for offset in offsets if offset % step == 0}
+            apart[moving[0]] = apart.get(moving[0], reached) & reached
+        elif (moving and offsets != {0}) or 0 not in offsets:
             return 1
-        factor = form.factor(moving[0]) * steps[moving[0]]
-        if offset % factor:
-            return None
-        distance += offset // factor * strides[moving[0]]
-    return distance if distance > 0 else None
+    used = {v for form, _ in forms for v, _ in form.terms}
+    distances = {0, *(strides[v] for v in strides if v not in used)}
+    for variable, rounds in apart.items():
+        distances = {d + n * strides[variable] for d in distances for n in rounds}
+    return min((d for d in distances if d > 0), default=None)
+
+
+def _offsets(form: Linear, offset: int, unrolled: Unrolled) -> set[int]:
+    """What one index may be more than another of the same form in another copy."""
+    found = {offset}
+    for variable, values in unrolled.items():
+        if step := form.factor(variable) * values.step:
+            found = {one + step * copies for one in found for copies in range(1 - len(values), len(values))}
+    return found

@@ -74,6 +74,37 @@ def test_what_goes_through_other_arrays_is_handed_on_from_copy_to_copy(copies: i
     assert found.depth >= 4 * copies
 
 
+@pytest.mark.parametrize(("kind", "sums", "array"), [("next", 1, "n"), ("other array", 1, "s"), ("histogram", 4, "s")])
+def test_an_unknown_index_may_be_that_of_any_element(kind: str, sums: int, array: str) -> None:
+    """Each sum may be of what the one before has stored, in this round or the last one: 4 cycles, and a register."""
+    parts = [partition(f"k:{name}", 0) for name in ("h", "s", "n", "x")]
+    found = next(one for one in cost(programs.computed_index(kind), *parts, pipeline("k:t")).loops if "t" in one.names)
+    assert found.limit == f"recurrence of {array}"
+    assert found.ii >= 4 * sums
+    assert found.depth >= 4 * sums
+
+
+@pytest.mark.parametrize("copies", [2, 4, 8])
+def test_copies_of_an_unrolled_recurrence_wait_for_each_other(copies: int) -> None:
+    """Each sum takes 4 cycles, and a register."""
+    whole = [partition("k:x", 1, kind="complete"), directive("unroll", "k:i", factor=copies)]
+    found = loop(programs.recurrence(1), pipeline("k:i"), *whole)
+    assert (found.ii, found.limit) == (5 * copies - 1, "recurrence of x")
+    assert found.depth >= found.ii
+
+
+def test_copies_of_an_unrolled_loop_reach_elements_of_other_rounds() -> None:
+    """What a copy adds to, the one after it has added to in the round before."""
+    parts = [partition(f"k:{name}", 1, kind="complete") for name in "xwy"]
+    found = loop(programs.scattered_sums(), pipeline("k:t"), *parts)
+    assert (found.names, found.ii, found.limit) == (("t",), 4, "recurrence of y")
+
+
+def test_copies_with_elements_of_their_own_hand_nothing_on() -> None:
+    copies = [directive("unroll", "k:j", factor=4), partition("k:z", 1, kind="complete"), partition("k:x", 2, 4)]
+    assert loop(programs.rows(), pipeline("k:j"), *copies).ii == 1
+
+
 def element(array: str, write: bool, offset: int, value: int) -> Op:
     access = Access(array, write, (Linear((), offset),))
     return Op("store" if write else "load", (value,) if write else (), () if write else (value,), "f32", 32, (), access)
