@@ -144,11 +144,23 @@ def test_rows_that_are_ticked_are_selected_and_compared(front: Any) -> None:
     boxes.nth(0).click()
     boxes.nth(3).click()
     wait_text(front, "#selection-text", "2 picked designs")
+    show(front, "#export-table", "start")
+    front.click(".ag-header-cell[col-id='latency_us'] .ag-header-cell-text")
+    front.wait_for_function("() => ['selection', 'sort'].every(n => location.search.includes(n))")
+    front.reload()
+    front.wait_for_selector(".ag-row .ag-checkbox-input:checked", state="attached")
+    front.wait_for_function("() => dash_ag_grid.getApi('table').getSelectedNodes().length === 2")  # one is further down
+    front.wait_for_selector(".ag-header-cell[col-id='latency_us'][aria-sort='ascending']")
+    assert "2 picked designs" in front.inner_text("#selection-text")
     front.click("#compare-picked")
     front.wait_for_url("**/compare*")
     wait_text(front, "#compare-page", "What differs")
     first, second = (front.inner_text(f"#compare-{side}") for side in "ab")
     assert first[:8] != second[:8]
+    front.wait_for_function("() => location.search.includes('pair')")
+    front.reload()
+    wait_text(front, "#compare-page", "What differs")
+    assert [front.inner_text(f"#compare-{side}") for side in "ab"] == [first, second]
 
 
 def test_filters_narrow_all_views_and_infeasible_designs_are_shown_by_reason_also_in_space(

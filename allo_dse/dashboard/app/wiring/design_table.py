@@ -72,13 +72,13 @@ def _table(app: Dash, context: Context) -> None:
 
 def query_of(context: Context, state: Shown) -> Query:
     """What the table shows. Ticked rows are marked in it; other selections narrow it."""
-    chosen, order = Selection.from_dict(state["selection"]), state["order"]
+    chosen = Selection.from_dict(state["selection"])
     return Query(
         state["filter"],
         hidden_runs(context.board, state["runs"]),
         Selection() if chosen.keys else chosen,
-        sort=tuple((s["colId"], s["sort"] == "desc") for s in order.get("sort") or ()),
-        filters=tuple((name, json.dumps(m)) for name, m in (order.get("filters") or {}).items()),
+        sort=tuple((s["colId"], s["sort"] == "desc") for s in state["sort"]),
+        filters=tuple((name, json.dumps(m)) for name, m in state["filters"].items()),
     )
 
 
