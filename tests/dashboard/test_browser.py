@@ -8,12 +8,16 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.pages.compare import EMPTY_PX
+from allo_dse.dashboard.data.board import Ref
 from allo_dse.dashboard.figures.scatter import MAX_POINTS
+from allo_dse.dashboard.figures.style import LINE
+from allo_dse.tune.store.texts import shortened
 
 from .conftest import served, wait_text
 from .synthetic import append, verify, write_run
@@ -535,15 +539,22 @@ def test_pages_are_reached_by_keys_and_by_tab(front: Any) -> None:
 
 
 def test_two_runs_are_shown_together(tmp_path: Path, visit: Any, serve: Any) -> None:
-    url, _ = serve(write_run(tmp_path / "one", 80), write_run(tmp_path / "two", 40))
-    page = visit(url).open()
+    two = f"two_{'of_a_long_name_' * 5}"
+    url, context = serve(write_run(tmp_path / "one", 80), write_run(tmp_path / two, 40))
+    page = visit(url, width=900).open()
     page.wait_for_function(DRAWN)
-    assert {"front: one", "front: two"} <= set(page.evaluate(TRACES))
+    assert {"front: one", shortened(f"front: {two}", LINE)} <= set(page.evaluate(TRACES))
     page.click("#runs label:nth-of-type(2)")
     page.wait_for_function(
-        "() => !document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'front: two')"
+        "() => !document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name.startsWith('front: two'))"
     )
     wait_text(page, "#table-note", "80 of 120")
+    pair = [context.board.text(Ref(run, run)) for run in range(2)]
+    page.goto(f"{url}/compare?pair={quote(json.dumps(pair))}")
+    wait_text(page, "#compare-page", two)
+    cut = "() => [...document.querySelectorAll('.table-box')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert page.evaluate(cut) == 0
+    assert page.inner_text("#compare-b").startswith(pair[1].partition(":")[2][:8])
 
 
 def test_names_in_a_run_are_text_not_markup(tmp_path: Path, visit: Any, serve: Any) -> None:

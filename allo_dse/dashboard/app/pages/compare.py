@@ -133,15 +133,16 @@ def design_options(board: Board, extra: Sequence[str | None]) -> list[dict[str, 
     chosen = (board.reference(text) for text in extra)
     default = board.default_reference
     refs += [r for r in dict.fromkeys([*chosen, default]) if r is not None and r not in refs]
-    return [{"label": design_name(board, ref), "value": board.text(ref)} for ref in refs]
+    names = {board.text(ref): design_name(board, ref) for ref in refs}
+    return [{"label": name, "value": value, "title": name} for value, name in names.items()]
 
 
 def design_name(board: Board, ref: Ref) -> str:
-    """A design by its key and objectives."""
+    """A design by its key and objectives; its run last, because long names are cut off."""
     run = board.table(ref)
     values = ", ".join(f"{label(n)} {text(run.columns[n].value(ref.row))}" for n in run.names("objective"))
-    several = f"{board.names[ref.run]} " if len(board.runs) > 1 else ""
-    return f"{several}{run.keys[ref.row][:8]}: {values}"
+    several = f" ({board.names[ref.run]})" if len(board.runs) > 1 else ""
+    return f"{run.keys[ref.row][:8]}: {values}{several}"
 
 
 def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
@@ -149,14 +150,13 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
     found = differences(board.table(a), a.row, board.table(b), b.row)
     decided = [d for d in found if d.kind in ("parameter", "mapping")]
     reached = [d for d in found if d.kind in ("objective", "metric")]
-    head = ["", _short(board, a), _short(board, b)]
+    first, second = (_short(board, ref, named=a.run != b.run) for ref in (a, b))
+    head = ["", first, second]
     what = [[label(d.name), text(d.first), text(d.second)] for d in decided]
     classes = ["" if d.better is None else "better" if d.better else "worse" for d in reached]
     changes = [", ".join(filter(None, (change_text(d), verdict))) for d, verdict in zip(reached, classes, strict=True)]
     did = [[label(d.name), text(d.first), text(d.second), c] for d, c in zip(reached, changes, strict=True)]
-    state = html.P(
-        [f"{_short(board, a)}: {status_text(board, a)}; {_short(board, b)}: {status_text(board, b)}"], className="hint"
-    )
+    state = html.P([f"{first}: {status_text(board, a)}; {second}: {status_text(board, b)}"], className="hint below")
     if a == b:
         return [empty("This is the same design twice: choose another one.")]
     return [
@@ -171,6 +171,6 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
     ]
 
 
-def _short(board: Board, ref: Ref) -> str:
-    name = f"{board.names[ref.run]} " if len(board.runs) > 1 else ""
-    return f"{name}{board.table(ref).keys[ref.row][:8]}"
+def _short(board: Board, ref: Ref, *, named: bool) -> str:
+    name = f" ({board.names[ref.run]})" if named else ""
+    return f"{board.table(ref).keys[ref.row][:8]}{name}"
