@@ -88,6 +88,7 @@ def test_the_front_page_shows_front_knee_and_reference_and_on_hovering_what_diff
     assert front.get_attribute("a:text-is('Optuna')", "href") == "/optuna"
     buttons = front.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
     assert "Box Select" in buttons
+    assert front.locator("#scatter .modebar-btn[data-title='Reset axes']").count() == 0
     assert not [b for b in buttons if "share" in b.lower() or "cloud" in b.lower()]
     x, y = front.evaluate(
         """() => { const plot = document.querySelector('#scatter .js-plotly-plot'), box = plot.getBoundingClientRect();
@@ -357,6 +358,7 @@ def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_column
         "v => document.querySelector(\".ag-row[row-index='0'] [col-id='bram18']\")?.textContent === String(v)",
         arg=int(lowest),
     )
+    assert front.evaluate(cut) == []
     with front.expect_download() as download:
         front.click("#export-table")
     saved = [r["bram18"] for r in csv.DictReader(io.StringIO(download.value.path().read_text())) if r["bram18"]]

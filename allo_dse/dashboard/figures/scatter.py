@@ -370,6 +370,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
     )
     # Plotly makes room for the rows a legend had before a colour bar came: from the top down, they do not meet the plot
     drawn["legend"] |= {"yref": "container", "y": 1, "yanchor": "top"}
+    drawn["modebar"]["remove"] = ["resetScale2d"]  # would take the zoom of an address for the whole
     return drawn
 
 

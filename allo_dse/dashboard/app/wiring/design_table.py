@@ -108,7 +108,7 @@ def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, obje
             "headerName": label(name),
             "headerTooltip": f"{name} ({kind})",
             "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
-            "width": max(90, min(240, 8 * len(label(name)) + 62)),
+            "width": max(100, min(240, 8 * len(label(name)) + 80)),  # with the arrow of a sorted one
         }
         if numeric:
             column["type"] = "rightAligned"
