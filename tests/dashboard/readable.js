@@ -2,10 +2,10 @@
 // controls and pictures without a name.
 () => {
   const numbers = (text) => {
-    const match = /rgba?\(([^)]+)\)/.exec(text || "");
+    const match = /(rgba?|color)\((?:srgb )?([^)]+)\)/.exec(text || "");
     if (!match) return null;
-    const parts = match[1].split(/[ ,/]+/).map(Number);
-    return [parts[0], parts[1], parts[2], parts.length > 3 ? parts[3] : 1];
+    const parts = match[2].split(/[ ,/]+/).map(Number), most = match[1] === "color" ? 255 : 1; // of mixed colours, shares
+    return [...parts.slice(0, 3).map((part) => part * most), parts.length > 3 ? parts[3] : 1];
   };
   const luminance = (color) => {
     const [r, g, b] = color.map((v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
@@ -43,7 +43,7 @@
     if (ratio < 4.5) found.faint.add(`${text.slice(0, 40)}: ${ratio.toFixed(2)}`);
   }
   for (const input of document.querySelectorAll("input[placeholder]")) {
-    const ratio = contrast(numbers(getComputedStyle(input, "::placeholder").color), 1, input);
+    const color = numbers(getComputedStyle(input, "::placeholder").color), ratio = contrast(color, color[3], input);
     if (shown(input) && ratio < 4.5) found.faint.add(`placeholder of ${input.id}: ${ratio.toFixed(2)}`);
   }
   for (const element of document.querySelectorAll("a[href], button, input, select, textarea, [tabindex]")) {

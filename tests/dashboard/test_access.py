@@ -24,6 +24,9 @@ BROKEN = """() => {
         .map(e => e.textContent);
 }"""
 """Short values that are broken into lines, and what has a part that is out of sight."""
+OWN_COLOURS = """() => ['.ag-root-wrapper', '#table-card']
+    .map(name => getComputedStyle(document.querySelector(name))).map(style => [style.backgroundColor, style.color])"""
+"""Of the table, and of the card that it is in."""
 NARROW = 420
 PAGES = {"front": "scatter", "progress": "workers", "design": "bound", "compare": "compare-plot"}
 """Pages, and the plot on each that is drawn last."""
@@ -66,6 +69,12 @@ def test_pages_fit_a_narrow_window_and_can_be_read_and_nothing_is_fetched_from_e
     page = tab.open()
     drawn(page, "front")
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    page.wait_for_selector("#table .ag-row")
+    table, card = page.evaluate(OWN_COLOURS)
+    assert table == card
+    page.evaluate("document.querySelector('#table .ag-header-cell-filter-button').click()")
+    page.wait_for_selector(".ag-filter input[placeholder]:focus")
+    page.evaluate("document.activeElement.blur()")  # which would take the keys
     for key, name in enumerate(PAGES, start=1):
         page.keyboard.press(str(key))
         drawn(page, name)

@@ -8,12 +8,16 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.pages.compare import EMPTY_PX
+from allo_dse.dashboard.data.board import Ref
 from allo_dse.dashboard.figures.scatter import MAX_POINTS
+from allo_dse.dashboard.figures.style import LINE
+from allo_dse.tune.store.texts import shortened
 
 from .conftest import served, wait_text
 from .synthetic import append, verify, write_run
@@ -84,6 +88,7 @@ def test_the_front_page_shows_front_knee_and_reference_and_on_hovering_what_diff
     assert front.get_attribute("a:text-is('Optuna')", "href") == "/optuna"
     buttons = front.evaluate("() => [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
     assert "Box Select" in buttons
+    assert front.locator("#scatter .modebar-btn[data-title='Reset axes']").count() == 0
     assert not [b for b in buttons if "share" in b.lower() or "cloud" in b.lower()]
     x, y = front.evaluate(
         """() => { const plot = document.querySelector('#scatter .js-plotly-plot'), box = plot.getBoundingClientRect();
@@ -144,11 +149,23 @@ def test_rows_that_are_ticked_are_selected_and_compared(front: Any) -> None:
     boxes.nth(0).click()
     boxes.nth(3).click()
     wait_text(front, "#selection-text", "2 picked designs")
+    show(front, "#export-table", "start")
+    front.click(".ag-header-cell[col-id='latency_us'] .ag-header-cell-text")
+    front.wait_for_function("() => ['selection', 'sort'].every(n => location.search.includes(n))")
+    front.reload()
+    front.wait_for_selector(".ag-row .ag-checkbox-input:checked", state="attached")
+    front.wait_for_function("() => dash_ag_grid.getApi('table').getSelectedNodes().length === 2")  # one is further down
+    front.wait_for_selector(".ag-header-cell[col-id='latency_us'][aria-sort='ascending']")
+    assert "2 picked designs" in front.inner_text("#selection-text")
     front.click("#compare-picked")
     front.wait_for_url("**/compare*")
     wait_text(front, "#compare-page", "What differs")
     first, second = (front.inner_text(f"#compare-{side}") for side in "ab")
     assert first[:8] != second[:8]
+    front.wait_for_function("() => location.search.includes('pair')")
+    front.reload()
+    wait_text(front, "#compare-page", "What differs")
+    assert [front.inner_text(f"#compare-{side}") for side in "ab"] == [first, second]
 
 
 def test_filters_narrow_all_views_and_infeasible_designs_are_shown_by_reason_also_in_space(
@@ -341,6 +358,7 @@ def test_the_table_sorts_all_designs_is_saved_as_filtered_and_hides_equal_column
         "v => document.querySelector(\".ag-row[row-index='0'] [col-id='bram18']\")?.textContent === String(v)",
         arg=int(lowest),
     )
+    assert front.evaluate(cut) == []
     with front.expect_download() as download:
         front.click("#export-table")
     saved = [r["bram18"] for r in csv.DictReader(io.StringIO(download.value.path().read_text())) if r["bram18"]]
@@ -523,15 +541,22 @@ def test_pages_are_reached_by_keys_and_by_tab(front: Any) -> None:
 
 
 def test_two_runs_are_shown_together(tmp_path: Path, visit: Any, serve: Any) -> None:
-    url, _ = serve(write_run(tmp_path / "one", 80), write_run(tmp_path / "two", 40))
-    page = visit(url).open()
+    two = f"two_{'of_a_long_name_' * 5}"
+    url, context = serve(write_run(tmp_path / "one", 80), write_run(tmp_path / two, 40))
+    page = visit(url, width=900).open()
     page.wait_for_function(DRAWN)
-    assert {"front: one", "front: two"} <= set(page.evaluate(TRACES))
+    assert {"front: one", shortened(f"front: {two}", LINE)} <= set(page.evaluate(TRACES))
     page.click("#runs label:nth-of-type(2)")
     page.wait_for_function(
-        "() => !document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name === 'front: two')"
+        "() => !document.querySelector('#scatter .js-plotly-plot').data.some(t => t.name.startsWith('front: two'))"
     )
     wait_text(page, "#table-note", "80 of 120")
+    pair = [context.board.text(Ref(run, run)) for run in range(2)]
+    page.goto(f"{url}/compare?pair={quote(json.dumps(pair))}")
+    wait_text(page, "#compare-page", two)
+    cut = "() => [...document.querySelectorAll('.table-box')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert page.evaluate(cut) == 0
+    assert page.inner_text("#compare-b").startswith(pair[1].partition(":")[2][:8])
 
 
 def test_names_in_a_run_are_text_not_markup(tmp_path: Path, visit: Any, serve: Any) -> None:

@@ -22,8 +22,10 @@ from allo_dse.dashboard.data.progress import timeline
 from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
+from allo_dse.dashboard.figures import scatter
+from allo_dse.dashboard.figures.colors import NO_VALUE
 from allo_dse.dashboard.figures.pairs import pairs_figure
-from allo_dse.dashboard.figures.parallel import MAX_LINES, NO_VALUE, TICK_GAP, apart, parallel_figure
+from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
 from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE, SERIES
@@ -247,6 +249,28 @@ def test_designs_without_a_value_stand_below_its_axis(tmp_path: Path) -> None:
         assert (unpacked(line["color"]) == line["cmin"]).sum() == 6
         lowest = (np.sort(unpacked(line["color"]))[6] - line["cmin"]) / (line["cmax"] - line["cmin"])
         assert 0 < line["colorscale"][1][0] < lowest
+
+
+@pytest.mark.parametrize("most", [8, MAX_POINTS])
+def test_designs_without_a_value_of_the_colour_are_hollow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(scatter, "MAX_POINTS", most)
+    path = write_run(tmp_path / "run", 0)
+    log = RunLog(path / "log.jsonl")
+    for number in range(24):
+        log.append([{**design(number).to_dict(), "status": "ok", "params": {"few": number} if number % 4 else {}}])
+    log.close()
+    board = Board.open([path])
+    traces = front_figure(board, View("latency_us", "bram18", color="few"), LIGHT).figure["data"]
+    hollow = [t for t in traces if t["name"] == NO_VALUE]
+    assert sorted(n for t in hollow for n in t["customdata"]) == list(range(0, 24, 4))
+    assert {(t["marker"]["color"], t["marker"]["symbol"]) for t in hollow} == {(LIGHT.muted, "circle-open")}
+    assert [t["showlegend"] for t in hollow] == [True, False]  # of those on the front and the others
+    assert len({t["uid"] for t in traces}) == len(traces)
+    scaled = [t["marker"]["color"] for t in traces if "coloraxis" in t.get("marker", ())]
+    assert all(np.isfinite(unpacked(colors)).all() for colors in scaled)
+    assert ("heatmap" in {t["type"] for t in traces}) == (most == 8)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.wiring.gestures import first_answer
-from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.programs import Programs
 
 from .conftest import TIMEOUT_MS, served
@@ -63,7 +63,7 @@ def test_an_answer_has_only_what_changes(server: Server) -> None:
 def test_picked_designs_are_selected_but_do_not_narrow_the_table(server: Server) -> None:
     ref = server.board.text(next(server.board.front()))
     picked = server.ask({"do": "pick", "designs": [ref]})
-    assert picked["state"]["selection"]["keys"] == [ref.partition(":")[2]]
+    assert picked["state"]["selection"]["keys"] == [ref]
     assert "1 picked design" in picked["words"]["selection-text.children"]
     assert "rows" not in picked
 
@@ -102,10 +102,46 @@ def test_an_address_with_a_design_of_another_run_says_so(server: Server) -> None
 def test_an_address_brings_back_what_was_shown(run: Path, server: Server) -> None:
     assert server.last["address"] == ""
     axes = {"x": "dsp", "color": "tile", "log": [], "show": ["infeasible"], "filter": "dsp < 80 and `bound.DRAM` > 0.1"}
-    shown = server.ask({"do": "set", "values": axes}, BOXED, {"do": "walk", "step": 2}, {"do": "refer"})
+    zoom = {"x": "dsp", "y": "bram18", "log": [], "spans": [[8.5, 90], None]}
+    table = {"sort": [{"colId": "dsp", "sort": "desc"}, {"colId": "_mark", "sort": "asc"}]}
+    pair = [server.board.text(Ref(0, row)) for row in (3, 1)]
+    shown = server.ask(
+        {"do": "set", "values": {**axes, **table, "zoom": zoom}},
+        BOXED,
+        {"do": "walk", "step": 2},
+        {"do": "refer"},
+        {"do": "compare", "pair": pair},
+    )
     again = Server(run, query=shown["address"][1:]).last
     assert again["state"] == shown["state"]
+    assert again["state"]["pair"] == pair
+    assert again["figure"]["layout"]["xaxis"]["range"] == zoom["spans"][0]
     assert again["words"]["selection-text.children"] == shown["words"]["selection-text.children"]
+
+
+def test_a_pair_is_in_the_address_until_another_design_is_opened(server: Server) -> None:
+    front = [server.board.text(ref) for ref in server.board.front()]
+    server.ask({"do": "open", "design": front[1]}, {"do": "refer"}, {"do": "open", "design": front[2]})
+    assert server.ask({"do": "compare", "pair": [front[2], front[1]]})["state"]["pair"] == [front[2], front[1]]
+    assert server.ask({"do": "compare", "pair": [front[1], front[2]]})["state"]["pair"] is None
+    server.ask({"do": "compare", "pair": [front[2], front[1]]})
+    assert server.ask({"do": "walk", "step": 1})["state"]["pair"] is None
+
+
+def test_rows_of_a_sorted_table_come_with_its_address(server: Server) -> None:
+    state = {**server.last["state"], "sort": [{"colId": "dsp", "sort": "desc"}]}
+    asked = json.dumps({"state": state, "start": 0, "end": 2})
+    found = server.client.post("/rows", data=asked, content_type="application/json").get_json()
+    assert [row["dsp"] for row in found["rows"]] == ["128", "128"]
+    assert "sort=" in found["address"]
+
+
+def test_a_picked_design_is_not_that_of_the_same_key_in_another_run(run: Path, tmp_path: Path) -> None:
+    server = Server(run, write_run(tmp_path / "same", DESIGNS))
+    assert server.board.runs[0].keys == server.board.runs[1].keys
+    words = server.ask({"do": "pick", "designs": [f"1:{server.board.runs[1].keys[0]}"]})["words"]
+    assert words["selection-text.children"] == "1 selected: 1 picked design"
+    assert words["compare-picked.disabled"]
 
 
 def test_a_selection_that_is_too_long_for_an_address_is_left_out(run: Path, server: Server) -> None:
@@ -119,6 +155,8 @@ def test_a_selection_that_is_too_long_for_an_address_is_left_out(run: Path, serv
     [
         "x=nothing&color=%00&z=",
         "selection={}&runs=x&log=1&show=[1]&unknown=1",
+        'pair=["0:none","0:none"]&sort=[{"colId":"dsp","sort":"up"}]&zoom={"x":"dsp","y":"dsp","log":[],"spans":[]}',
+        'sort=[{"colId":"nothing","sort":"asc"}]',
         'selection={"ranges":{"nothing":[[0,1]]},"lasso":null,"keys":[]}',
         'selection={"ranges":{},"lasso":["tile","dsp",[[1,"2"]]],"keys":[]}',
     ],

@@ -38,7 +38,8 @@ class State(TypedDict):
     """All that the front page depends on. The browser keeps it; app/gestures.py says how it changes.
 
     `design` and `reference` are written as the board does, `selection` as `Selection.to_dict` does; `zoom` are the axes
-    that were zoomed and their visible ranges, `order` the table's sorting and column filters as AG Grid has them.
+    that were zoomed and their visible ranges, `sort` and `filters` the table's as AG Grid has them. `pair` is what the
+    page of comparisons shows where that is not the reference and the design.
     """
 
     x: str
@@ -52,10 +53,12 @@ class State(TypedDict):
     selection: JsonObject | None
     design: str | None
     reference: str | None
+    pair: list[str] | None
     zoom: JsonObject | None
     tool: str
     camera: JsonObject | None
-    order: JsonObject
+    sort: list[JsonObject]
+    filters: JsonObject
     theme: str
     version: str
 

@@ -17,6 +17,14 @@
       return { do: "walk", step: step };
     };
   }
+  const pair = [null, null]; // that the page of comparisons shows
+  function compared(side) {
+    return function (value) {
+      if (pair[side] === value) return;
+      pair[side] = value;
+      if (pair[0] && pair[1]) return { do: "compare", pair: [...pair] };
+    };
+  }
   const GESTURES = {
     "x.value": set("x"),
     "y.value": set("y"),
@@ -38,8 +46,11 @@
     },
     "table.cellClicked": (value) => value && { do: "open", design: value.rowId },
     "table.selectedRows": function (rows) {
-      if (rows?.length || state.selection?.keys.length) return { do: "pick", designs: (rows || []).map((row) => row._id) };
+      const designs = [...(rows || []).map((row) => row._id), ...unticked].sort();
+      if (String(designs) !== String(picked)) return { do: "pick", designs: (picked = designs) };
     },
+    "compare-a.value": compared(0),
+    "compare-b.value": compared(1),
   };
 
   // Only what was drawn goes to the server, not the points in it: the server selects among all designs.
@@ -88,7 +99,8 @@
   // ----------------------------------------------------------------------------------------- asking and drawing
   let state = null; // what the page shows, as the server said last
   let drawn = {}; // marks of the figure and rows that are drawn
-  const own = { order: { sort: [], filters: {} } }; // the part of the state that only the browser changes
+  const own = { sort: [], filters: {} }; // the part of the state that only the browser changes
+  const ordered = () => JSON.stringify([own.sort, own.filters]);
   const done = []; // gestures that the server has not been told of
   let asking = false;
   let begin;
@@ -108,10 +120,11 @@
     try {
       if (!state) await begun;
       while (done.length) {
-        const order = own.order;
+        const order = ordered();
         const answer = await post("/gestures", { gestures: done.splice(0), drawn: drawn });
         state = answer.state;
         if (!done.length) await draw(answer, order);
+        if (!done.length && order !== ordered()) done.push({ do: "set", values: {} }); // of which the address does not know
       }
     } finally {
       asking = false;
@@ -121,6 +134,10 @@
   // Not at every step of a walk: browsers refuse an address that changes too often. Dash has to know it, because it
   // goes to the next page from the address that it knows.
   let address = "", written, writing;
+  function locate(query) {
+    if (address !== query) write((address = query));
+  }
+
   function write() {
     window.clearTimeout(writing);
     writing = window.setTimeout(function () {
@@ -135,11 +152,13 @@
     await window.scatterDrawn;
     if (answer.figure) await window.Plotly.react(plotOf("scatter"), answer.figure);
     if (answer.rows && grid) fill(answer.rows, order);
-    if (grid && !state.selection?.keys.length && grid.getSelectedNodes().length) grid.deselectAll();
+    picked = state.selection?.keys || [];
+    if (!picked.length) unticked.clear();
+    if (grid && !picked.length && grid.getSelectedNodes().length) grid.deselectAll();
     drawn = answer.drawn;
     say(answer.words);
     publish();
-    if (address !== answer.address) write((address = answer.address));
+    locate(answer.address);
     if (page !== "front") for (const name of ["design", "reference"]) if (published[name] !== state[name]) tell(name, (published[name] = state[name]));
     changedAt = Date.now();
   }
@@ -163,26 +182,30 @@
 
   // ---------------------------------------------------------------------------------------------------- the table
   let grid = null, rows = null; // rows: the first ones, which have come with an answer, and their order
+  let picked = []; // designs that the server knows to be ticked
+  const unticked = new Set(); // those among them that the address says, whose rows have not been in the table yet
   let latest = 0; // of the questions for rows, and the answers that have had some: what is said of older ones is past
 
   const source = {
     getRows: async function (request) {
-      own.order = { sort: request.sortModel, filters: request.filterModel };
+      Object.assign(own, { sort: request.sortModel, filters: request.filterModel });
       if (state) publish();
-      const number = ++latest;
-      let found = request.startRow === 0 && rows?.order === JSON.stringify(own.order) && rows;
+      const number = ++latest, before = state;
+      let found = request.startRow === 0 && rows?.order === ordered() && rows;
       rows = null;
       if (!found) {
         found = await post("/rows", { start: request.startRow, end: request.endRow });
         if (number === latest) say({ "table-note.children": found.note });
+        if (number === latest && before === state && !asking) locate(found.address);
       }
       request.successCallback(found.rows, found.count);
+      if (unticked.size) grid.forEachNode((node) => unticked.delete(node.id) && node.setSelected(true));
     },
   };
 
   // The rows of the first block stay until they are replaced; further down the table begins anew.
   function fill(found, order) {
-    rows = { ...found, order: JSON.stringify(order) };
+    rows = { ...found, order: order };
     latest += 1;
     const blocks = Object.values(grid.getCacheBlockState());
     if (blocks.length === 1 && grid.getDisplayedRowCount()) grid.refreshInfiniteCache();
@@ -257,7 +280,8 @@
         if (state) return;
         ({ state, drawn, address, words: said } = shown);
         published = { design: state.design, reference: state.reference }; // which the page came with
-        Object.assign(own, { tool: state.tool, camera: state.camera });
+        Object.assign(own, { tool: state.tool, camera: state.camera, sort: state.sort });
+        for (const design of (picked = state.selection?.keys || [])) unticked.add(design);
         begin();
       },
 
@@ -265,7 +289,10 @@
       // answers at most, so this one is given up.
       table: function (request) {
         grid = window.dash_ag_grid.getApi("table");
-        if (grid.getGridOption("datasource") !== source) grid.setGridOption("datasource", source);
+        if (grid.getGridOption("datasource") !== source) {
+          grid.applyColumnState({ state: own.sort.map((by, place) => ({ ...by, sortIndex: place })) });
+          grid.setGridOption("datasource", source);
+        }
         request?.failCallback?.();
       },
     },

@@ -150,7 +150,7 @@ class Board:
         """Per run the rows that are selected."""
         axes = {name: self.axis(name) for name in selection.columns}
         return [
-            selection.rows(run, {name: axis.numbers[number] for name, axis in axes.items()}.__getitem__)
+            selection.rows(run, {name: axis.numbers[number] for name, axis in axes.items()}.__getitem__, number)
             for number, run in enumerate(self.runs)
         ]
 

@@ -9,6 +9,7 @@ from ..data.units import label
 from .style import Spec, Theme
 
 SCALE = "Cividis"
+NO_VALUE = "no value"
 MOST_TICK = 14
 """Characters of a text on the scale."""
 

@@ -11,7 +11,7 @@ from ..data.advice import why_none
 from ..data.board import Axis, Board
 from ..data.query.selection import Selection
 from ..data.units import label, text
-from .colors import color_axis
+from .colors import NO_VALUE, color_axis
 from .style import ORANGE, Figure, Spec, Theme, layout, note, packed
 
 MAX_LINES = 400
@@ -25,7 +25,6 @@ HALF_LETTER_PX = 3.4
 GREY = 0.06
 """Of a scale of colours where designs lack the value."""
 FEW_TICKS = 5
-NO_VALUE = "no value"
 TICK = 16
 """Characters of a tick's text; an axis's name has room for twice as many."""
 

@@ -14,12 +14,12 @@ from allo_dse.tune.store.texts import shortened
 from ..data.advice import why_none
 from ..data.board import Axis, Board, Ref
 from ..data.query.selection import Selection
-from ..data.table.columns import Floats, Mask
+from ..data.table.columns import Mask
 from ..data.units import label
-from .colors import color_axis
+from .colors import NO_VALUE, color_axis
 from .reasons import kinds_of
 from .style import GREEN, LINE, ORANGE, VERMILLION, Figure, Spec, Theme, layout, mixed, note, number_axis, packed
-from .thin import Span, Window, spots, thin, visible, window
+from .thin import Span, Window, on_screen, spots, thin, visible, window
 
 RUN_STRIDE = 100_000_000
 """A point's number is this times its run's, plus its row."""
@@ -120,7 +120,7 @@ class _Painter:
         self.colors = None if view.color is None else board.axis(view.color)
         self.log = {key for key, axis in zip("xyz", axes, strict=False) if key in view.log and axis.ticks is None}
         self.screen = [
-            tuple(_screen(numbers, key in self.log) for numbers in axis.numbers)
+            tuple(on_screen(numbers, key in self.log) for numbers in axis.numbers)
             for key, axis in zip("xyz", axes, strict=False)
         ]
         self.whole: Window = (0.0, 1.0), (0.0, 1.0)
@@ -187,7 +187,7 @@ class _Painter:
         }
         if self.colors is not None:
             marker["color"] = COLORED
-        kept = self._kept(number, rows, name, MAX_POINTS)
+        kept = self._kept(number, self._valued(number, rows, name, marker), name, MAX_POINTS)
         picked = np.isin(kept, rows[chosen])
         marker["line"] = {
             "color": np.where(picked, ORANGE, self.look.panel if self.colors is None else self.look.text).tolist(),
@@ -213,12 +213,13 @@ class _Painter:
     def _crowd(self, number: int, mask: Mask, name: str, colors: tuple[str, str], opacity: float, size: int) -> None:
         """Many designs: points while they are few, else spots that are darker where there are more."""
         rows = np.flatnonzero(mask)
+        marker: Spec = {"size": size if self.view.z is None else size * 3 // 5, "color": colors[0], "opacity": opacity}
+        if self.colors is not None and name != SELECTED:
+            marker |= {"color": COLORED, "line": {"color": self.look.muted, "width": 0.6}}
+            rows = self._valued(number, rows, name, marker)
         x, y = (axis[number][rows] for axis in self.screen[:2])
         seen = visible(x, y, self.view.zoom)
         if self.view.z is not None or len(seen) <= MAX_POINTS:
-            marker = {"size": size if self.view.z is None else size * 3 // 5, "color": colors[0], "opacity": opacity}
-            if self.colors is not None and name != SELECTED:
-                marker |= {"color": COLORED, "line": {"color": self.look.muted, "width": 0.6}}
             self._points(number, rows, name, marker, MAX_POINTS)
             return
         found = spots(x[seen], y[seen], self.window).cropped()
@@ -270,6 +271,15 @@ class _Painter:
                 self.extent[key] = (low - MARGIN * (high - low), high + MARGIN * (high - low))
         return {f"{key}axis": f"{key}2" for key in self.extent}
 
+    def _valued(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec) -> NDArray[np.int64]:
+        """The designs that have a value of the colour; the others are drawn, hollow: no colour of a scale says none."""
+        if self.colors is None:
+            return rows
+        known = np.isfinite(self.colors.numbers[number][rows])
+        hollow = {**marker, "color": self.look.muted, "symbol": f"{marker.get('symbol', 'circle')}-open"}
+        self._trace(number, self._kept(number, rows[~known], name, MAX_POINTS), NO_VALUE, hollow, of=name)
+        return rows[known]
+
     def _count(self, name: str, designs: int, marks: int) -> None:
         if name != SELECTED:  # drawn again, on top
             self.designs += designs
@@ -287,7 +297,8 @@ class _Painter:
         self._count(name, len(seen), len(kept))
         return kept
 
-    def _trace(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, object]) -> None:
+    def _trace(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec, of: str = "") -> None:
+        """Points; `of` tells those of the same name apart."""
         rows = rows[np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])]
         if not len(rows):
             return
@@ -298,7 +309,7 @@ class _Painter:
             "mode": "markers",
             "name": shortened(name, LINE),
             "meta": number,
-            "uid": _uid(number, name),
+            "uid": _uid(number, name + of),
             "legendgroup": name,
             "showlegend": all(trace["legendgroup"] != name for trace in self.traces),
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
@@ -322,15 +333,6 @@ def _uid(number: int, name: str) -> str:
     """Tells a trace from others, so that one that was hidden by a click on its name stays hidden. Plotly makes it part
     of a CSS selector, which not every name can be."""
     return f"{zlib.crc32(f'{number} {name}'.encode()):08x}"
-
-
-def _screen(values: Floats, log: bool) -> Floats:
-    """Values where they stand on an axis; NaN what has no place on a logarithmic one."""
-    if not log:
-        return values
-    with np.errstate(all="ignore"):
-        logs = np.log10(values)
-    return np.where(np.isfinite(logs), logs, np.nan)
 
 
 def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) -> Spec:
@@ -368,6 +370,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
     )
     # Plotly makes room for the rows a legend had before a colour bar came: from the top down, they do not meet the plot
     drawn["legend"] |= {"yref": "container", "y": 1, "yanchor": "top"}
+    drawn["modebar"]["remove"] = ["resetScale2d"]  # would take the zoom of an address for the whole
     return drawn
 
 

@@ -36,6 +36,15 @@ class Spots(Struct, frozen=True):
         return Spots(self.x[left : right + 1], self.y[top : bottom + 1], self.first[inside], self.counts[inside])
 
 
+def on_screen(values: Floats, log: bool) -> Floats:
+    """Values where they stand on an axis; NaN what has no place on a logarithmic one."""
+    if not log:
+        return values
+    with np.errstate(all="ignore"):
+        logs = np.log10(values)
+    return np.where(np.isfinite(logs), logs, np.nan)
+
+
 def window(x: Floats, y: Floats) -> Window:
     """The ranges that hold all points, the outermost in the middle of their spots; what has no extent is given some."""
     return _span(x, COLUMNS), _span(y, ROWS)

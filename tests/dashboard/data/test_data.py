@@ -198,7 +198,7 @@ def test_selections_survive_the_browser_and_combine(table: RunTable) -> None:
     selection = Selection(
         (("latency_us", ((0.0, 9000.0),)),),
         ("latency_us", "bram18", ((0.0, 0.0), (1e5, 0.0), (1e5, 100.0), (0.0, 100.0))),
-        frozenset(table.keys[:200]),
+        frozenset(f"0:{key}" for key in table.keys[:200]),
     )
     back = Selection.from_dict(json.loads(json.dumps(selection.to_dict())))
     assert back == selection
@@ -206,6 +206,7 @@ def test_selections_survive_the_browser_and_combine(table: RunTable) -> None:
     np.testing.assert_array_equal(back.rows(table), expected)
     assert not Selection()
     assert not Selection().rows(table).any()
+    assert not back.rows(table, run=1).any()  # where picked designs of the first run are not
 
 
 def test_points_in_a_concave_lasso() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from dash import Dash, Input, Output, State, ctx, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
+from allo_dse.common.aliases import JsonObject
+
 from ...data.advice import why_none
 from ...data.board import Board, Ref
 from ...data.design_words import change_text, status_text
+from ...data.grid import ID
 from ...data.query.analysis import differences
 from ...data.units import label, text
 from ...figures.design import compare_figure
 from ...figures.style import note, theme
 from ..context import Context, page_of
+from ..context import State as Shown
 from ..parts import card, empty, table
 
 MAX_OPTIONS = 200
@@ -47,6 +51,7 @@ def _choosing(app: Dash, context: Context) -> None:
         state={
             "pair": [State("compare-a", "value"), State("compare-b", "value")],
             "rows": State("table", "selectedRows"),
+            "shown": State("shown", "data"),
             "of": State("compare-of", "data"),
         },
     )
@@ -55,7 +60,8 @@ def _choosing(app: Dash, context: Context) -> None:
         clicks: list[int | None],
         opened: list[str | None],
         pair: list[str | None],
-        rows: list[dict[str, Any]] | None,
+        rows: list[JsonObject] | None,
+        shown: JsonObject,
         of: list[str | None] | None,
     ) -> object:
         """Two designs: those that were picked here, until another one is opened or made the reference."""
@@ -67,9 +73,7 @@ def _choosing(app: Dash, context: Context) -> None:
             if ctx.triggered_id == "compare-swap":
                 first, second = second, first
             elif ctx.triggered_id == "compare-picked":
-                if not rows or len(rows) < 2:
-                    raise PreventUpdate
-                first, second = rows[0]["_id"], rows[1]["_id"]
+                first, second = picked_pair(rows, shown["state"])
             elif of != list(opened) or not first or not second:
                 first = board.text(base) if base is not None else first
                 second = design or second or (None if board.knee is None else board.text(board.knee))
@@ -109,32 +113,36 @@ def _showing(app: Dash, context: Context) -> None:
         Input("compare-now", "n_clicks"),
         Input("open-design", "n_clicks"),
         Input("compare-picked", "n_clicks"),
-        State("table", "selectedRows"),
         prevent_initial_call=True,
     )
-    def go(compare: int | None, opened: int | None, picked: int | None, rows: list[dict[str, Any]] | None) -> object:
+    def go(compare: int | None, opened: int | None, picked: int | None) -> object:
         if not ctx.triggered or not ctx.triggered[0]["value"]:
-            raise PreventUpdate
-        if ctx.triggered_id == "compare-picked" and len(rows or ()) < 2:
             raise PreventUpdate
         return "/design" if ctx.triggered_id == "open-design" else "/compare"
 
 
-def design_options(board: Board, extra: list[str | None]) -> list[dict[str, str]]:
+def picked_pair(rows: list[JsonObject] | None, state: Shown) -> list[str]:
+    """The first two designs that were ticked; those whose rows the table has not loaded come last."""
+    known = (state["selection"] or {}).get("keys", ())
+    return list(dict.fromkeys([*(row[ID] for row in rows or ()), *known]))[:2]
+
+
+def design_options(board: Board, extra: Sequence[str | None]) -> list[dict[str, str]]:
     """Designs to choose from: the fronts, the reference, and what is chosen."""
     refs = list(board.front())[:MAX_OPTIONS]
     chosen = (board.reference(text) for text in extra)
     default = board.default_reference
     refs += [r for r in dict.fromkeys([*chosen, default]) if r is not None and r not in refs]
-    return [{"label": design_name(board, ref), "value": board.text(ref)} for ref in refs]
+    names = {board.text(ref): design_name(board, ref) for ref in refs}
+    return [{"label": name, "value": value, "title": name} for value, name in names.items()]
 
 
 def design_name(board: Board, ref: Ref) -> str:
-    """A design by its key and objectives."""
+    """A design by its key and objectives; its run last, because long names are cut off."""
     run = board.table(ref)
     values = ", ".join(f"{label(n)} {text(run.columns[n].value(ref.row))}" for n in run.names("objective"))
-    several = f"{board.names[ref.run]} " if len(board.runs) > 1 else ""
-    return f"{several}{run.keys[ref.row][:8]}: {values}"
+    several = f" ({board.names[ref.run]})" if len(board.runs) > 1 else ""
+    return f"{run.keys[ref.row][:8]}: {values}{several}"
 
 
 def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
@@ -142,14 +150,13 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
     found = differences(board.table(a), a.row, board.table(b), b.row)
     decided = [d for d in found if d.kind in ("parameter", "mapping")]
     reached = [d for d in found if d.kind in ("objective", "metric")]
-    head = ["", _short(board, a), _short(board, b)]
+    first, second = (_short(board, ref, named=a.run != b.run) for ref in (a, b))
+    head = ["", first, second]
     what = [[label(d.name), text(d.first), text(d.second)] for d in decided]
     classes = ["" if d.better is None else "better" if d.better else "worse" for d in reached]
     changes = [", ".join(filter(None, (change_text(d), verdict))) for d, verdict in zip(reached, classes, strict=True)]
     did = [[label(d.name), text(d.first), text(d.second), c] for d, c in zip(reached, changes, strict=True)]
-    state = html.P(
-        [f"{_short(board, a)}: {status_text(board, a)}; {_short(board, b)}: {status_text(board, b)}"], className="hint"
-    )
+    state = html.P([f"{first}: {status_text(board, a)}; {second}: {status_text(board, b)}"], className="hint below")
     if a == b:
         return [empty("This is the same design twice: choose another one.")]
     return [
@@ -164,6 +171,6 @@ def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
     ]
 
 
-def _short(board: Board, ref: Ref) -> str:
-    name = f"{board.names[ref.run]} " if len(board.runs) > 1 else ""
-    return f"{name}{board.table(ref).keys[ref.row][:8]}"
+def _short(board: Board, ref: Ref, *, named: bool) -> str:
+    name = f" ({board.names[ref.run]})" if named else ""
+    return f"{board.table(ref).keys[ref.row][:8]}{name}"

@@ -21,6 +21,7 @@ from ..wiring.design_table import column_definitions
 from ..wiring.gestures import first_answer
 from ..wiring.plots import axis_choices, parallel_style
 from ..wiring.shell import status_line
+from .compare import design_options
 
 _SHORTCUTS = (
     ("1 2 3 4", "Front, Progress, Design, Compare"),
@@ -58,7 +59,7 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
             dcc.Store(id="parallel-wanted"),
             dcc.Store(id="program-version", data=0),
             dcc.Store(id="design-known"),
-            dcc.Store(id="compare-of"),
+            dcc.Store(id="compare-of", data=[state["design"], state["reference"]]),
             dcc.Store(id="part-shown"),
             dcc.Download(id="download"),
             html.A("Skip to the designs", href="#pages", className="skip"),
@@ -71,7 +72,7 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
                     ),
                     html.Div(id="page-progress", className="page"),
                     html.Div(html.Div(id="design-page"), id="page-design", className="page"),
-                    html.Div(_compare(), id="page-compare", className="page"),
+                    html.Div(_compare(board, state["pair"]), id="page-compare", className="page"),
                 ],
                 id="pages",
             ),
@@ -188,7 +189,7 @@ def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]
             wide=True,
             style=parallel_style(board),
         ),
-        _table_card(board),
+        _table_card(board, words),
     ]
 
 
@@ -241,7 +242,7 @@ def _filter_bar(state: State, words: dict[str, Any]) -> Component:
     )
 
 
-def _table_card(board: Board) -> Component:
+def _table_card(board: Board, words: dict[str, Any]) -> Component:
     grid = dash_ag_grid.AgGrid(
         id="table",
         rowModelType="infinite",
@@ -272,7 +273,9 @@ def _table_card(board: Board) -> Component:
         checks("hide-equal", {"equal": "hide equal columns"}, ["equal"]),
         html.Button("Table as CSV", id="export-table", className="small"),
         html.Button("Front as CSV", id="export-front", className="small"),
-        html.Button("Compare two picked", id="compare-picked", className="small"),
+        html.Button(
+            "Compare two picked", id="compare-picked", className="small", disabled=words["compare-picked.disabled"]
+        ),
     ]
     return card("Table", grid, html.P(id="table-note", className="hint"), tools=tools, wide=True, id="table-card")
 
@@ -312,12 +315,14 @@ def progress_page(board: Board) -> list[Component]:
     ]
 
 
-def _compare() -> list[Component]:
+def _compare(board: Board, pair: list[str] | None) -> list[Component]:
+    first, second = pair or (None, None)
+    options = design_options(board, pair) if pair else []
     return [
         html.Div(
             [
-                field("first", select("compare-a")),
-                field("second", select("compare-b")),
+                field("first", select("compare-a", value=first, options=options)),
+                field("second", select("compare-b", value=second, options=options)),
                 html.Button("Swap", id="compare-swap", className="small"),
             ],
             className="filterbar compare",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
 
 from allo_dse.common.aliases import JsonObject
 
-_Pair = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]
+_TWO = msgspec.Meta(min_length=2, max_length=2)
+_Pair = Annotated[list[float], _TWO]
 
 
 class _Selection(TypedDict):
@@ -22,11 +23,26 @@ class _Selection(TypedDict):
     keys: list[str]
 
 
+class _Zoom(TypedDict):
+    x: str
+    y: str
+    log: list[str]
+    spans: Annotated[list[_Pair | None], _TWO]
+
+
+class _Sort(TypedDict):
+    colId: str
+    sort: Literal["asc", "desc"]
+
+
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("design", "reference", "filter", "x", "y", "z", "color"), str),
     **dict.fromkeys(("log", "show"), list[str]),
     "runs": list[int],
     "selection": _Selection,
+    "pair": Annotated[list[str], _TWO],
+    "sort": list[_Sort],
+    "zoom": _Zoom,
 }
 """What of the state an address has, in this order. Texts stand there as they are, the rest as JSON."""
 

@@ -72,13 +72,13 @@ def _table(app: Dash, context: Context) -> None:
 
 def query_of(context: Context, state: Shown) -> Query:
     """What the table shows. Ticked rows are marked in it; other selections narrow it."""
-    chosen, order = Selection.from_dict(state["selection"]), state["order"]
+    chosen = Selection.from_dict(state["selection"])
     return Query(
         state["filter"],
         hidden_runs(context.board, state["runs"]),
         Selection() if chosen.keys else chosen,
-        sort=tuple((s["colId"], s["sort"] == "desc") for s in order.get("sort") or ()),
-        filters=tuple((name, json.dumps(m)) for name, m in (order.get("filters") or {}).items()),
+        sort=tuple((s["colId"], s["sort"] == "desc") for s in state["sort"]),
+        filters=tuple((name, json.dumps(m)) for name, m in state["filters"].items()),
     )
 
 
@@ -108,7 +108,7 @@ def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, obje
             "headerName": label(name),
             "headerTooltip": f"{name} ({kind})",
             "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
-            "width": max(90, min(240, 8 * len(label(name)) + 62)),
+            "width": max(100, min(240, 8 * len(label(name)) + 80)),  # with the arrow of a sorted one
         }
         if numeric:
             column["type"] = "rightAligned"

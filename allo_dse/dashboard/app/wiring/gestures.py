@@ -7,7 +7,7 @@
       scatter  <- plotly.js <- figure        <-- one answer -- `answer`: figure, rows and words of that state
       table    <- AG Grid   <- first rows
       words                 <- words
-    the table is scrolled or sorted          -- /rows ----->  `tables.table_rows`
+    the table is scrolled or sorted          -- /rows ----->  `design_table.table_rows`, and the address
 
 So each gesture costs one question, and the browser draws as soon as it has the answer. The state is all that the front
 page depends on. The browser keeps it and sends it along; the server keeps nothing. It asks one question at a time: what
@@ -36,6 +36,7 @@ from dash.development.base_component import Component
 from allo_dse.common.aliases import JsonObject
 
 from ...data.board import Board, Ref
+from ...data.grid import MARK, RUN
 from ...data.query.filters import FilterError, parse_filter
 from ...data.query.selection import Selection
 from ...figures.scatter import front_figure
@@ -73,6 +74,7 @@ _DONE_IN_DASH = (
     *[(name, "n_clicks") for name in ("clear", "next-design", "previous-design", "make-reference")],
     ("table", "selectedRows"),
     ("table", "cellClicked"),
+    *[(f"compare-{side}", "value") for side in "ab"],
     ("url", "search"),
 )
 """Properties whose change is a gesture, of which gestures.js says what it means; those in plots come from Plotly."""
@@ -107,7 +109,9 @@ def register(app: Dash, context: Context) -> None:
     def rows() -> flask.Response:
         asked = _asked(Rows)
         with context.board.lock:
-            found = table_rows(context, asked["state"], asked["start"], asked["end"])
+            state = asked["state"]
+            found = table_rows(context, state, asked["start"], asked["end"])
+            found["address"] = address_of(state, first_state(context, state["theme"]))
         return flask.Response(json.dumps(found), mimetype="application/json")
 
 
@@ -136,6 +140,10 @@ def shown_here(board: Board, name: str, value: Any) -> bool:
     """Whether these runs have the columns that a part of an address needs, which may be of others."""
     if name == "selection":
         return set(board.column_names).issuperset(Selection.from_dict(value).columns)
+    if name == "sort":
+        return {by["colId"] for by in value} <= {*board.column_names, MARK, RUN}
+    if name == "pair":
+        return None not in map(board.reference, value)
     return name not in ("x", "y", "z", "color") or value in axis_names(board)
 
 
@@ -155,10 +163,12 @@ def first_state(context: Context, look: str) -> State:
         selection=None,
         design=None if board.knee is None else board.text(board.knee),
         reference=None,
+        pair=None,
         zoom=None,
         tool="select",
         camera=None,
-        order={},
+        sort=[],
+        filters={},
         theme=look,
         version=board.version,
     )
@@ -181,7 +191,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
         case "brush":
             after["selection"] = kept(brushed(Selection.from_dict(state["selection"]), gesture["axes"]))
         case "pick":
-            after["selection"] = kept(Selection(keys=frozenset(ref.partition(":")[2] for ref in gesture["designs"])))
+            after["selection"] = kept(Selection(keys=frozenset(gesture["designs"])))
         case "clear":
             after["selection"] = None
         case "open":
@@ -192,6 +202,11 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
             after["design"] = written(board, neighbour(board, board.reference(state["design"]), gesture["step"]))
         case "refer":
             after["reference"] = state["design"]
+        case "compare":
+            usual = [written(board, context.reference_of(state["reference"])), state["design"]]
+            after["pair"] = None if gesture["pair"] == usual else gesture["pair"]
+    if (after["design"], after["reference"]) != (state["design"], state["reference"]):
+        after["pair"] = None  # as the page of comparisons does
     return after
 
 
@@ -230,6 +245,7 @@ def words(context: Context, state: State) -> JsonObject:
         "clear.style": {} if chosen else {"display": "none"},
         "design-words.children": design_words(context, ref, context.reference_of(state["reference"]), unknown),
         **{f"{name}.disabled": ref is None for name in ("open-design", "compare-now", "make-reference")},
+        "compare-picked.disabled": len(chosen.keys) < 2,
     }
 
 

@@ -22,7 +22,7 @@ class Selection(Struct, frozen=True):
     Attributes:
         ranges: per column the intervals of which a value must be in one.
         lasso: two columns, and a polygon in their plane in which the design must lie.
-        keys: the designs themselves.
+        keys: the designs themselves, as `Board.text` writes them.
     """
 
     ranges: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
@@ -37,11 +37,12 @@ class Selection(Struct, frozen=True):
         """The columns it depends on."""
         return [*(name for name, _ in self.ranges), *(self.lasso[:2] if self.lasso else ())]
 
-    def rows(self, table: RunTable, numbers: Callable[[str], Floats] | None = None) -> Mask:
+    def rows(self, table: RunTable, numbers: Callable[[str], Floats] | None = None, run: int = 0) -> Mask:
         """Per row of a run whether it is selected.
 
         Args:
             numbers: a column as the numbers that ranges and lassos were drawn on; by default the run's own.
+            run: which of the board's runs it is.
         """
         numbers = numbers or table.numbers
         if not self:
@@ -55,7 +56,8 @@ class Selection(Struct, frozen=True):
             mask &= inside(numbers(x), numbers(y), polygon)
         if self.keys:
             picked = np.zeros(len(table), bool)
-            picked[[table.row_of[key] for key in self.keys if key in table.row_of]] = True
+            mine = (key.removeprefix(f"{run}:") for key in self.keys if key.startswith(f"{run}:"))
+            picked[[table.row_of[key] for key in mine if key in table.row_of]] = True
             mask &= picked
         return mask
 
