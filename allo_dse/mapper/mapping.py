@@ -21,7 +21,7 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.index_maps import IntArray
 
 from .fold.vmg import VMG
-from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations
+from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations, tile_deadlock
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
@@ -133,7 +133,8 @@ class DeviceMapping:
     def violations(self) -> tuple[Violation, ...]:
         """All limits of the device that the mapping exceeds; empty when it fits.
 
-        A graph that is hopeless by the numbers (`is_hopeless`) is not looked at any further.
+        A graph that is hopeless by the numbers (`is_hopeless`) is not looked at any further, and whether tiles hold up
+        each other is asked of mappings that keep all other limits.
         """
         if isinstance(self.device, FpgaDevice):
             from .limits.fpga_limits import fpga_violations
@@ -143,6 +144,8 @@ class DeviceMapping:
         if not is_hopeless(self.vmg, self.npu):
             found += self._of_cores
             found += movement_violations(self.view, self.transport, self.npu)
+        # What is refused anyway need not be executed.
+        found += tile_deadlock(self.view, self.transport) if not found else ()
         return tuple(found)
 
     @property

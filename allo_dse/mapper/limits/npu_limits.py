@@ -21,6 +21,7 @@ from ..model.violation import Violation
 from ..streams.node_memory import NodeMemory
 from ..streams.tile_sequences import GroupTiles
 from ..streams.view import MappingView
+from ..transport.hangs import waiting
 from ..transport.tile_limits import tile_violations
 
 # With more nodes than this many times the device's tiles, placing them says nothing that their number has not said.
@@ -71,6 +72,17 @@ def movement_violations(view: MappingView, transport: Transport, device: NpuDevi
     found += transport.violations
     found += tile_violations(transport, device)
     return found
+
+
+def tile_deadlock(view: MappingView, transport: Transport) -> Iterator[Violation]:
+    """Nodes that wait for each other's tiles, in a mapping without other violations of `movement_violations`."""
+    waits = waiting(view, transport)
+    if waits:
+        labels = view.vmg.nodes  # names of all tasks
+        names = [labels[one] if isinstance(one, int) else one for one in waits]
+        nodes = [labels[one] for one in waits if isinstance(one, int)]
+        detail = "each waits for the next: " + " -> ".join([*names[:6], "..." if names[6:] else names[0]])
+        yield Violation("tile_deadlock", f"core {nodes[0]}", len(nodes), 0, detail)
 
 
 def _compute_tiles(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
