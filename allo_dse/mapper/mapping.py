@@ -28,7 +28,7 @@ from .model.violation import Violation
 from .place.placed_design import Infeasible, PlacedDesign
 from .place.problem import problem_of
 from .streams.node_links import StreamLinks
-from .streams.node_memory import NodeMemory, group_memory
+from .streams.node_memory import NodeMemory, group_memory, own_memory
 from .streams.view import MappingView
 from .transport.strided import read_as_it_lies
 from .transport.transport_plan import plan_transport
@@ -189,4 +189,5 @@ class DeviceMapping:
         forbidden = unplaceable(self.violations)
         if forbidden is not None:
             return forbidden
-        return solve(problem_of(self.view, self.transport, self.memory, npu), time_limit_s=time_limit_s)
+        memories = own_memory(self.view.groups, self.view.links, npu, self.buffering)
+        return solve(problem_of(self.view, self.transport, memories, npu), time_limit_s=time_limit_s)
