@@ -12,7 +12,7 @@ of one role each, that is so, and nothing is held up; else what nodes and channe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,13 +21,11 @@ from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
-from ..graph.groups import MeshLeaves
 from ..graph.node_schedules import GroupSchedule
 from ..model.movement import Channel, PortKey, Transfer, Transport
 from ..streams.channels import Links
 from ..streams.core_period import core_period
 from ..streams.leaf_steps import Step
-from ..streams.tile_sequences import GroupTiles
 from ..streams.view import MappingView
 
 Peers = Sequence[Sequence[tuple[Hashable, int, Hashable]]]
@@ -41,17 +39,14 @@ def waiting(view: MappingView, transport: Transport) -> tuple[str | int, ...]:
     if not shared:
         return ()
     peers = _peers_by_array(view)
-    if _in_step(shared, transport, roles(view.groups, _peers_by_use(view) if peers is None else peers)):
+    if _in_step(shared, transport, roles(view, _peers_by_use(view) if peers is None else peers)):
         return ()
     return _Exchange().run(view.periods, view.channels, transport)
 
 
-def roles(groups: Sequence[GroupTiles], peers: Peers) -> list[int]:
+def roles(view: MappingView, peers: Peers) -> list[int]:
     """Per node a number, equal for nodes that do the same, on channels from and to nodes of equal roles."""
-    # The nodes of a mesh fold's group differ in their tiles and peers only, others in when they need tiles too.
-    alike = [isinstance(group.group.leaves, MeshLeaves) for group in groups]
-    start = [(n, 0 if alike[n] else node) for n, group in enumerate(groups) for node in range(group.group.count)]
-    result, count = _numbered(start), 0
+    result, count = _numbered(_work(view)), 0
     while len(set(result)) > count:
         count = len(set(result))
         told = (
@@ -59,6 +54,15 @@ def roles(groups: Sequence[GroupTiles], peers: Peers) -> list[int]:
         )
         result = _numbered(told)
     return result
+
+
+def _work(view: MappingView) -> Iterator[Hashable]:
+    """Per node what decides when it needs other tiles and exchanges tokens: its group, wiring and tile patterns."""
+    for number, (group, wirings) in enumerate(zip(view.groups, view.declared_links.wirings, strict=True)):
+        wired = {at: kind for kind, (_, nodes) in enumerate(wirings) for at in nodes.tolist()}
+        ports = [[pattern.identity for _, pattern in group.ports.sequences(key)] for key in group.users]
+        for at in range(group.group.count):
+            yield number, wired.get(at), *(patterns[at] for patterns in ports)
 
 
 def _peers_by_array(view: MappingView) -> Peers | None:
