@@ -21,14 +21,14 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.index_maps import IntArray
 
 from .fold.vmg import VMG
-from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations
+from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations, tile_deadlock
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
 from .place.placed_design import Infeasible, PlacedDesign
 from .place.problem import problem_of
 from .streams.node_links import StreamLinks
-from .streams.node_memory import NodeMemory, group_memory
+from .streams.node_memory import NodeMemory, group_memory, own_memory
 from .streams.view import MappingView
 from .transport.strided import read_as_it_lies
 from .transport.transport_plan import plan_transport
@@ -133,7 +133,8 @@ class DeviceMapping:
     def violations(self) -> tuple[Violation, ...]:
         """All limits of the device that the mapping exceeds; empty when it fits.
 
-        A graph that is hopeless by the numbers (`is_hopeless`) is not looked at any further.
+        A graph that is hopeless by the numbers (`is_hopeless`) is not looked at any further, and whether tiles hold up
+        each other is asked of mappings that keep all other limits.
         """
         if isinstance(self.device, FpgaDevice):
             from .limits.fpga_limits import fpga_violations
@@ -143,6 +144,8 @@ class DeviceMapping:
         if not is_hopeless(self.vmg, self.npu):
             found += self._of_cores
             found += movement_violations(self.view, self.transport, self.npu)
+        # What is refused anyway need not be executed.
+        found += tile_deadlock(self.view, self.transport) if not found else ()
         return tuple(found)
 
     @property
@@ -186,4 +189,5 @@ class DeviceMapping:
         forbidden = unplaceable(self.violations)
         if forbidden is not None:
             return forbidden
-        return solve(problem_of(self.view, self.transport, self.memory, npu), time_limit_s=time_limit_s)
+        memories = own_memory(self.view.groups, self.view.links, npu, self.buffering)
+        return solve(problem_of(self.view, self.transport, memories, npu), time_limit_s=time_limit_s)

@@ -26,13 +26,13 @@ from allo_dse.device.model import Board
 from allo_dse.mapper.graph.node_schedules import Cadence, GroupSchedule, PortSchedule
 from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, PortKey, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
+from allo_dse.mapper.streams.core_period import core_period
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tensors import Tensor
 from allo_dse.simulator.codegen.run_time.record_fields import Op
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
 
-from .core_period import core_period
 from .costs import class_cycles
 from .work import TICKS_PER_CYCLE, TileTicks
 

@@ -2,5 +2,5 @@
 
 Imports: backends, common, device, mapper.axes, mapper.layouts, mapper.model, program.
 Imported by: drawing, eval, mapper.fold, mapper.limits, mapper.place, mapper.search, mapper.streams, mapper.target,
-  space.
+  mapper.transport, space.
 """

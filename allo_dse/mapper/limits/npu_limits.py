@@ -21,6 +21,7 @@ from ..model.violation import Violation
 from ..streams.node_memory import NodeMemory
 from ..streams.tile_sequences import GroupTiles
 from ..streams.view import MappingView
+from ..transport.hangs import waiting
 from ..transport.tile_limits import tile_violations
 
 # With more nodes than this many times the device's tiles, placing them says nothing that their number has not said.
@@ -73,6 +74,17 @@ def movement_violations(view: MappingView, transport: Transport, device: NpuDevi
     return found
 
 
+def tile_deadlock(view: MappingView, transport: Transport) -> Iterator[Violation]:
+    """Nodes that wait for each other's tiles, in a mapping without other violations of `movement_violations`."""
+    waits = waiting(view, transport)
+    if waits:
+        labels = view.vmg.nodes  # names of all tasks
+        names = [labels[one] if isinstance(one, int) else one for one in waits]
+        nodes = [labels[one] for one in waits if isinstance(one, int)]
+        detail = "each waits for the next: " + " -> ".join([*names[:6], "..." if names[6:] else names[0]])
+        yield Violation("tile_deadlock", f"core {nodes[0]}", len(nodes), 0, detail)
+
+
 def _compute_tiles(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
     if vmg.node_count > device.compute_tiles:
         detail = f"{device.array.columns} columns of {device.array.core_rows} cores"
@@ -95,17 +107,25 @@ def _host_buffers(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
 
 @dataclass
 class _NodeStreams:
-    """Streams to and from other nodes."""
+    """Streams to and from other nodes, and which nodes these are."""
 
     into: list[StreamFlow] = field(default_factory=list)
     out: list[StreamFlow] = field(default_factory=list)
+    peers: set[int] = field(default_factory=set)
+
+
+_NO_STREAMS = _NodeStreams()
 
 
 def _streams_by_node(streams: Iterable[StreamFlow]) -> dict[int, _NodeStreams]:
     result: dict[int, _NodeStreams] = {}
     for stream in streams:
-        result.setdefault(stream.target, _NodeStreams()).into.append(stream)
-        result.setdefault(stream.source, _NodeStreams()).out.append(stream)
+        target = result.setdefault(stream.target, _NodeStreams())
+        source = result.setdefault(stream.source, _NodeStreams())
+        target.into.append(stream)
+        target.peers.add(stream.source)
+        source.out.append(stream)
+        source.peers.add(stream.target)
     return result
 
 
@@ -117,33 +137,38 @@ def _core_violations(
     device: NpuDevice,
     buffering: Buffering,
 ) -> list[Violation]:
-    """Limits of the cores of one node group; its nodes are alike but for their streams, and the busiest one counts."""
-    found, first_node = [], group.first_node
+    """Limits of the cores of one node group; its nodes differ in their streams, and what needs most counts."""
+    found, first_node = list[Violation](), group.first_node
     if memory.total > device.core.memory_bytes:
         largest = _place(program, group.group, memory.node - first_node)
         found.append(Violation("core_memory", largest, memory.total, device.core.memory_bytes, str(memory)))
-    own = {node: streams[node] for node in range(first_node, first_node + group.group.count) if node in streams}
-    node = max(own, key=lambda n: len(own[n].into) + len(own[n].out), default=first_node)
-    busiest = own.get(node, _NodeStreams())
+    # What nodes need follows from these numbers, of which there are few.
+    kinds: dict[tuple[int, int, int], tuple[int, _NodeStreams]] = {}
+    for node in range(first_node, first_node + group.group.count):
+        own = streams.get(node, _NO_STREAMS)
+        kinds.setdefault((len(own.peers), len(own.into), len(own.out)), (node, own))
 
-    def where() -> str:
-        return _place(program, group.group, node - first_node)
+    def where(node: int) -> Callable[[], str]:
+        return lambda: _place(program, group.group, node - first_node)
 
-    found += _core_channels(where, group, busiest.into, busiest.out, device)
-    found += _core_descriptors(where, group, busiest.out, device, buffering)
-    return found
+    most: dict[str, Violation] = {}
+    for node, own in kinds.values():
+        for one in _core_channels(where(node), group, own, device):
+            most[one.constraint] = max(most.get(one.constraint, one), one, key=lambda violation: violation.needed)
+    node, own = max(kinds.values(), key=lambda kind: len(kind[1].out))
+    return [*found, *most.values(), *_core_descriptors(where(node), group, own.out, device, buffering)]
 
 
 def _core_channels(
-    where: Callable[[], str], group: GroupTiles, into: list[StreamFlow], out: list[StreamFlow], device: NpuDevice
+    where: Callable[[], str], group: GroupTiles, own: _NodeStreams, device: NpuDevice
 ) -> Iterator[Violation]:
     """DMA channels: one per tensor port, and for the streams to peers for which no neighbour is left.
 
     Streams to the peers beyond the number of neighbours take the channels that are free, in either direction.
     """
     inputs, outputs = _tensors(group, "in"), _tensors(group, "out")
-    peers = {s.source for s in into} | {s.target for s in out}
-    far = max(0, len(peers) - device.core.max_neighbours)
+    into, out = own.into, own.out
+    far = max(0, len(own.peers) - device.core.max_neighbours)
     far_out = min(far, len(out), max(0, device.core.dma_out - len(outputs)))
     far_in = min(far - far_out, len(into))
     far_out = min(len(out), far - far_in)

@@ -16,6 +16,7 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "core_descriptors": ("buffer descriptors", ""),
     "core_locks": ("locks", ""),
     "stream_deadlock": ("nodes that wait for each other, whatever the depths of streams", ""),
+    "tile_deadlock": ("nodes that wait for tiles that others have no room for", ""),
     "memory_tile_dma_in": ("DMA in-channels", ""),
     "memory_tile_dma_out": ("DMA out-channels", ""),
     "memory_tile_memory": ("memory", "bytes"),

@@ -12,7 +12,6 @@ from allo_dse.device.device import NpuDevice
 
 from ..graph.node_names import short_node_name
 from ..model.movement import LOCKS_PER_END, Direction, Flow, StreamFlow, Transfer, Transport
-from ..streams.node_memory import NodeMemory
 from ..streams.view import MappingView
 from .array import ArrayLimits, Tile
 
@@ -110,14 +109,12 @@ class Placement(Struct, frozen=True):
     owners: tuple[Tile | None, ...]
 
 
-def problem_of(view: MappingView, transport: Transport, memories: Sequence[NodeMemory], device: NpuDevice) -> Problem:
-    """What a folded graph asks of a device; `memories`: what a node of each group needs at most."""
-    nodes = []
-    for group, memory in zip(view.groups, memories, strict=True):
-        own = memory.total - memory.streams
-        nodes += [
-            NodeNeed(short_node_name(view.vmg.program, group.group, position), own)
-            for position in range(group.group.count)
-        ]
+def problem_of(view: MappingView, transport: Transport, memories: Sequence[int], device: NpuDevice) -> Problem:
+    """What a folded graph asks of a device; `memories`: bytes that each node needs wherever its FIFOs are."""
+    nodes = [
+        NodeNeed(short_node_name(view.vmg.program, group.group, position), memories[group.first_node + position])
+        for group in view.groups
+        for position in range(group.group.count)
+    ]
     limits = ArrayLimits.of(device)
     return Problem(device.name, limits, tuple(nodes), view.links.between, transport.flows, transport.transfers)

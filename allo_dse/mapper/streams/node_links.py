@@ -24,11 +24,11 @@ class StreamLinks(Struct, frozen=True):
     """The streams of a mapping.
 
     Attributes:
-        wirings: per node group, the different wirings of its nodes.
+        wirings: per node group, the different wirings of its nodes, each with the positions of its nodes in the group.
         between: streams between nodes.
     """
 
-    wirings: tuple[tuple[Wiring, ...], ...]
+    wirings: tuple[tuple[tuple[Wiring, IntArray], ...], ...]
     between: tuple[StreamFlow, ...]
 
 
@@ -38,8 +38,8 @@ def link_streams(graph: ProgramGraph, groups: Sequence[tuple[int, NodeGroup]]) -
     Args:
         groups: each with the number of its first node.
     """
-    wirings = tuple(tuple(wiring for wiring, _ in group.once(group_wirings, graph)) for _, group in groups)
-    if not any(wiring.open_ends for own in wirings for wiring in own):
+    wirings = tuple(tuple(group.once(group_wirings, graph)) for _, group in groups)
+    if not any(wiring.open_ends for own in wirings for wiring, _ in own):
         return StreamLinks(wirings, ())
     puts, gets = zip(*(group.once(_open_ends, graph) for _, group in groups), strict=True)
     met = meet([first for first, _ in groups], puts, gets)

@@ -56,12 +56,31 @@ def group_memory(
         fifos[stream.source] = fifos.get(stream.source, 0) + stream.depth * stream.token_bytes
     result = []
     for group, wirings in zip(groups, links.wirings, strict=True):
-        nodes = range(group.first_node, group.first_node + group.group.count)
         inputs = sum(buffering.input_depth * port.tile_bytes for port in _ports(group, "in"))
         outputs = sum(buffering.output_depth * port.tile_bytes for port in _ports(group, "out"))
-        chain = max((chain_bytes(wiring, buffering.output_depth) for wiring in wirings), default=0)
-        worst = max(nodes, key=lambda node: fifos.get(node, 0)) if fifos else nodes[0]
-        result.append(NodeMemory(worst, device.reserved_core_bytes, inputs, outputs, fifos.get(worst, 0), chain))
+        # Nodes of one wiring differ in their FIFOs only.
+        needs = []
+        for wiring, positions in wirings:
+            node = group.first_node + max(positions.tolist(), key=lambda at: fifos.get(group.first_node + at, 0))
+            needs.append((fifos.get(node, 0), chain_bytes(wiring, buffering.output_depth), node))
+        none = 0, 0, group.first_node
+        streams, chain, worst = max(needs, key=lambda need: need[0] + need[1], default=none)
+        result.append(NodeMemory(worst, device.reserved_core_bytes, inputs, outputs, streams, chain))
+    return result
+
+
+def own_memory(groups: list[GroupTiles], links: StreamLinks, device: NpuDevice, buffering: Buffering) -> list[int]:
+    """Bytes that each node needs wherever its FIFOs to other nodes are."""
+    result = []
+    for group, wirings in zip(groups, links.wirings, strict=True):
+        ports = sum(buffering.input_depth * port.tile_bytes for port in _ports(group, "in"))
+        ports += sum(buffering.output_depth * port.tile_bytes for port in _ports(group, "out"))
+        own = [device.reserved_core_bytes + ports] * group.group.count
+        for wiring, positions in wirings:
+            chain = chain_bytes(wiring, buffering.output_depth)
+            for position in positions.tolist():
+                own[position] += chain
+        result += own
     return result
 
 

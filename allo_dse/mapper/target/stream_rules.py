@@ -60,7 +60,7 @@ class RolledStreams:
 def _wirings(subject: Subject) -> Iterator[tuple[GroupTiles, Wiring]]:
     """How the tasks of nodes are wired, with their group."""
     for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
-        for wiring in wirings:
+        for wiring, _ in wirings:
             yield group, wiring
 
 

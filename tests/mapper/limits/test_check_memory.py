@@ -14,7 +14,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
-from allo_dse.mapper.streams.node_memory import NodeMemory, group_memory
+from allo_dse.mapper.streams.node_memory import NodeMemory, group_memory, own_memory
 from allo_dse.mapper.streams.view import MappingView
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.streams import StreamArray
@@ -28,6 +28,7 @@ from tests.support.programs import (
     one_class_kernel,
     producer_consumer,
     put,
+    unit,
 )
 
 NPU = NpuDevice.load("npu1_4col")
@@ -106,6 +107,22 @@ def test_values_that_do_not_overlap_share_memory() -> None:
     vmg = VMG.of(graph_program([("a", "b"), ("c", "d")]))
     vmg = vmg.chain("a_0", "b_0").chain("c_0", "d_0").chain("a_0-b_0", "c_0-d_0")
     assert memories(vmg)[0].chain == 4
+
+
+def test_nodes_of_a_group_need_what_one_of_them_does() -> None:
+    """Of two nodes with the same tree one has a buffer of 16 bytes inside, the other a FIFO of two such tokens."""
+    wire, own = StreamArray("wire", INT32, (4,), 2, (3,)), affine((3,), unit(1, 0))
+    kernels = (
+        one_class_kernel("a", (3,), streams=[put(wire, own)]),
+        one_class_kernel("b", (3,), streams=[get(wire, own)]),
+    )
+    vmg = VMG.of(CompiledProgram("wired", (), (wire,), kernels)).chain("a_0", "b_0").chain("a_1", "b_2")
+    (both,) = (m for group, m in zip(MappingView(vmg).groups, memories(vmg), strict=True) if group.group.count == 2)
+    assert (both.streams, both.chain) == (32, 0)
+    assert vmg.nodes[both.node] == "a_1-b_2"
+    view = MappingView(vmg)
+    wherever = dict(zip(vmg.nodes, own_memory(view.groups, view.links, NPU, Buffering()), strict=True))
+    assert (wherever["a_0-b_0"], wherever["a_1-b_2"]) == (RESERVED + 16, RESERVED)
 
 
 def test_a_block_handed_on_is_updated_in_place() -> None:

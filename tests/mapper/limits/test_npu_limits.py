@@ -19,18 +19,23 @@ from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.model.violation import CONSTRAINTS, Violation
 from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.streams import StreamArray
 from allo_dse.program.tensors import SharedTensor, Tensor, TensorPort
 from tests.support.programs import (
     BFLOAT16,
     FLOAT32,
     INT8,
     INT16,
+    INT32,
     affine,
     gemm_program,
+    get,
     graph_program,
     mesh_program,
     one_class_kernel,
+    put,
     sharded,
+    unit,
 )
 
 NPU = Device.load("npu1_4col")
@@ -297,10 +302,24 @@ def test_violations_are_collected() -> None:
     assert found == {"host_buffers", "core_dma_in", "core_memory", "shim_dma_out"}
 
 
+def test_nodes_alike_with_as_many_streams_are_judged_by_their_peers() -> None:
+    """c_0 and c_1 get seven tokens each: c_0 from one node, c_1 from seven, of which three are no neighbours."""
+    own = affine((2,), unit(1, 0))
+    arrays = [StreamArray(f"s{n}", INT32, (4,), 2, (2,)) for n in range(7)]
+    kernels = [one_class_kernel(f"p{n}", (2,), streams=[put(array, own)]) for n, array in enumerate(arrays)]
+    kernels.append(one_class_kernel("c", (2,), streams=[get(array, own) for array in arrays]))
+    vmg = VMG.of(CompiledProgram("peers", (), tuple(arrays), tuple(kernels)))
+    tasks = [f"p{n}_0" for n in range(7)]
+    for at in range(1, 7):
+        vmg = vmg.chain("-".join(tasks[:at]), tasks[at])
+    (found,) = (v for v in DeviceMapping(vmg, NPU).violations if v.constraint == "core_dma_in")
+    assert (found.where, found.needed, found.limit) == ("core c_1 and 1 like it", 3, 2)
+
+
 def test_every_constraint_is_named_in_a_test() -> None:
     here = Path(__file__).parent
     files = [Path(__file__), here / "test_fpga_limits.py", here.parent / "place" / "test_place.py"]
-    files.append(here.parent / "streams" / "test_stream_depths.py")
+    files += [here.parent / "streams" / "test_stream_depths.py", here.parent / "transport" / "test_hangs.py"]
     source = "".join(file.read_text(encoding="utf-8") for file in files)
     assert [name for name in CONSTRAINTS if f'"{name}"' not in source] == []
 

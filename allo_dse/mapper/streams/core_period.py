@@ -11,11 +11,12 @@ from itertools import groupby
 
 import numpy as np
 
-from allo_dse.mapper.graph.node_schedules import Flags, GroupSchedule
-from allo_dse.mapper.streams.channels import NodeLinks
-from allo_dse.mapper.streams.leaf_steps import Use, leaf_steps
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.network.tables import Table
+
+from ..graph.node_schedules import Flags, GroupSchedule
+from .channels import NodeLinks
+from .leaf_steps import Use, leaf_steps
 
 
 def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks, steady: bool) -> None:
