@@ -311,7 +311,7 @@ def mvt(N=400, P=20, V=10, W=5):
     return top
 
 
-def gesummv(N=250, P=25):
+def gesummv(N=250, P=25, V=5):
     """y = alpha A x + beta B x: rows are independent."""
     T = N // P
 
@@ -319,17 +319,22 @@ def gesummv(N=250, P=25):
     def top(A: float32[N, N], B: float32[N, N], X: float32[N], Y: float32[N]):
         @df.kernel(mapping=[P], args=[A, B, X, Y])
         def rows(a: float32[N, N] @ [S(0), R], b: float32[N, N] @ [S(0), R], x: float32[N], y: float32[N] @ [S(0)]):
-            t: float32[T]
-            u: float32[T]
+            t: float32[T, V]
+            u: float32[T, V]
             for i0 in range(T):
-                t[i0] = 0.0
-                u[i0] = 0.0
-            for j in range(N):
+                for v0 in range(V):
+                    t[i0, v0] = 0.0
+                    u[i0, v0] = 0.0
+            for j in range(N // V):
                 for i in range(T):
-                    t[i] += a[i, j] * x[j]
-                    u[i] += b[i, j] * x[j]
-            for i2 in range(T):
-                y[i2] = ALPHA * t[i2] + BETA * u[i2]
+                    for v in range(V):
+                        t[i, v] += a[i, j * V + v] * x[j * V + v]
+                        u[i, v] += b[i, j * V + v] * x[j * V + v]
+            for i1 in range(T):
+                whole: float32 = 0.0
+                for v1 in range(V):
+                    whole += ALPHA * t[i1, v1] + BETA * u[i1, v1]
+                y[i1] = whole
 
     return top
 
@@ -362,7 +367,12 @@ KERNELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str, Callable[..., 
         ("A", "Y1", "Y2", "X1", "X2", "Z1", "Z2"),
         lambda A, Y1, Y2, X1, X2: (X1 + A @ Y1, X2 + A.T @ Y2),
     ),
-    "gesummv": (gesummv, {"P": dse.divisors(250)}, "ABXY", lambda A, B, X: ALPHA * (A @ X) + BETA * (B @ X)),
+    "gesummv": (
+        gesummv,
+        {"P": dse.divisors(250), "V": dse.divisors(250, at_most=50)},
+        "ABXY",
+        lambda A, B, X: ALPHA * (A @ X) + BETA * (B @ X),
+    ),
 }
 
 
@@ -374,7 +384,7 @@ SMALLER: dict[str, Callable[[Any], dict[str, int]]] = {
     "atax": lambda p: {"M": p["P"], "N": math.lcm(p["V"], p["W"])},
     "bicg": lambda p: {"M": p["P"], "N": math.lcm(p["V"], p["W"])},
     "mvt": lambda p: {"N": math.lcm(p["P"], p["V"], p["W"])},
-    "gesummv": lambda p: {"N": p["P"]},
+    "gesummv": lambda p: {"N": math.lcm(p["P"], p["V"])},
 }
 
 

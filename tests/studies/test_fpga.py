@@ -26,7 +26,7 @@ SMALL: dict[str, dict[str, int]] = {
     "atax": {"M": 6, "N": 10, "P": 3, "V": 2, "W": 5},
     "bicg": {"M": 6, "N": 10, "P": 3, "V": 5, "W": 2},
     "mvt": {"N": 12, "P": 3, "V": 6, "W": 4},
-    "gesummv": {"N": 10, "P": 5},
+    "gesummv": {"N": 10, "P": 5, "V": 2},
 }
 
 

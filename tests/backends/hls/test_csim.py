@@ -53,7 +53,7 @@ STUDIES: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "atax": (polybench_fpga.atax, {"M": 4, "N": 6, "P": 2, "W": 2}),
     "bicg": (polybench_fpga.bicg, {"M": 4, "N": 6, "P": 2, "W": 2}),
     "mvt": (polybench_fpga.mvt, {"N": 8, "P": 2}),
-    "gesummv": (polybench_fpga.gesummv, {"N": 8, "P": 2}),
+    "gesummv": (polybench_fpga.gesummv, {"N": 8, "P": 2, "V": 4}),
     "gemm_npu": (gemm_npu.gemm, {"M": 8, "N": 8, "K": 8, "Pm": 2, "Pn": 2, "Pk": 2}),
 }
 RECORDED = ("tests.frontend.test_language", "tests.frontend.test_streams", "tests.frontend.test_called_regions")
