@@ -56,8 +56,7 @@ def group_memory(
         fifos[stream.source] = fifos.get(stream.source, 0) + stream.depth * stream.token_bytes
     result = []
     for group, wirings in zip(groups, links.wirings, strict=True):
-        inputs = sum(buffering.input_depth * port.tile_bytes for port in _ports(group, "in"))
-        outputs = sum(buffering.output_depth * port.tile_bytes for port in _ports(group, "out"))
+        inputs, outputs = _tile_bytes(group, buffering)
         # Nodes of one wiring differ in their FIFOs only.
         needs = []
         for wiring, positions in wirings:
@@ -73,15 +72,19 @@ def own_memory(groups: list[GroupTiles], links: StreamLinks, device: NpuDevice, 
     """Bytes that each node needs wherever its FIFOs to other nodes are."""
     result = []
     for group, wirings in zip(groups, links.wirings, strict=True):
-        ports = sum(buffering.input_depth * port.tile_bytes for port in _ports(group, "in"))
-        ports += sum(buffering.output_depth * port.tile_bytes for port in _ports(group, "out"))
-        own = [device.reserved_core_bytes + ports] * group.group.count
+        own = [device.reserved_core_bytes + sum(_tile_bytes(group, buffering))] * group.group.count
         for wiring, positions in wirings:
             chain = chain_bytes(wiring, buffering.output_depth)
             for position in positions.tolist():
                 own[position] += chain
         result += own
     return result
+
+
+def _tile_bytes(group: GroupTiles, buffering: Buffering) -> tuple[int, int]:
+    """Of the buffers of a node's inputs, and of its outputs."""
+    inputs = sum(buffering.input_depth * port.tile_bytes for port in _ports(group, "in"))
+    return inputs, sum(buffering.output_depth * port.tile_bytes for port in _ports(group, "out"))
 
 
 def _ports(group: GroupTiles, direction: str) -> Iterable[TensorPort]:

@@ -2,7 +2,7 @@
 
     effects = effects_of(items)
     effects.uses        # the loads and stores that need a port of their array
-    effects.carried     # per array the loads that may find what an earlier round stored
+    effects.carried     # the arrays of loads that may find what an earlier round stored
 
 A store under a condition only *may* happen. What it stores replaces nothing for sure, so a load after it still needs
 the old value, which an earlier round may have stored: `if j == 0: acc = 0` does not end the recurrence of a sum.
@@ -43,13 +43,10 @@ class Effects(Struct, frozen=True, dict=True):
     stored: frozenset[str]
 
     @cached_property
-    def carried(self) -> dict[str, list[Access]]:
-        """Per array that a round both stores to and loads from the loads that see what an earlier round left."""
-        found: dict[str, list[Access]] = {}
-        for op, _ in self.exposed:
-            if op.access is not None and op.access.array in self.stored:
-                found.setdefault(op.access.array, []).append(op.access)
-        return found
+    def carried(self) -> tuple[str, ...]:
+        """The arrays that a round both stores to and loads from where a load sees what an earlier round left."""
+        arrays = dict.fromkeys(op.access.array for op, _ in self.exposed if op.access is not None)
+        return tuple(array for array in arrays if array in self.stored)
 
 
 def effects_of(body: Iterable[Item], before: Iterable[Item] = (), after: Iterable[Item] = ()) -> Effects:

@@ -68,7 +68,7 @@ class Round:
             if op.access is not None
             and any(form is None or any(map(form.factor, (self.variable, *unrolled))) for form in op.access.index)
         }
-        return frozenset(self.effects.carried.keys() - moving)
+        return frozenset(self.effects.carried) - moving
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Arrays in memory of which an element is in a register while the inner loop runs."""
