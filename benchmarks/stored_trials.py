@@ -2,12 +2,13 @@
 
     python -m benchmarks.stored_trials [--trials 10000,100000]
 
-Records of a run of the GEMM study are multiplied into a log of the wanted length. The page reads it, as `allo-tune
-dashboard` does before it shows designs; and a driver opens it (that is resuming: reading, checking, judging, front,
-search model), and then evaluates some more with an evaluator that answers at once.
+Records of a run of a study with eleven parameters are multiplied into a log of the wanted length, each with parameters
+and results of its own. The page reads it, as `allo-tune dashboard` does before it shows designs; and a driver opens it
+(that is resuming: reading, checking, judging, front, search model), and then evaluates some more with a formula.
 """
 
 import argparse
+import copy
 import re
 import subprocess
 import sys
@@ -16,14 +17,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import allo_dse as dse
 from allo_dse.dashboard.data.board import Board
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.log import RunLog, read_log
 from allo_dse.tune.study import Study
-from benchmarks.search_overhead import Instant, gemm_study
+from tests.tune.fakes import fake_study
 
 SEED_TRIALS = 500
 MORE = 300
+OPTIONS = 7
+VALUES = 8
+AT_ONCE = 10_000  # records that are written
 
 
 class Clock(QuietReporter):
@@ -38,8 +43,19 @@ class Clock(QuietReporter):
 
 
 def study() -> Study:
-    made = gemm_study()
-    made._evaluator = Instant
+    tiles = dse.divisors(128, at_most=8)
+    options = {f"option{n}": dse.choices(range(VALUES)) for n in range(OPTIONS)}
+    return fake_study("stored", size=128, params={"size": 128, "Pm": tiles, "Pn": tiles, "Pk": tiles, **options})
+
+
+def another(entry: dict[str, Any], number: int) -> dict[str, Any]:
+    """The record of a design like that of an entry, with options of its own."""
+    made = {**copy.deepcopy(entry), "number": number, "key": f"{number:016x}", "at": 0.01 * number}
+    for option in range(OPTIONS):
+        value = number // VALUES**option % VALUES
+        made["params"][f"option{option}"] = made["genes"][f"param.option{option}"] = value
+    made["metrics"]["latency_us"] *= 1 + number % 99_991 / 1e5
+    made["values"]["latency_us"] = made["metrics"]["latency_us"]
     return made
 
 
@@ -88,8 +104,8 @@ def main() -> None:
             entries = [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "design"]
             done = [e for e in entries if e["status"] != "violation"]
             log = RunLog(run_dir / "log.jsonl")
-            more = range(SEED_TRIALS, trials)
-            log.append({**done[n % len(done)], "number": n, "key": f"{n:016x}"} for n in more)
+            for first in range(SEED_TRIALS, trials, AT_ONCE):
+                log.append(another(done[n % len(done)], n) for n in range(first, min(first + AT_ONCE, trials)))
             log.close()
             for what in ("page", "resume"):
                 child = [sys.executable, "-m", "benchmarks.stored_trials", "--child", what, str(run_dir), str(trials)]

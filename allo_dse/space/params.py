@@ -70,8 +70,20 @@ class Parameter:
 
     def position(self, value: object) -> int:
         """Where a value is among all; where 1 and True, which are equal, are both there, they are told apart."""
-        found = self._positions.get(plain_value(value))
-        return self.values.index(value) if found is None else found
+        try:
+            return self._places[value]
+        except (KeyError, TypeError):
+            found = self._positions.get(plain_value(value))
+            return self.values.index(value) if found is None else found
+
+    @cached_property
+    def _places(self) -> dict[object, int]:
+        """Of values as they are, which is found soonest; of none where some are equal or cannot be looked up."""
+        try:
+            places: dict[object, int] = {value: place for place, value in enumerate(self.values)}
+        except TypeError:
+            return {}
+        return places if len(places) == len(self.values) else {}
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -161,7 +173,7 @@ class ParameterSpace:
         """Choose every active parameter's value by position; `pick` is asked only where there is a choice."""
         values: dict[str, object] = {}
         for name, parameter in self.parameters.items():
-            if self._active(name, parameter, values):
+            if parameter.when is None or self._active(name, parameter.when, values):
                 position = pick(name, parameter) if len(parameter.values) > 1 else 0
                 values[name] = parameter.values[position]
         return Assignment(values)
@@ -177,6 +189,25 @@ class ParameterSpace:
         except (KeyError, ValueError):
             return None
         return found if found.keys() == said.keys() & self.parameters.keys() and self.allows(found) else None
+
+    def holds(self, said: Mapping[str, object]) -> bool:
+        """Whether the assignment that a log tells is legal."""
+        try:
+            if self._pairs is not None and len(said) == len(self.parameters) and said.items() <= self._pairs:
+                return True
+        except TypeError:  # a value that cannot be looked up
+            pass
+        return self.recorded(said) is not None
+
+    @cached_property
+    def _pairs(self) -> frozenset[tuple[str, object]] | None:
+        """Names with the values that are legal whatever the others are; None where conditions decide."""
+        if self.where or any(parameter.when for parameter in self.parameters.values()):
+            return None
+        try:
+            return frozenset((name, value) for name, p in self.parameters.items() for value in p.values)
+        except TypeError:
+            return None
 
     def allows(self, params: Assignment) -> bool:
         """Whether a complete assignment satisfies every `where` condition."""
@@ -194,14 +225,14 @@ class ParameterSpace:
             yield values
             return
         (name, parameter), *others = rest
-        if not self._active(name, parameter, values):
+        if parameter.when is not None and not self._active(name, parameter.when, values):
             yield from self._extend(others, values)
             return
         for value in parameter.values:
             yield from self._extend(others, {**values, name: value})
 
-    def _active(self, name: str, parameter: Parameter, values: dict[str, object]) -> bool:
-        return parameter.when is None or _ask(parameter.when, Assignment(values), f"when= of parameter {name!r}")
+    def _active(self, name: str, when: Condition, values: dict[str, object]) -> bool:
+        return _ask(when, Assignment(values), f"when= of parameter {name!r}")
 
 
 def _ask(condition: Condition, params: Assignment, what: str) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from allo_dse.common.aliases import Array
 from allo_dse.common.errors import StudyError
+from allo_dse.dashboard.app.wiring.plots import drawn_note
 from allo_dse.dashboard.data.advice import why_none
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.data.design_words import difference_lines
@@ -23,11 +24,11 @@ from allo_dse.dashboard.data.query.selection import Selection
 from allo_dse.dashboard.data.units import label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures import scatter
-from allo_dse.dashboard.figures.colors import NO_VALUE
+from allo_dse.dashboard.figures.colors import NO_VALUE, scale
 from allo_dse.dashboard.figures.pairs import pairs_figure
 from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
 from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
-from allo_dse.dashboard.figures.scatter import MAX_POINTS, View, front_figure, point_number, point_ref
+from allo_dse.dashboard.figures.scatter import MAX_POINTS, Drawn, View, front_figure, point_number, point_ref
 from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE, SERIES
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
@@ -348,11 +349,27 @@ def test_designs_are_coloured_by_a_column_in_points_spots_and_lines(board: Board
         assert figure["layout"]["coloraxis"]["colorbar"]["title"]["text"].startswith(column)
         colored = {t["name"] for t in figure["data"] if t.get("marker", {}).get("coloraxis") == "coloraxis"}
         assert {"Pareto front", "dominated"} <= colored
+        entries = [t for t in figure["data"] if t["showlegend"]]
+        assert len({t["name"] for t in entries}) == len(entries)
+        assert all("coloraxis" not in t["marker"] for t in entries)  # whose entries Plotly draws black
         lines = parallel_figure(board, LIGHT, color=column)["data"][0]["line"]
         assert lines["showscale"]
     spotted = drawn(crowd, color="dsp")["dominated"]
     assert (spotted["type"], spotted["coloraxis"]) == ("heatmap", "coloraxis")
     assert "colorscale" not in spotted
+    assert "in the colour of one of its designs" in drawn_note(Drawn({}, 2, 1), View("x", "y", color="dsp"))
+    assert "darker where there are more" in drawn_note(Drawn({}, 2, 1), View("x", "y"))
+
+
+def test_every_colour_of_the_scale_can_be_told_from_what_is_behind_it_in_the_dark() -> None:
+    def luminance(color: str) -> float:
+        parts = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    behind = luminance(DARK.panel)
+    assert min((luminance(color) + 0.05) / (behind + 0.05) for _, color in scale(DARK)) > 2.4
+    assert [place for place, _ in scale(DARK, 0.2)][:: len(scale(DARK)) - 1] == [0.2, 1]
 
 
 def test_long_names_and_large_numbers_leave_room_for_what_they_belong_to(tmp_path: Path) -> None:

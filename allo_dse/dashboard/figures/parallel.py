@@ -11,7 +11,7 @@ from ..data.advice import why_none
 from ..data.board import Axis, Board
 from ..data.query.selection import Selection
 from ..data.units import label, text
-from .colors import NO_VALUE, color_axis
+from .colors import NO_VALUE, color_axis, scale
 from .style import ORANGE, Figure, Spec, Theme, layout, note, packed
 
 MAX_LINES = 400
@@ -93,15 +93,12 @@ def _by_column(axis: Axis, rows: list[NDArray[np.int64]], order: NDArray[np.int6
     known = values[np.isfinite(values)]
     line: Spec = {**color_axis(axis, look), "showscale": True}
     if len(known) < len(values):  # what has no value is grey: the lower end of a scale that goes on below the values
-        from plotly.colors import sequential
-
         low, span = (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
         below, grey = low - GREY / (1 - GREY) * span, _faint(look)
         values = np.where(np.isfinite(values), values, below)
-        steps = np.linspace(GREY, 1, len(sequential.Cividis)).tolist()
-        parted = [(0, grey), (GREY / 2, grey), (GREY / 2, sequential.Cividis[0])]
-        scale = [*parted, *zip(steps, sequential.Cividis, strict=True)]
-        line |= {"colorscale": scale, "cmin": below, "cmax": low + span}
+        colors = scale(look, GREY)
+        parted = [(0, grey), (GREY / 2, grey), (GREY / 2, colors[0][1]), *colors]
+        line |= {"colorscale": parted, "cmin": below, "cmax": low + span}
     return {"color": packed(values), **line}
 
 

@@ -15,6 +15,7 @@ from ..data.progress import Timeline, lost
 from ..data.table.columns import Floats
 from ..data.table.table import RunTable
 from ..data.units import label
+from .colors import scale
 from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, packed
 
 MAX_STEPS = 2_000
@@ -261,7 +262,7 @@ def workers_figure(spans: Timeline, look: Theme) -> Figure:
         "z": [(100 * spans.workers[name]).round(1).tolist() for name in names],
         "zmin": 0,
         "zmax": 100,
-        "colorscale": "Cividis",
+        "colorscale": scale(look),
         "colorbar": {"title": {"text": "busy (%)"}, "thickness": 12, "outlinewidth": 0},
         "hovertemplate": "%{y}, %{x:.1f} s: %{z:.0f} % busy<extra></extra>",
     }

@@ -302,8 +302,12 @@ class _Painter:
         rows = rows[np.logical_and.reduce([np.isfinite(axis[number][rows]) for axis in self.screen])]
         if not len(rows):
             return
+        first = all(trace["legendgroup"] != name for trace in self.traces)
         if marker["color"] == COLORED and self.colors is not None:
+            if first:  # in a legend, points of many colours would be black
+                self._in_legend(name, {**marker, "color": self.look.muted})
             marker = {**marker, "color": packed(self.colors.numbers[number][rows]), "coloraxis": "coloraxis"}
+            first = False
         trace: dict[str, object] = {
             "type": "scatter" if self.view.z is None else "scatter3d",
             "mode": "markers",
@@ -311,7 +315,7 @@ class _Painter:
             "meta": number,
             "uid": _uid(number, name + of),
             "legendgroup": name,
-            "showlegend": all(trace["legendgroup"] != name for trace in self.traces),
+            "showlegend": first,
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
             "marker": marker,
@@ -322,6 +326,13 @@ class _Painter:
             trace["hoverinfo"] = "text"
             trace["text"] = [self._text(number, row) for row in rows.tolist()]
         self.traces.append(trace)
+
+    def _in_legend(self, name: str, marker: Spec) -> None:
+        """An entry of the legend without points."""
+        nowhere = {key: [None] for key, _ in zip("xyz", self.axes, strict=False)}
+        kind = "scatter" if self.view.z is None else "scatter3d"
+        trace = {"type": kind, "mode": "markers", "name": shortened(name, LINE), "legendgroup": name, **nowhere}
+        self.traces.append({**trace, "uid": _uid(-1, name), "showlegend": True, "hoverinfo": "none", "marker": marker})
 
     def _text(self, number: int, row: int) -> str:
         from ..data.design_words import difference_lines

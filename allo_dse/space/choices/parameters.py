@@ -186,6 +186,10 @@ class ParameterChoice(QuestionChoice):
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(dict(design.program.params))
 
+    def holds(self, said: Mapping[str, object]) -> bool:
+        """Whether parameters that a log tells are legal still."""
+        return self._parameters.holds(said)
+
     def recorded(self, said: Mapping[str, object]) -> Genes | None:
         """Genes of parameters that a log tells; None where they are not legal any more."""
         params = self._parameters.recorded(said)

@@ -13,6 +13,7 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 AT_ONCE = 512  # results that are compared with each other
+STRONG = 16  # points of a front that are compared with all others at once
 
 
 class Individual(Struct, frozen=True):
@@ -108,13 +109,23 @@ def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
     return dominating
 
 
+def beaten(points: Floats, front: Floats) -> Booleans:
+    """Which of many points, (designs, objectives), some point of a front is nowhere worse than."""
+    left = np.arange(len(points))
+    for start in range(0, len(front), STRONG):  # few beat most of them
+        some = front[start : start + STRONG]
+        left = left[~np.logical_and.reduce(some.T[:, :, None] <= points[left].T[:, None, :]).any(0)]
+    found = np.ones(len(points), bool)
+    found[left] = False
+    return found
+
+
 def front_with(front: Floats, results: Results) -> Floats:
     """A front, (designs, objectives), when feasible results have been added to it."""
     losses = results.losses[results.penalty <= 0]
     for start in range(0, len(losses), AT_ONCE):
         found = np.unique(losses[start : start + AT_ONCE], axis=0)
-        if len(front):
-            found = found[~(front.T[:, :, None] <= found.T[:, None, :]).all(0).any(0)]
+        found = found[~beaten(found, front)]
         found = found[~dominates(found, found).any(0)]
         front = np.concatenate((front[~dominates(found, front).any(0)], found)) if len(front) else found
     return front

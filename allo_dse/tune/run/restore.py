@@ -115,7 +115,8 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
         elif isinstance(entry, PlacementNote):
             history.placed[entry.key] = entry
     inside = _in(screen.space)
-    first = {record.key: record for record in found if not record.rung and record.evaluated and inside(record)}
+    measured = {record.key for record in found if record.rung}  # above the first rung
+    first = {r.key: r for r in found if not r.rung and r.key in measured and r.evaluated and inside(r)}
     history.higher = [r for r in found if r.rung and r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
     history.correction = correction_of((r.key, first[r.key], r) for r in history.higher)
     history.started_at = max((record.at for record in found), default=0.0)
@@ -138,7 +139,7 @@ def _in(space: Space) -> Callable[[Record], bool]:
     def inside(record: Record) -> bool:
         text = bytes(record.params_json)
         if text not in known:
-            known[text] = parameters is None or parameters.recorded(record.params) is not None
+            known[text] = parameters is None or parameters.holds(record.params)
         return known[text]
 
     return inside

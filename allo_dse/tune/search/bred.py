@@ -149,7 +149,9 @@ class EvolutionProposer:
         from allo_dse.space.sampler.selection import Results
 
         found = [told(record) for record in history]
-        losses = np.array([self._losses(one) for one in found], float).reshape(-1, len(self._signs))
+        none = (math.inf,) * len(self._signs)
+        values = np.array([one.values or none for one in found], float).reshape(-1, len(self._signs))
+        losses = np.where(np.isinf(values), np.inf, values * self._signs)
         numbers = np.array([record.number for record in history], np.int64)
         results = Results(numbers, losses, np.array([one.penalty for one in found], float))
         self._search.restore(results, lambda n: self._space.learn(history[n].genes), next_number)

@@ -9,6 +9,8 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.space.sampler.selection import beaten
+
 Points = NDArray[np.float64]
 
 REFERENCE_AFTER = 20  # feasible designs that fix the reference point
@@ -124,8 +126,8 @@ class Front:
         for first in range(start, len(losses), BLOCK):
             block = losses[first : first + BLOCK]
             # What the front dominates now, it will dominate whatever comes before.
-            beaten = (self._array[:, None, :] <= block[None, :, :]).all(-1).any(0)
-            yield from (first + np.flatnonzero(~beaten)).tolist()
+            kept = ~beaten(block, self._array)
+            yield from (first + np.flatnonzero(kept)).tolist()
 
     @property
     def _known_volume(self) -> float:

@@ -58,7 +58,8 @@ class Screen:
 
     def remember(self, key: str, violations: Iterable[dict[str, str]] | None) -> None:
         """Take over a design that an earlier run evaluated or found invalid."""
-        self.know((key,))
+        self._known.add(key)
+        self.was_told = True
         if violations is None:
             self._any_legal = True
         else:

@@ -48,15 +48,14 @@ class Tally:
 
     def add(self, record: Record, values: tuple[float, ...] | None) -> None:
         """Count an evaluated design; `values` are its objective values if it is feasible."""
-        self._count(record)
+        self._count((record,))
         if values is not None:
             self._crown(record.key, values)
             self.front.add(record.key, [o.sign * v for o, v in zip(self.objectives, values, strict=True)])
 
     def restore(self, records: Sequence[Record], values: Sequence[tuple[float, ...] | None]) -> None:
         """Count the evaluated designs of earlier runs, in the order of their results, before any other."""
-        for record in records:
-            self._count(record)
+        self._count(records)
         feasible = {r.key: v for r, v in zip(records, values, strict=True) if v is not None}
         if feasible:
             self.values.update(feasible)
@@ -69,15 +68,16 @@ class Tally:
         """Count nothing, as at the start, under another correction."""
         vars(self).update(vars(Tally(self.objectives, correction=correction)))
 
-    def _count(self, record: Record) -> None:
-        self._row[record.key] = len(self.records)
-        self.records.append(record)
-        self.statuses[record.status] += 1
-        self.evaluator_seconds += record.seconds
-        if record.status == "infeasible":
-            self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
-        if record.status == "failed":
-            self.last_error = record.error or ""
+    def _count(self, records: Sequence[Record]) -> None:
+        self._row.update((record.key, row) for row, record in enumerate(records, len(self.records)))
+        self.records += records
+        self.statuses.update(record.status for record in records)
+        for record in records:
+            self.evaluator_seconds += record.seconds
+            if record.status == "infeasible":
+                self.infeasible.update(name for name, v in (record.constraints or {}).items() if v > 0)
+            if record.status == "failed":
+                self.last_error = record.error or ""
 
     def _crown(self, key: str, values: tuple[float, ...]) -> None:
         """Note a feasible design, and where it is the best."""

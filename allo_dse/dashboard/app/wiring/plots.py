@@ -120,12 +120,13 @@ def view_of(context: Context, state: Shown) -> View:
     )
 
 
-def drawn_note(drawn: Drawn) -> str:
+def drawn_note(drawn: Drawn, view: View) -> str:
     """How a crowd is drawn."""
     if drawn.marks == drawn.designs:
         return ""
+    colored = "darker where there are more" if view.color is None else "each in the colour of one of its designs"
     return (
-        f"{drawn.designs:,} designs at {drawn.marks:,} spots, darker where there are more: zoom in to part them. "
+        f"{drawn.designs:,} designs at {drawn.marks:,} spots, {colored}: zoom in to part them. "
         "Selections and filters count all."
     )
 

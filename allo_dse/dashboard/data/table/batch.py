@@ -29,15 +29,16 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
         Irregular: then they have to be taken one by one.
         TypeError, AttributeError, ValueError: if one of them is no description of a design.
     """
-    described, said = parts.of(entries), meta(entries)
-    groups = _groups(entries, described, said)
+    parameters, mapping, said = list(map(parts.parameters, entries)), parts.mapping(entries), meta(entries)
+    groups = _groups(entries, parameters, mapping, said)
     if len(groups) == 1:
-        return dict(_columns(entries, described, said, facts))
+        return dict(_columns(entries, parameters, mapping, said, facts))
     whole: dict[str, tuple[Kind, list[object]]] = {}
     for members in groups:
+        some, chosen = [entries[i] for i in members], [parameters[i] for i in members]
+        mapped = [part.of(members) for part in mapping]
         own = {name: [values[i] for i in members] for name, values in said.items()}
-        some = [entries[i] for i in members]
-        for name, (kind, values) in dict(_columns(some, [d.of(members) for d in described], own, facts)).items():
+        for name, (kind, values) in dict(_columns(some, chosen, mapped, own, facts)).items():
             column = whole.setdefault(name, (kind, [None] * len(entries)))[1]
             for position, value in zip(members, values.all if isinstance(values, Repeated) else values, strict=True):
                 column[position] = value
@@ -45,15 +46,19 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
 
 
 def _groups(
-    entries: Sequence[Record], described: Sequence[Repeated[Part]], said: Mapping[str, Sequence[object]]
+    entries: Sequence[Record],
+    parameters: Sequence[Mapping[str, object]],
+    mapping: Sequence[Repeated[Part]],
+    said: Mapping[str, Sequence[object]],
 ) -> list[Sequence[int]]:
     """Positions of designs that fill the same columns in the same order, as far as names tell."""
     traits: list[list[object]] = []
-    for own in described:
+    for own in mapping:
         shapes = [part.shape for part in own.few]
         if len(set(shapes)) > 1:
             traits.append([shapes[position] for position in own.which.tolist()])
     named = [[tuple(e.metrics or ()) for e in entries], [tuple(e.values or ()) for e in entries]]
+    named.append(list(map(tuple, parameters)))
     traits += [[*names] for names in named if len(set(names)) > 1]
     traits += [[v is None for v in values] for values in said.values() if 0 < values.count(None) < len(values)]
     if not traits:
@@ -65,7 +70,11 @@ def _groups(
 
 
 def _columns(
-    entries: Sequence[Record], described: Sequence[Repeated[Part]], said: Mapping[str, Sequence[object]], facts: RunInfo
+    entries: Sequence[Record],
+    parameters: Sequence[Mapping[str, object]],
+    mapping: Sequence[Repeated[Part]],
+    said: Mapping[str, Sequence[object]],
+    facts: RunInfo,
 ) -> Iterator[tuple[str, tuple[Kind, Values]]]:
     """The columns of designs of one shape."""
     metrics = _turned([entry.metrics or {} for entry in entries])
@@ -73,11 +82,11 @@ def _columns(
     absent = (None,) * len(entries)
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name, absent)))
-    for number, own in enumerate(described):
-        kind: Kind = "mapping" if number else "parameter"
-        values = zip(*(part.values for part in own.few), strict=True)
-        yield from ((n, (kind, Repeated(few, own.which))) for n, few in zip(own.few[0].names, values, strict=True))
-    taken = not_metrics(described[0].few[0], facts)
+    yield from ((name, ("parameter", values)) for name, values in _turned(parameters).items())
+    for own in mapping:
+        columns = zip(own.few[0].names, zip(*(part.values for part in own.few), strict=True), strict=True)
+        yield from ((name, ("mapping", Repeated(few, own.which))) for name, few in columns)
+    taken = not_metrics(parameters[0], facts)
     for name, column in metrics.items():
         if name not in taken:
             yield from ((name, ("metric", values)) for name, values in _metric(name, column))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -18,13 +18,14 @@ from .columns import Kind, Repeated
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
 _ABSENT = bytes(NOTHING)
-_TEXTS = tuple(attrgetter(f"{name}_json") for name in TEXTS)
+_MAPPING = TEXTS[1:]
+_TEXTS = tuple(attrgetter(f"{name}_json") for name in _MAPPING)
 MAX_PARTS = 50_000
 """Texts that are remembered at once."""
 
 
 class Part(NamedTuple):
-    """Columns that a part of a design fills, and what with.
+    """Columns that a part of a mapping fills, and what with.
 
     Attributes:
         shape: a number that is the same for all parts with these names.
@@ -40,15 +41,20 @@ class Part(NamedTuple):
 
 
 class Parts:
-    """What the texts of entries say."""
+    """What entries say of their designs. Many share a part of their mapping, and few their parameters."""
 
     def __init__(self, facts: RunInfo) -> None:
-        self._objectives = {o.name for o in facts.objectives}
+        self._taken = frozenset((*META, "reason", *(o.name for o in facts.objectives)))
         self._shapes: dict[tuple[str, ...], int] = {}
-        self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in TEXTS)
+        self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in _MAPPING)
 
-    def of(self, entries: Sequence[Record]) -> list[Repeated[Part]]:
-        """Per text of `TEXTS` the parts of some designs: parameters, then the mapping.
+    def parameters(self, entry: Record) -> dict[str, object]:
+        """Parameters of a design, but for those of which something else has the name."""
+        found = entry.params
+        return found if self._taken.isdisjoint(found) else {n: v for n, v in found.items() if n not in self._taken}
+
+    def mapping(self, entries: Sequence[Record]) -> list[Repeated[Part]]:
+        """Per text of a mapping the parts of some designs.
 
         Raises:
             TypeError, AttributeError, ValueError: when a text says something else than a description of a design.
@@ -62,16 +68,11 @@ class Parts:
         texts = [_ABSENT if text is NOTHING else bytes(text) for text in raw]
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         for text in places.keys() - known.keys():
-            value = json_value(msgspec.Raw(text))
-            pairs = self._parameters(value) if TEXTS[number] == "params" else mapping_choices(TEXTS[number], value)
+            pairs = mapping_choices(_MAPPING[number], json_value(msgspec.Raw(text)))
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
         return Repeated([known[text] for text in places], np.array([places[text] for text in texts], np.int32))
-
-    def _parameters(self, value: Any) -> list[tuple[str, object]]:
-        taken = {*META, "reason", *self._objectives}
-        return [(name, value) for name, value in (value or {}).items() if name not in taken]
 
 
 def cells(entry: Record, parts: Parts, facts: RunInfo) -> dict[str, tuple[Kind, object]]:
@@ -83,10 +84,10 @@ def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, t
     metrics, stated = entry.metrics or {}, entry.values or {}
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
-    parameters, *mapping = (described.few[0] for described in parts.of([entry]))
-    yield from ((name, ("parameter", value)) for name, value in parameters.cells)
-    for part in mapping:
-        yield from ((name, ("mapping", value)) for name, value in part.cells)
+    parameters = parts.parameters(entry)
+    yield from ((name, ("parameter", value)) for name, value in parameters.items())
+    for part in parts.mapping([entry]):
+        yield from ((name, ("mapping", value)) for name, value in part.few[0].cells)
     taken = not_metrics(parameters, facts)
     for name, value in metrics.items():
         if name in taken:
@@ -107,9 +108,9 @@ def meta(entries: Sequence[Record]) -> dict[str, Sequence[Any]]:
     return said | {name: [value or None for value in said[name]] for name in ("evaluator", "worker", "cached")}
 
 
-def not_metrics(parameters: Part, facts: RunInfo) -> set[str]:
+def not_metrics(parameters: Iterable[str], facts: RunInfo) -> set[str]:
     """Names under which metrics are not shown, because something else has them."""
-    return {*META, "reason", *(o.name for o in facts.objectives), *parameters.names}
+    return {*META, "reason", *(o.name for o in facts.objectives), *parameters}
 
 
 def reason(entry: Record) -> str | None:
