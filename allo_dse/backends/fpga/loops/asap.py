@@ -2,7 +2,8 @@
 
 Times are (cycle, nanoseconds into it). Combinational operations follow each other within a cycle as long as the clock
 allows; a result of latency L is there L cycles later. Unrolled loops are walked two or three times: how much later
-each copy is than the one before it says when the last one is done.
+each copy is than the one before it says when the last one is done. Only where copies use what some before the last one
+have left, each is walked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from allo_dse.ir.nest import Access, Branch, Op
 from ..observed import Asked
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
-from .effects import Element, apart, depends
+from .effects import Element, apart, depends, reaches_far
 
 Time = tuple[int, float]
 START: Time = (0, 0.0)
@@ -252,7 +253,9 @@ class Walk:
         outer_copies = self.copies
         history: list[dict[Element, Time]] = []
         per_copy = 0
-        for copy in range(min(loop.trips, 3)):
+        # What is handed on over several copies is there in time for some that come later.
+        walked = loop.trips if self.carried and reaches_far(loop) else min(loop.trips, 3)
+        for copy in range(walked):
             self._forget(loop.variable)
             self.copies = (*outer_copies, (loop.variable, loop.first + copy * loop.step))
             start = len(self.events)
@@ -260,7 +263,7 @@ class Walk:
             per_copy = len(self.events) - start
             history.append(dict(self.stored))
         self.copies = outer_copies
-        if loop.trips > 3:
+        if loop.trips > walked:
             self._extrapolate(loop, history)
             self._repeat_events(loop, per_copy)
 

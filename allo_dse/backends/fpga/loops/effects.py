@@ -10,7 +10,7 @@ the old value, which an earlier round may have stored: `if j == 0: acc = 0` does
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -144,6 +144,34 @@ def apart(one: Element, other: Element) -> bool:
         a is not None and b is not None and a.terms == b.terms and a.constant != b.constant
         for a, b in zip(one[1], other[1], strict=True)
     )
+
+
+def reaches_far(loop: Planned) -> bool:
+    """Whether a copy of an unrolled loop may load what a copy before the last one has stored."""
+    accesses = list(_accesses(loop.body))
+    stores, loads = ([access for access in accesses if access.write is write] for write in (True, False))
+    return any(store.array == load.array and _copies_apart(store, load, loop) > 1 for store in stores for load in loads)
+
+
+def _accesses(items: Iterable[Item]) -> Iterator[Access]:
+    for item in items:
+        if isinstance(item, Planned):
+            yield from _accesses(item.body)
+        elif isinstance(item, Branch):
+            yield from _accesses((*item.sides[0], *item.sides[1]))  # type: ignore[arg-type]
+        elif item.access is not None:
+            yield item.access
+
+
+def _copies_apart(store: Access, load: Access, loop: Planned) -> int:
+    """How many copies before that of a load the same element is stored; 0 where nothing tells."""
+    found = 0
+    for form, other in zip(store.index, load.index, strict=True):
+        if form is not None and other is not None and form.terms == other.terms:
+            step, offset = form.factor(loop.variable) * loop.step, form.constant - other.constant
+            if step and offset % step == 0:
+                found = max(found, offset // step)
+    return found
 
 
 def depends(element: Element, variable: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -84,13 +85,18 @@ def test_an_unknown_index_may_be_that_of_any_element(kind: str, sums: int, array
     assert found.depth >= 4 * sums
 
 
-@pytest.mark.parametrize("copies", [2, 4, 8])
-def test_copies_of_an_unrolled_recurrence_wait_for_each_other(copies: int) -> None:
-    """Each sum takes 4 cycles, and a register."""
+@pytest.mark.parametrize("copies", [2, 4, 8, 16])
+@pytest.mark.parametrize("distance", [1, 2, 3, 5])
+def test_copies_of_an_unrolled_recurrence_wait_for_each_other(distance: int, copies: int) -> None:
+    """Each sum takes 4 cycles, and a register; copies that are as far apart as the sums are one after the other."""
     whole = [partition("k:x", 1, kind="complete"), directive("unroll", "k:i", factor=copies)]
-    found = loop(programs.recurrence(1), pipeline("k:i"), *whole)
-    assert (found.ii, found.limit) == (5 * copies - 1, "recurrence of x")
+    found = loop(programs.recurrence(distance), pipeline("k:i"), *whole)
+    assert found.limit == "recurrence of x"
     assert found.depth >= found.ii
+    if copies > distance:
+        assert found.ii == 5 * math.ceil(copies / distance) - 1
+    else:
+        assert found.ii == math.ceil(4 / (distance // copies))
 
 
 def test_copies_of_an_unrolled_loop_reach_elements_of_other_rounds() -> None:
