@@ -173,7 +173,6 @@ class ArrayRules(Model):
         bram18_shapes: (words, bits) that one BRAM18 can be used as.
         read_ns, write_ns: delays of block RAM.
         uram_words, uram_bits: shape of one URAM.
-        auto_partition_elements: an array of at most this many elements becomes registers in a pipelined loop.
     """
 
     lutram_bits: Count
@@ -184,7 +183,6 @@ class ArrayRules(Model):
     write_ns: NotNegative
     uram_words: Count
     uram_bits: Count
-    auto_partition_elements: Size
 
     def bram18(self, words: int, bits: int) -> int:
         """BRAM18s of one bank, in the cheapest of the shapes."""

@@ -99,18 +99,12 @@ class Core(Tile):
     Attributes:
         memory_bytes: data memory.
         stack_bytes: default stack.
-        program_memory_bytes: instruction memory.
         neighbours: sides whose core's data memory this core can address.
-        load_bits, store_bits: per cycle.
     """
 
     memory_bytes: Count
-    memory_banks: Count
     stack_bytes: Size
-    program_memory_bytes: Count
     neighbours: tuple[Annotated[str, Field(pattern="^(north|south|east|west)$")], ...]
-    load_bits: Count
-    store_bits: Count
 
     @property
     def max_neighbours(self) -> int:
@@ -157,11 +151,9 @@ class Interconnect(Model):
 
     Attributes:
         stream_bytes_per_cycle: of every switch connection and DMA channel.
-        cascade_bits: width of the cascade to the neighbour core, per cycle.
     """
 
     stream_bytes_per_cycle: Positive
-    cascade_bits: Size
     core: SwitchPorts
     memory_tile: SwitchPorts
     shim: SwitchPorts
