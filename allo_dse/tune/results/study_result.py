@@ -268,10 +268,18 @@ class Result:
         columns, rows = self.table(records)
         return pandas.DataFrame(rows, columns=pandas.Index(columns))
 
-    def table(self, records: Sequence[Record]) -> tuple[list[str], list[JsonObject]]:
-        """The columns that describe some of the records, and a row of what there is for each record."""
-        rows = [self._row(record) for record in records]
-        return list(dict.fromkeys(name for row in rows for name in row)) or ["number", "key", "status"], rows
+    def table(self, records: Sequence[Record]) -> tuple[list[str], list[Sequence[object]]]:
+        """The columns that describe some of the records, and a row for each record; None where there is nothing."""
+        named: dict[tuple[str, ...], tuple[str, ...]] = {}  # most rows have the same names
+        rows: list[tuple[tuple[str, ...], tuple[object, ...]]] = []
+        for record in records:
+            row = self._row(record)
+            rows.append((named.setdefault(names := tuple(row), names), tuple(row.values())))
+        columns = tuple(dict.fromkeys(name for names in named for name in names)) or ("number", "key", "status")
+        return list(columns), [
+            values if names == columns else list(map(dict(zip(names, values, strict=True)).get, columns))
+            for names, values in rows
+        ]
 
     def _row(self, record: Record) -> JsonObject:
         row: JsonObject = {"number": record.number, "key": record.key, "status": record.status}
