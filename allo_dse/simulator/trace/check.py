@@ -117,6 +117,12 @@ def _check_events(data: TraceData) -> None:
         (events.stage < 0) | (events.stage > np.maximum(depth, 1)),
         lambda e: f"is at stage {events.stage[e]} of a pipeline that is {depth[e]} deep",
     )
+    ii = np.array([loop.ii for loop in data.loops])[events.loop]
+    next_base = np.array([loop.next_base for loop in data.loops])[events.loop]
+    _first_bad(
+        events.iteration * ii + events.stage > (trip - 1) * ii + next_base,
+        lambda e: f"is due after the tail of its loop, {next_base[e]}",
+    )
     listed = np.array([loop.ops is None for loop in data.loops])[events.loop]
     _first_bad(~listed, lambda e: f"belongs to loop {events.loop[e]}, which says what every iteration does")
     _check_order(data)

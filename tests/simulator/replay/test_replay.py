@@ -370,3 +370,5 @@ def test_incremental_replay_computes_what_changes() -> None:
     assert replayer.computed < trace.event_count // 50
     with pytest.raises(TraceError, match="depth 0"):
         replayer.retime("a7_8", 0)
+    with pytest.raises(TraceError, match="must be integers"):
+        replayer.retime("a7_8", 2.5)  # type: ignore[arg-type]
