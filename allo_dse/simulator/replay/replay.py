@@ -63,7 +63,10 @@ def depth_array(data: TraceData, depths: Depths) -> IntArray:
 
 def integer_depths(depths: Any) -> IntArray:
     """Depths as int64 of any shape; raises TraceError for what is no integer."""
-    array = np.asarray(depths)
+    try:
+        array = np.asarray(depths)
+    except ValueError as error:  # rows that are not equally long
+        raise TraceError(f"depths are not a vector or a batch of equally long ones: {error}") from None
     if array.dtype.kind not in "iu" and array.size:
         raise TraceError(f"depths must be integers, not {array.dtype}")
     return array.astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +19,7 @@ def check_trace(data: TraceData) -> None:
     _check_names(data.processes, "process")
     _check_names(data.streams, "stream")
     _check_loops(data)
+    _check_clock(data.clock_ns)
     if len(data.stream_depth) != len(data.streams):
         raise TraceError(f"{len(data.streams)} streams are named, but {len(data.stream_depth)} have a depth")
     if not 0 <= data.start <= LARGEST:
@@ -56,6 +58,12 @@ def trace_notes(data: TraceData) -> tuple[str, ...]:
         else:
             notes.append(f"{counts}: the rest stays in it")
     return tuple(notes)
+
+
+def _check_clock(period: object) -> None:
+    if period is None or (isinstance(period, int | float) and not isinstance(period, bool) and 0 < period < math.inf):
+        return
+    raise TraceError(f"clock_ns is {period!r}, it must be a positive number")
 
 
 def _check_names(names: tuple[str, ...], what: str) -> None:

@@ -130,13 +130,10 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
     loops = tuple(_loop(i, entry, numbers) for i, entry in enumerate(_field(meta, "loops", list)))
     depth = _integers(arrays["stream_depth"], "stream_depth")
     streams = tuple(_strings(meta, "streams")) if "streams" in meta else tuple(f"stream_{i}" for i in range(len(depth)))
-    clock = meta.get("clock_ns")
-    if clock is not None and (isinstance(clock, bool) or not isinstance(clock, int | float) or not clock > 0):
-        raise TraceError(f"meta: clock_ns is {clock!r}, it must be a positive number")
     flagged = _strings(meta, "looks_at_occupancy") if "looks_at_occupancy" in meta else []
     return TraceData(
         name=str(meta.get("name", stem)),
-        clock_ns=None if clock is None else float(clock),
+        clock_ns=meta.get("clock_ns"),
         processes=processes,
         streams=streams,
         stream_depth=depth,

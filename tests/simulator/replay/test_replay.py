@@ -183,6 +183,7 @@ def test_depths_can_be_given_in_every_form() -> None:
         ([1, 2], "the trace has 1 streams"),
         ([[1], [0]], "depth 0 for stream s"),
         ([1.5], "must be integers"),
+        ([[1], [1, 2]], "equally long"),
         ({"s": 1.5}, "must be integers"),
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.numba_kernels import compiled
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Get, Loop, Put
+from allo_dse.simulator.trace.build import Frames, Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError
 from tests.simulator.replay.support import networks, trace_of
 
@@ -218,11 +218,26 @@ def test_flipped_bits_never_give_another_error(tmp_path: Path) -> None:
         ({"s": 1}, {"p": [Loop(cast(Any, 2.0), ops=[Put("s")])]}, {}, "trip of a loop of process p is 2.0"),
         ({"s": 1}, {"p": [Loop(1, ops=[Put("s")])], "q": [Loop(1, ops=[Put("s")])]}, {}, "p and q both put to"),
         ({}, {}, {"looks_at_occupancy": ["p"]}, "'p', which is not a process"),
+        ({}, {}, {"clock_ns": -3}, "clock_ns is -3, it must be a positive number"),
+        ({"t": 2}, {}, {"arrays": {"t": 2}}, "'t' is a stream and belongs to an array"),
+        ({}, {"p": Frames([], restart=cast(Any, 1.5))}, {}, "restart of process p is 1.5"),
+        ({}, {"p": Frames([], -1)}, {}, "process p has -1 frames"),
+        ({"s": 1}, {"p": [Loop(1, ops=[cast(Any, ("put", "s"))])]}, {}, "ops of a loop of process p are Get"),
+        ({"s": 1}, {"p": [Loop(1, events=[cast(Any, ("put", "s"))])]}, {}, "events of a loop of process p are"),
     ],
 )
 def test_wrong_parts_are_refused(streams: Any, processes: Any, options: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         Trace.build(streams, processes, **options)
+
+
+def test_a_frame_is_done_with_the_last_loop_that_runs() -> None:
+    frames = ([Loop(10, depth=5)], [Loop(10, depth=5), Loop(0)])
+    assert len({trace_cycles(Frames(loops, 3)) for loops in frames}) == 1
+
+
+def trace_cycles(process: Frames) -> int:
+    return Trace.build({}, {"p": process}).replay().cycles
 
 
 def test_traces_cannot_be_changed(tmp_path: Path) -> None:
