@@ -114,19 +114,23 @@ def _with_details(report: HlsReport, details: Iterable[HlsReport]) -> HlsReport:
                 fifos[key] = _merged_fifo(fifos[key], fifo)
             elif not report.fifos:
                 fifos[fifo.module, fifo.name] = fifo
-    available = next((d.available for d in details if d.top == report.top), report.available)
+    own = next((detail for detail in details if detail.top == report.top), report)
     return replace(
         report,
+        clock_ns=report.clock_ns or own.clock_ns,
+        uncertainty_ns=report.uncertainty_ns or own.uncertainty_ns,
+        estimated_ns=report.estimated_ns or own.estimated_ns,
         modules=tuple(modules.values()),
         fifos=tuple(fifos.values()),
         operators=merged_operators(report.operators, (one for detail in details for one in detail.operators)),
-        available=report.available if report.available.lut is not None else available,
+        available=report.available if report.available.lut is not None else own.available,
     )
 
 
 def _merged_module(known: Module, other: Module) -> Module:
     return replace(
         known,
+        estimated_ns=known.estimated_ns or other.estimated_ns,
         loops=_merged_loops(known.loops, other.loops) if known.loops else other.loops,
         instances=other.instances or known.instances,
     )
