@@ -214,6 +214,20 @@ def test_a_project_is_read_as_one() -> None:
     assert "II Violation of l_S_i_0 in scale: Memory Dependency at distance 1" in str(report)
 
 
+def test_each_instance_of_a_module_has_its_fifos(tmp_path: Path) -> None:
+    text = (SOLUTION / "syn" / "report" / "csynth.xml").read_text().replace("<Name>top</Name>", "<Name>twice</Name>")
+    for name in ("load", "scale"):
+        text = text.replace(f"<ModuleName>{name}</ModuleName>", "<ModuleName>twice</ModuleName>")
+    line = next(line for line in text.splitlines() if "<FIFOInst>" in line)
+    both = (line.replace("<ParentInst/>", f"<ParentInst>{name}_U0</ParentInst>") for name in ("load", "scale"))
+    (tmp_path / "load_csynth.rpt").write_text((SOLUTION / "syn" / "report" / "scale_csynth.rpt").read_text())
+    file = tmp_path / "csynth.xml"
+    file.write_text(text.replace(line, "\n".join(both)))
+    for report in (read_hls_report(file), read_hls_report(tmp_path)):
+        assert [(fifo.module, fifo.width, fifo.resources.bram18) for fifo in report.fifos] == [("twice", 32, 1)] * 2
+        assert [fifo.name for fifo in report.tool_fifos] == ["n_c_U"]
+
+
 def test_the_summary_alone_has_all_modules() -> None:
     report = read_hls_report(SOLUTION / "syn" / "report" / "csynth.rpt")
     assert [(m.name, m.latency.exact) for m in report.modules] == [("top", 205), ("load", 70), ("scale", 134)]
