@@ -84,7 +84,7 @@ def _of_files(path: Path, device: FpgaDevice | None) -> Reported:
     others = []
     for file in _files(path) if path.is_dir() else [path]:
         # The tool calls the report of a whole design so, and has details of its modules beside it.
-        report = read_hls_report(file.parent if path.is_dir() and file.name == "csynth.xml" else file)
+        report = read_hls_report(file.parent if path.is_dir() and file.stem == "csynth" else file)
         if device is not None and _part(report.part) != _part(device.part):
             others.append(f"{file.name} ({report.part or 'part not named'})")
             continue

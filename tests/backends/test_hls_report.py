@@ -180,16 +180,24 @@ _UNITS = """
 """
 
 
+def text_project(folder: Path) -> Path:
+    """The project's text reports without its XML, and a multiplier in one of them."""
+    for file in (SOLUTION / "syn" / "report").glob("*.rpt"):
+        before, rule, after = file.read_text().partition(f"\n{'=' * 64}\n== Interface\n")
+        (folder / file.name).write_text(before + (_UNITS if file.name == "scale_csynth.rpt" else rule) + after)
+    return folder
+
+
 def test_text_reports_say_what_operators_take(tmp_path: Path) -> None:
-    text = (SOLUTION / "syn" / "report" / "scale_csynth.rpt").read_text()
-    before, _, after = text.partition(
-        "\n================================================================\n== Interface\n"
-    )
-    file = tmp_path / "scale_csynth.rpt"
-    file.write_text(before + _UNITS + after)
-    (unit,) = read_hls_report(file).operators
+    (unit,) = read_hls_report(text_project(tmp_path) / "scale_csynth.rpt").operators
     assert (unit.operation, unit.implementation, unit.latency) == ("fmul", "maxdsp", 3)
     assert (unit.resources.dsp, unit.resources.ff, unit.resources.lut) == (3, 143, 78)
+
+
+def test_text_reports_alone_have_the_clock(tmp_path: Path) -> None:
+    report = read_hls_report(text_project(tmp_path))
+    assert (report.clock_ns, report.uncertainty_ns, report.estimated_ns) == (3.33, 0.9, 2.43)
+    assert report.module("scale").estimated_ns == 2.43
 
 
 def test_a_project_is_read_as_one() -> None:
@@ -204,6 +212,20 @@ def test_a_project_is_read_as_one() -> None:
     assert [f.name for f in report.tool_fifos] == ["n_c_U"]
     assert len(report.files) == 4
     assert "II Violation of l_S_i_0 in scale: Memory Dependency at distance 1" in str(report)
+
+
+def test_each_instance_of_a_module_has_its_fifos(tmp_path: Path) -> None:
+    text = (SOLUTION / "syn" / "report" / "csynth.xml").read_text().replace("<Name>top</Name>", "<Name>twice</Name>")
+    for name in ("load", "scale"):
+        text = text.replace(f"<ModuleName>{name}</ModuleName>", "<ModuleName>twice</ModuleName>")
+    line = next(line for line in text.splitlines() if "<FIFOInst>" in line)
+    both = (line.replace("<ParentInst/>", f"<ParentInst>{name}_U0</ParentInst>") for name in ("load", "scale"))
+    (tmp_path / "load_csynth.rpt").write_text((SOLUTION / "syn" / "report" / "scale_csynth.rpt").read_text())
+    file = tmp_path / "csynth.xml"
+    file.write_text(text.replace(line, "\n".join(both)))
+    for report in (read_hls_report(file), read_hls_report(tmp_path)):
+        assert [(fifo.module, fifo.width, fifo.resources.bram18) for fifo in report.fifos] == [("twice", 32, 1)] * 2
+        assert [fifo.name for fifo in report.tool_fifos] == ["n_c_U"]
 
 
 def test_the_summary_alone_has_all_modules() -> None:

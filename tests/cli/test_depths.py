@@ -87,6 +87,12 @@ def test_mistakes_are_named(trace: Path, depths: Any, arguments: list[str], mess
     assert "Traceback" not in err
 
 
+def test_a_trace_without_streams_has_no_depths(tmp_path: Path, depths: Any) -> None:
+    Trace.build({}, {"alone": [Loop(3)]}).save(tmp_path / "alone.npz")
+    code, _, err = depths(tmp_path / "alone.npz")
+    assert (code, err.strip()) == (2, "error: trace 'trace' has no streams whose depths could be searched for")
+
+
 def test_a_design_has_its_own_widths_and_device(depths: Any) -> None:
     code, _, err = depths("41", "--device", "zcu102")
     assert (code, "--bits and --device are about traces" in err) == (2, True)

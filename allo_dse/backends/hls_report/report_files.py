@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,33 +100,31 @@ def _top_of(path: Path, reports: list[HlsReport]) -> HlsReport:
     return tops[0]
 
 
-def _with_details(report: HlsReport, details: Iterable[HlsReport]) -> HlsReport:
+def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
     """A report with what other reports of its modules know beyond it."""
     modules = {module.name: module for module in report.modules}
-    fifos = {(fifo.module, fifo.name): fifo for fifo in report.fifos}
+    fifos = {(fifo.module, fifo.name): fifo for detail in details for fifo in detail.fifos}
     for detail in details:
         for module in detail.modules:
             known = modules.get(module.name)
             modules[module.name] = module if known is None else _merged_module(known, module)
-        for fifo in detail.fifos:
-            key = next((k for k in ((fifo.module, fifo.name), (fifo.module, f"{fifo.name}_U")) if k in fifos), None)
-            if key:
-                fifos[key] = _merged_fifo(fifos[key], fifo)
-            elif not report.fifos:
-                fifos[fifo.module, fifo.name] = fifo
-    available = next((d.available for d in details if d.top == report.top), report.available)
+    own = next((detail for detail in details if detail.top == report.top), report)
     return replace(
         report,
+        clock_ns=report.clock_ns or own.clock_ns,
+        uncertainty_ns=report.uncertainty_ns or own.uncertainty_ns,
+        estimated_ns=report.estimated_ns or own.estimated_ns,
         modules=tuple(modules.values()),
-        fifos=tuple(fifos.values()),
+        fifos=tuple(_merged_fifo(fifo, fifos) for fifo in report.fifos) or tuple(fifos.values()),
         operators=merged_operators(report.operators, (one for detail in details for one in detail.operators)),
-        available=report.available if report.available.lut is not None else available,
+        available=report.available if report.available.lut is not None else own.available,
     )
 
 
 def _merged_module(known: Module, other: Module) -> Module:
     return replace(
         known,
+        estimated_ns=known.estimated_ns or other.estimated_ns,
         loops=_merged_loops(known.loops, other.loops) if known.loops else other.loops,
         instances=other.instances or known.instances,
     )
@@ -148,8 +146,10 @@ def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tu
     )
 
 
-def _merged_fifo(known: HlsFifo, other: HlsFifo) -> HlsFifo:
+def _merged_fifo(known: HlsFifo, others: Mapping[tuple[str, str], HlsFifo]) -> HlsFifo:
     """What XML says of a FIFO, with the width and the registers that only text reports have."""
+    names = (known.name, known.name.removesuffix("_U"))
+    other = next((others[known.module, name] for name in names if (known.module, name) in others), known)
     return replace(
         known,
         width=first_known(known.width, other.width),

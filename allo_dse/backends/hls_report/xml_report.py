@@ -226,13 +226,14 @@ def _fifos(root: Element) -> tuple[tuple[HlsFifo, ...], tuple[HlsFifo, ...]]:
     parents = {instance.name: instance.module for inside in _instances(root).values() for instance in inside}
     top = text(root, "UserAssignments/TopModelName")
     storage = _storage(root)
-    fifos = []
+    fifos, designed = [], set()
     for element in root.iterfind("FIFOInformation/FIFOInst"):
         name, parent = text(element, "Name"), text(element, "ParentInst")
         module = parents.get(parent.rsplit("/", 1)[-1], parent) if parent else top
-        node = storage.pop((module, name), None)
-        fifos.append(_fifo(name, module, whole(text(element, "StaticDepth")), node))
-    return tuple(fifos), tuple(_fifo(name, module, None, node) for (module, name), node in storage.items())
+        designed.add((module, name))
+        fifos.append(_fifo(name, module, whole(text(element, "StaticDepth")), storage.get((module, name))))
+    own = [(*place, None, node) for place, node in storage.items() if place not in designed]
+    return tuple(fifos), tuple(_fifo(name, module, depth, node) for module, name, depth, node in own)
 
 
 def _fifo(name: str, module: str, depth: int | None, node: dict[str, str] | None) -> HlsFifo:

@@ -28,15 +28,15 @@ def device_text(device: NpuDevice, base: NpuDevice, extends: str, comments: Mapp
     before: JsonObject = {name: _plain(getattr(base, name)) for name in _TABLES}
     changed["boards"] = {"default": _plain(device.board)}
     before["boards"] = {"default": _plain(base.boards["default"])}
-    lines = [f"extends = {json.dumps(extends)}", f"description = {json.dumps(device.description + ', calibrated')}"]
+    lines = [f"extends = {_toml(extends)}", f"description = {_toml(device.description + ', calibrated')}"]
     if device.kernel_library != base.kernel_library:
-        lines.append(f"kernel_library = {json.dumps(device.kernel_library)}")
+        lines.append(f"kernel_library = {_toml(device.kernel_library)}")
     lines.append(f"accuracy = [{', '.join(map(_inline, device.accuracy))}]")
     written: dict[tuple[str, ...], list[str]] = {}
     for path, value in _differences(changed, before, ()):
         name = ".".join(("board", *path[2:]) if path[0] == "boards" else path)
         comment = f" # {comments[name]}" if name in comments else ""
-        written.setdefault(path[:-1], []).append(f"{path[-1]} = {json.dumps(value)}{comment}")
+        written.setdefault(path[:-1], []).append(f"{path[-1]} = {_toml(value)}{comment}")
     for table, entries in written.items():
         lines += ["", f"[{'.'.join(map(_key, table))}]", *entries]
     return "\n".join(lines) + "\n"
@@ -48,7 +48,7 @@ def fpga_text(device: FpgaDevice, base: FpgaDevice, extends: str, comments: Mapp
     Args:
         base, extends: as of `device_text`. comments: by operator ("f32.add"), what its rows are from.
     """
-    lines = [f"extends = {json.dumps(extends)}", f"description = {json.dumps(device.description + ', calibrated')}"]
+    lines = [f"extends = {_toml(extends)}", f"description = {_toml(device.description + ', calibrated')}"]
     for element, table in device.operators.items():
         known = base.operators.get(element, {})
         changed = {name: rows for name, rows in table.items() if rows != known.get(name)}
@@ -90,7 +90,7 @@ def write_device(path: Path, text: str) -> None:
 def _inline(value: BaseModel, *, exclude_defaults: bool = False) -> str:
     """A model as a table in one line."""
     fields = value.model_dump(mode="json", exclude_defaults=exclude_defaults)
-    return "{ " + ", ".join(f"{name} = {json.dumps(item)}" for name, item in fields.items()) + " }"
+    return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in fields.items()) + " }"
 
 
 def _plain(value: object) -> object:
@@ -108,6 +108,11 @@ def _differences(changed: object, before: object, path: tuple[str, ...]) -> Iter
         yield path, changed
 
 
+def _toml(value: object) -> str:
+    """A value as TOML writes it: as JSON, but TOML has no pairs of surrogates and wants DEL escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _key(name: str) -> str:
     """A key as TOML writes it."""
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else json.dumps(name)
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _toml(name)

@@ -207,7 +207,7 @@ def _rows(device: FpgaDevice, readings: Iterable[Reading]) -> tuple[OperatorRow,
 
 
 def _row(device: FpgaDevice, alike: Sequence[Reading]) -> OperatorRow:
-    """What most reports of one clock say; what they do not say stays."""
+    """The medians of what reports of one clock say; what they do not say stays."""
     element, name = alike[0].key
     known = device.operators.get(element, {}).get(name)
     before = at_clock(known, alike[0].mhz) if known else None

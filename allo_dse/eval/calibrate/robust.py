@@ -113,11 +113,13 @@ class Fit(Struct, frozen=True):
         free = self.jacobian[:, self.selection.free]
         if not free.shape[1]:
             return np.zeros(0)
-        weights = weights_of(self.residuals, self.scale)
+        # A robust fit goes through as many measurements as it has parameters: their residuals say nothing of errors.
+        scale = scale_of(np.sort(np.abs(self.residuals))[free.shape[1] :])
+        weights = weights_of(self.residuals, scale)
         covariance = np.linalg.pinv(free.T @ (weights[:, None] * free))
         # Bessel's correction: residuals are smaller than errors by as many degrees of freedom as were fitted.
         excess = len(self.residuals) / max(1, len(self.residuals) - free.shape[1])
-        result: Vector = self.scale * np.sqrt(np.diag(covariance) * excess)
+        result: Vector = scale * np.sqrt(np.diag(covariance) * excess)
         return result
 
     def held_out(self, folds: NDArray[np.int64]) -> Vector:

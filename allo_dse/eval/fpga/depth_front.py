@@ -20,6 +20,7 @@ from allo_dse.simulator.network.network import default_latency
 from allo_dse.simulator.replay.depth_front import MAX_RUNS, DepthFront, DepthRun, find_depth_front, search_depths
 from allo_dse.simulator.replay.replay import stream_index
 from allo_dse.simulator.replay.trace import Trace
+from allo_dse.simulator.trace.data import TraceError
 from allo_dse.space.design import Design
 
 from .bounds import SMALLEST_DEPTH
@@ -77,13 +78,14 @@ def stream_bits(trace: Trace, bits: Bits) -> list[int]:
     """Per stream the width of its tokens.
 
     Raises:
-        TraceError: for streams that the trace does not have.
+        TraceError: for streams that the trace does not have, and widths that are none.
     """
-    if isinstance(bits, int):
-        return [bits] * len(trace.streams)
+    given = bits if isinstance(bits, Mapping) else dict.fromkeys(trace.streams, bits)
     found = [DEFAULT_BITS] * len(trace.streams)
-    for name, width in bits.items():
-        found[stream_index(trace.data, name)] = width
+    for name, width in given.items():
+        if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
+            raise TraceError(f"bits of stream {name}: {width!r} is no width in bits")
+        found[stream_index(trace.data, name)] = int(width)
     return found
 
 

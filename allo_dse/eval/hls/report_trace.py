@@ -10,6 +10,7 @@ from allo_dse.backends.hls_report import HlsLoop, HlsReport
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import replace
 from allo_dse.simulator.replay.trace import Trace
+from allo_dse.simulator.trace.check import check_trace
 from allo_dse.simulator.trace.data import IntArray, TraceData, TraceLoop
 
 _OTHER_DESIGN = "give the report of the design that the trace is of"
@@ -22,7 +23,8 @@ def timed_by_report(trace: Trace, report: HlsReport) -> Trace:
     order.
 
     Raises:
-        SimulationError: if a process has no such module, or a different number of loops or iterations.
+        SimulationError: if a process has no such module, a different number of loops or iterations, or an operation at
+            a stage that its loop's pipeline does not have.
     """
     data = trace.data
     times = [(loop.ii, loop.depth) for loop in data.loops]
@@ -43,10 +45,15 @@ def with_times(trace: Trace, times: Sequence[tuple[int, int]]) -> Trace:
     """The trace with other intervals and depths, one pair per loop.
 
     Operations that were due where their loop's depth puts them (T9) move with it; those with a stage of their own stay.
+
+    Raises:
+        TraceError: if a pipeline is not as deep as the stage of one of its operations.
     """
     data = trace.data
     loops = tuple(_timed(loop, ii, depth) for loop, (ii, depth) in zip(data.loops, times, strict=True))
-    return Trace(replace(data, loops=loops, listed=replace(data.listed, stage=_stages(data, loops))))
+    timed = replace(data, loops=loops, listed=replace(data.listed, stage=_stages(data, loops)))
+    check_trace(timed)
+    return Trace(timed)
 
 
 def _pipelined(report: HlsReport, process: str) -> Iterator[HlsLoop]:

@@ -99,12 +99,14 @@ def find_depth_front(traces: Sequence[Trace], steps: Steps, max_runs: int = MAX_
         max_runs: replays at most (each of all traces); what they go to first is the lossless point.
 
     Raises:
-        TraceError: without traces, if they are not of one design, or if no depths prevent a deadlock.
+        TraceError: without traces or streams, if they are not of one design, or if no depths prevent a deadlock.
     """
     if not traces:
         raise TraceError("depths are searched for at least one trace")
     if any(trace.streams != traces[0].streams for trace in traces):
         raise TraceError("the traces are not of one design: their streams differ")
+    if not traces[0].streams:
+        raise TraceError(f"trace {traces[0].name!r} has no streams whose depths could be searched for")
     return search_depths(_Traces(tuple(traces)), steps, max_runs)
 
 

@@ -47,9 +47,9 @@ def depth_array(data: TraceData, depths: Depths) -> IntArray:
     if isinstance(depths, Mapping):
         result = data.stream_depth.copy()
         for stream, depth in depths.items():
-            result[stream_index(data, stream)] = _integers(depth)
+            result[stream_index(data, stream)] = integer_depths(depth)
     else:
-        result = _integers(depths)
+        result = integer_depths(depths)
     if result.ndim not in (1, 2) or result.shape[-1] != len(data.streams):
         raise TraceError(
             f"depths of shape {result.shape}: the trace has {len(data.streams)} streams, so one vector has that many "
@@ -61,8 +61,12 @@ def depth_array(data: TraceData, depths: Depths) -> IntArray:
     return result
 
 
-def _integers(depths: Any) -> IntArray:
-    array = np.asarray(depths)
+def integer_depths(depths: Any) -> IntArray:
+    """Depths as int64 of any shape; raises TraceError for what is no integer."""
+    try:
+        array = np.asarray(depths)
+    except ValueError as error:  # rows that are not equally long
+        raise TraceError(f"depths are not a vector or a batch of equally long ones: {error}") from None
     if array.dtype.kind not in "iu" and array.size:
         raise TraceError(f"depths must be integers, not {array.dtype}")
     return array.astype(np.int64)

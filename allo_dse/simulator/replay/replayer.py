@@ -15,7 +15,7 @@ from ..network.network import read_latency
 from ..trace.data import IntArray, TraceData, TraceError
 from .alike_streams import AlikeStreams
 from .batch import DEADLOCK
-from .replay import replay_one, stream_index
+from .replay import integer_depths, replay_one, stream_index
 from .replay_result import ReplayResult
 from .spread import Changing, spread
 
@@ -71,7 +71,7 @@ class Replayer:
         Returns:
             The makespan, in cycles, or -1 if the design deadlocks.
         """
-        number = stream_index(self._data, stream)
+        number, depth = stream_index(self._data, stream), int(integer_depths(depth))
         if depth < 1:
             raise TraceError(f"depth {depth} for stream {self._data.streams[number]}: depths are at least 1")
         self._depths[number] = depth

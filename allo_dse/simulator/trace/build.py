@@ -93,7 +93,10 @@ def build_trace(
     looks_at_occupancy: Collection[str],
 ) -> TraceData:
     """See `Trace.build`."""
-    depths = {**streams, **{half: banks for name, banks in arrays.items() for half in (name, filled(name))}}
+    banks = {half: banks for name, banks in arrays.items() for half in (name, filled(name))}
+    if twice := [name for name in banks if name in streams]:
+        raise TraceError(f"{twice[0]!r} is a stream and belongs to an array; give them different names")
+    depths = {**streams, **banks}
     numbers = {stream: i for i, stream in enumerate(depths)}
     names = tuple(processes)
     unknown = [process for process in looks_at_occupancy if process not in processes]
@@ -130,6 +133,9 @@ def _loops(process: Process, arrays: Mapping[str, int], name: str) -> Iterator[t
     if not isinstance(process, Frames):
         yield from ((loop, None) for loop in process)
         return
+    count, restart = (_integer(getattr(process, what), f"{what} of process {name}") for what in ("count", "restart"))
+    if count < 0:
+        raise TraceError(f"process {name} has {count} frames")
     unknown = [array for array in (*process.reads, *process.writes) if array not in arrays]
     if unknown:
         raise TraceError(f"process {name} uses array {unknown[0]!r}, which has no banks in `arrays`")
@@ -137,16 +143,21 @@ def _loops(process: Process, arrays: Mapping[str, int], name: str) -> Iterator[t
     begin += [Put(array, 0) for array in process.writes]
     end: list[Get | Put] = [Put(filled(array), 0) for array in process.writes]
     end += [Get(array) for array in process.reads]
-    for frame in range(_integer(process.count, f"number of frames of process {name}")):
+    loops = [loop for loop in process.loops if loop.trip]
+    for frame in range(count):
         yield Loop(1, ops=begin), 0
-        yield from ((loop, None) for loop in process.loops[:-1])
+        yield from ((loop, None) for loop in loops[:-1])
         # T10: the frame is done, and its arrays change hands, in the cycle of the last stage.
-        for loop in process.loops[-1:]:
+        for loop in loops[-1:]:
             yield loop, max(0, loop.depth - 1, *(op.stage or 0 for op in loop.ops))
-        yield Loop(1, ops=end), process.restart if frame < process.count - 1 else 0
+        yield Loop(1, ops=end), restart if frame < count - 1 else 0
 
 
 def _check_loop(loop: Loop, process: str) -> None:
+    if not all(isinstance(op, Get | Put) for op in loop.ops):
+        raise TraceError(f"ops of a loop of process {process} are Get(...) and Put(...), not {loop.ops!r}")
+    if loop.events is not None and any(len(event) != 3 for event in loop.events):
+        raise TraceError(f"events of a loop of process {process} are (kind, stream, iteration)")
     if loop.events is not None and loop.ops:
         raise TraceError(f"a loop of process {process} has both ops and events; give one of them")
     for what in ("trip", "ii", "depth"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +19,7 @@ def check_trace(data: TraceData) -> None:
     _check_names(data.processes, "process")
     _check_names(data.streams, "stream")
     _check_loops(data)
+    _check_clock(data.clock_ns)
     if len(data.stream_depth) != len(data.streams):
         raise TraceError(f"{len(data.streams)} streams are named, but {len(data.stream_depth)} have a depth")
     if not 0 <= data.start <= LARGEST:
@@ -56,6 +58,12 @@ def trace_notes(data: TraceData) -> tuple[str, ...]:
         else:
             notes.append(f"{counts}: the rest stays in it")
     return tuple(notes)
+
+
+def _check_clock(period: object) -> None:
+    if period is None or (isinstance(period, int | float) and not isinstance(period, bool) and 0 < period < math.inf):
+        return
+    raise TraceError(f"clock_ns is {period!r}, it must be a positive number")
 
 
 def _check_names(names: tuple[str, ...], what: str) -> None:
@@ -116,6 +124,12 @@ def _check_events(data: TraceData) -> None:
     _first_bad(
         (events.stage < 0) | (events.stage > np.maximum(depth, 1)),
         lambda e: f"is at stage {events.stage[e]} of a pipeline that is {depth[e]} deep",
+    )
+    ii = np.array([loop.ii for loop in data.loops])[events.loop]
+    next_base = np.array([loop.next_base for loop in data.loops])[events.loop]
+    _first_bad(
+        events.iteration * ii + events.stage > (trip - 1) * ii + next_base,
+        lambda e: f"is due after the tail of its loop, {next_base[e]}",
     )
     listed = np.array([loop.ops is None for loop in data.loops])[events.loop]
     _first_bad(~listed, lambda e: f"belongs to loop {events.loop[e]}, which says what every iteration does")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
 
-from ..network.array_channels import ArrayStreams
+from ..network.array_channels import BANK_LATENCY, ArrayStreams
 from ..network.network import BY_DEPTH
 
 IntArray = NDArray[np.int64]
@@ -158,8 +158,12 @@ class TraceData(Struct, frozen=True, dict=True):
 
     @cached_property
     def fixed_latency(self) -> IntArray:
-        """`latency`, with -1 everywhere if there is none."""
-        return np.full(len(self.streams), BY_DEPTH, np.int64) if self.latency is None else self.latency
+        """`latency`, with -1 everywhere if there is none; arrays that do not say theirs have T14's."""
+        result = np.full(len(self.streams), BY_DEPTH, np.int64) if self.latency is None else self.latency.copy()
+        for array in self.arrays:
+            own = np.array(array)
+            result[own[result[own] == BY_DEPTH]] = BANK_LATENCY
+        return result
 
     @cached_property
     def filled(self) -> IntArray:

@@ -130,13 +130,10 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
     loops = tuple(_loop(i, entry, numbers) for i, entry in enumerate(_field(meta, "loops", list)))
     depth = _integers(arrays["stream_depth"], "stream_depth")
     streams = tuple(_strings(meta, "streams")) if "streams" in meta else tuple(f"stream_{i}" for i in range(len(depth)))
-    clock = meta.get("clock_ns")
-    if clock is not None and (isinstance(clock, bool) or not isinstance(clock, int | float) or not clock > 0):
-        raise TraceError(f"meta: clock_ns is {clock!r}, it must be a positive number")
     flagged = _strings(meta, "looks_at_occupancy") if "looks_at_occupancy" in meta else []
     return TraceData(
         name=str(meta.get("name", stem)),
-        clock_ns=None if clock is None else float(clock),
+        clock_ns=meta.get("clock_ns"),
         processes=processes,
         streams=streams,
         stream_depth=depth,
@@ -161,10 +158,10 @@ def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
     if len(set(lengths.values())) > 1:
         raise TraceError(f"the event arrays differ in length: {lengths}")
     loop, kind = columns["loop"], columns["kind"]
+    outside = np.flatnonzero((loop < 0) | (loop >= len(loops)))
+    if len(outside):
+        raise TraceError(f"event {outside[0]} has loop {loop[outside[0]]}, there are {len(loops)}")
     if "stage" not in columns:
-        if len(loop) and (loop.max() >= len(loops) or loop.min() < 0):
-            raise TraceError(f"event {int(np.argmax((loop >= len(loops)) | (loop < 0)))} has loop "
-                             f"{int(loop.max())}, there are {len(loops)}")  # fmt: skip
         columns["stage"] = _default_stage(loops, loop, kind)
     events = Events(loop, kind, columns["stream"], columns["iteration"], columns["stage"])
     regular = np.array([entry.ops is not None for entry in loops], bool)
@@ -201,6 +198,8 @@ def _field(table: JsonObject, key: str, kind: type, where: str = "meta") -> Any:
         raise TraceError(
             f"{where}: {key} is {value!r}, expected {'an integer' if kind is int else f'a {kind.__name__}'}"
         )
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise TraceError(f"{where}: {key} is {value}, more than fits in 64 bits")
     return value
 
 

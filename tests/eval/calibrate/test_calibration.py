@@ -97,6 +97,12 @@ def test_how_good_the_fitted_numbers_are_is_written_with_them(found: Any, device
     assert NpuDevice.load(path).accuracy_of(("matmul",), "i8", 100.0) is None
 
 
+def test_a_description_may_have_any_characters(device: Any, tmp_path: Path) -> None:
+    named = device.model_copy(update={"description": 'board \U0001f600 "ü" \x7f'})
+    write_device(tmp_path / "my_npu.toml", device_text(named, device, "npu1_4col", {}))
+    assert NpuDevice.load(tmp_path / "my_npu.toml").description == named.description + ", calibrated"
+
+
 @pytest.mark.parametrize("board", ["default", "ph", "sb"])
 def test_any_board_becomes_the_default_of_its_file(board: Any, device: Any, tmp_path: Path) -> None:
     changed = with_values(device.with_options(board=board), {Parameter(("board", "launch_us")): 99.0})

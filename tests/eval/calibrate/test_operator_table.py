@@ -18,6 +18,7 @@ from allo_dse.eval.calibrate.device_text import fpga_text, write_device
 from allo_dse.eval.calibrate.operator_table import Reading, calibrate_operators, operators_in
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.reported import has_reports, read_reported
+from tests.backends.test_hls_report import text_project
 from tests.eval.hls.stand_in import report_xml
 from tests.tune.fakes import FakeEvaluator, fake_study
 
@@ -99,6 +100,13 @@ def test_reports_of_other_chips_are_left_out(tmp_path: Path) -> None:
     assert len(read_reported(tmp_path, FpgaDevice.load("z7020")).readings) == 1
     with pytest.raises(StudyError, match=r"no HLS reports .* reports of other chips: csynth.xml"):
         read_reported(tmp_path, FpgaDevice.load("zcu102"))
+
+
+def test_a_directory_of_text_reports_says_its_operators(tmp_path: Path) -> None:
+    (tmp_path / "design").mkdir()
+    text_project(tmp_path / "design")
+    (found,) = read_reported(tmp_path, U280).readings
+    assert (found.name, found.latency, found.mhz, found.dsp, found.ff, found.lut) == ("mul", 3, 300.3, 3, 143, 78)
 
 
 class Reports(FakeEvaluator):

@@ -1,5 +1,6 @@
 """Laws of the robust fit, on functions whose answer is known."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,3 +77,18 @@ def test_nothing_is_asked_for_twice_and_slopes_are_not_asked_for_at_every_step()
     assert np.abs(found.residuals).max() < 0.01
     assert len(asked) == len(set(asked))
     assert len(asked) <= 40
+
+
+def linear(slopes: Any, measured: Any, at: Any) -> Any:
+    return slopes @ at - measured
+
+
+def test_deviations_hold_for_few_measurements() -> None:
+    generator, off = np.random.default_rng(0), []
+    for _ in range(40):
+        slopes, truth = generator.normal(size=(8, 3)) / 2, generator.normal(size=3) / 2
+        measured = slopes @ truth + 0.05 * generator.normal(size=8)
+        wide = np.full(3, 9.0)
+        found = fit(Problem(partial(linear, slopes, measured), -wide, wide), np.zeros(3))
+        off += list(np.abs(found.at - truth)[found.selection.free] / found.deviations)
+    assert np.mean(np.array(off) < 2) > 0.82  # of Student's distribution with five degrees of freedom 90 % are

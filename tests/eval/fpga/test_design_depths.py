@@ -12,6 +12,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.cli.main import main
+from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import replace
 from allo_dse.eval.fpga.bounds import SMALLEST_DEPTH
 from allo_dse.eval.fpga.depth_front import DesignRuns
@@ -162,3 +163,10 @@ def test_solved_depths_are_what_trying_all_finds(region: Any) -> None:
         tried = range(SMALLEST_DEPTH, depths[name] + 1)
         depths[name] = next(depth for depth in tried if keeps({**depths, name: depth}))
     assert solved == depths
+
+
+@pytest.mark.parametrize("bits", [0, -1, True, {"s": 0}])
+def test_widths_of_a_trace_are_positive(bits: Any) -> None:
+    trace = dse.Trace.build({"s": 4}, {"p": [dse.Loop(4, ops=[dse.Put("s")])]})
+    with pytest.raises(AlloDseError, match=r"bits of stream s: .* is no width in bits"):
+        dse.depth_front(trace, bits=bits)

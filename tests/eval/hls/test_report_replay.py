@@ -60,6 +60,9 @@ def test_reports_of_other_designs_are_refused() -> None:
         timed_by_report(trace(), report(("load", 100, 1, 2)))
     with pytest.raises(SimulationError, match="99 iterations"):
         timed_by_report(trace(), report(("load", 99, 1, 2), ("store", 100, 1, 2)))
+    staged = dse.Trace.build({"s": 99}, {"load": [Loop(9, depth=9, ops=[Put("s", stage=7)])]})
+    with pytest.raises(SimulationError, match="stage 7 of a pipeline that is 3 deep"):
+        timed_by_report(staged, report(("load", 9, 1, 3)))
     unknown = report(("load", 100, 1, 2), ("store", 100, 1, 2))
     module = unknown.modules[0]
     open_ended = replace(module, loops=(replace(module.loops[0], trip_count=Cycles()),))

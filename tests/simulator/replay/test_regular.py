@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.common.records import replace
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Get, Loop, Put
+from allo_dse.simulator.trace.build import Frames, Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError
 from tests.support.values import present
 
@@ -77,6 +78,15 @@ def test_a_loop_that_runs_a_thousand_million_times() -> None:
     result = forward(trip, (1, 2, 1), (4, 4)).extrapolate()
     short = forward(1000, (1, 2, 1), (4, 4)).replay()
     assert result.cycles == short.cycles + 2 * (trip - 1000)
+
+
+@pytest.mark.parametrize("banks", [2, 3])
+def test_arrays_that_do_not_say_their_latency_have_that_of_arrays(banks: int) -> None:
+    writer, reader = Frames([Loop(7)], 5, writes=["t"]), Frames([Loop(9)], 5, reads=["t"])
+    built = Trace.build({}, {"w": writer, "r": reader}, arrays={"t": banks})
+    plain = Trace(replace(built.data, latency=None))
+    assert plain.replay().process_end.tolist() == built.replay().process_end.tolist()
+    check(plain)
 
 
 def test_a_deadlock_is_named() -> None:

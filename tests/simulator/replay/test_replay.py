@@ -183,6 +183,7 @@ def test_depths_can_be_given_in_every_form() -> None:
         ([1, 2], "the trace has 1 streams"),
         ([[1], [0]], "depth 0 for stream s"),
         ([1.5], "must be integers"),
+        ([[1], [1, 2]], "equally long"),
         ({"s": 1.5}, "must be integers"),
     ],
 )
@@ -370,3 +371,5 @@ def test_incremental_replay_computes_what_changes() -> None:
     assert replayer.computed < trace.event_count // 50
     with pytest.raises(TraceError, match="depth 0"):
         replayer.retime("a7_8", 0)
+    with pytest.raises(TraceError, match="must be integers"):
+        replayer.retime("a7_8", 2.5)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.numba_kernels import compiled
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Get, Loop, Put
+from allo_dse.simulator.trace.build import Frames, Get, Loop, Put
 from allo_dse.simulator.trace.data import TraceError
 from tests.simulator.replay.support import networks, trace_of
 
@@ -118,6 +118,11 @@ WRONG = [
     ({"stream": np.array([0, 0, 0, 1])}, "event 3 has stream 1, there are 1"),
     ({"stream": np.array([0, 0, -1, 0])}, "event 2 has stream -1"),
     ({"loop": np.array([0, 0, 1, 7])}, "event 3 has loop 7"),
+    (
+        {"loop": np.array([0, 0, 1, 7]), "stage": np.zeros(4, int), "meta_json": loop_with(ops=[["put", 0, 3]])},
+        "event 3 has loop 7, there are 2",
+    ),
+    ({"loop": np.array([0, 0, -1, 7])}, "event 2 has loop -1"),
     ({"iteration": np.array([0, 1, 0, 2])}, "event 3 is in iteration 2 of a loop of 2"),
     ({"iteration": np.array([1, 0, 0, 1])}, r"event 1 \(loop 0, iteration 0\) of process p comes after a later one"),
     ({"kind": np.array([1, 1, 1, 1])}, "p and q both put to stream stream_0"),
@@ -147,6 +152,8 @@ WRONG_META = [
     (loop_with(trip=True), "trip is True"),
     (loop_with(trip=1 << 41), "trip is 2199023255552"),
     (loop_with(trip=1 << 39, ii=1 << 39), "would end after"),
+    (loop_with(depth=1 << 70), "depth is 1180591620717411303424, more than fits in 64 bits"),
+    (loop_with(tail=0), "event 0 is due after the tail of its loop, 0"),
     (loop_with(process="r"), "names process 'r'"),
     (loop_with(ops=[["push", 0, 0]]), r"operation \['push', 0, 0\] is not"),
     (loop_with(ops=[["put", 9, 0]]), "uses stream 9"),
@@ -211,11 +218,26 @@ def test_flipped_bits_never_give_another_error(tmp_path: Path) -> None:
         ({"s": 1}, {"p": [Loop(cast(Any, 2.0), ops=[Put("s")])]}, {}, "trip of a loop of process p is 2.0"),
         ({"s": 1}, {"p": [Loop(1, ops=[Put("s")])], "q": [Loop(1, ops=[Put("s")])]}, {}, "p and q both put to"),
         ({}, {}, {"looks_at_occupancy": ["p"]}, "'p', which is not a process"),
+        ({}, {}, {"clock_ns": -3}, "clock_ns is -3, it must be a positive number"),
+        ({"t": 2}, {}, {"arrays": {"t": 2}}, "'t' is a stream and belongs to an array"),
+        ({}, {"p": Frames([], restart=cast(Any, 1.5))}, {}, "restart of process p is 1.5"),
+        ({}, {"p": Frames([], -1)}, {}, "process p has -1 frames"),
+        ({"s": 1}, {"p": [Loop(1, ops=[cast(Any, ("put", "s"))])]}, {}, "ops of a loop of process p are Get"),
+        ({"s": 1}, {"p": [Loop(1, events=[cast(Any, ("put", "s"))])]}, {}, "events of a loop of process p are"),
     ],
 )
 def test_wrong_parts_are_refused(streams: Any, processes: Any, options: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
         Trace.build(streams, processes, **options)
+
+
+def test_a_frame_is_done_with_the_last_loop_that_runs() -> None:
+    frames = ([Loop(10, depth=5)], [Loop(10, depth=5), Loop(0)])
+    assert len({trace_cycles(Frames(loops, 3)) for loops in frames}) == 1
+
+
+def trace_cycles(process: Frames) -> int:
+    return Trace.build({}, {"p": process}).replay().cycles
 
 
 def test_traces_cannot_be_changed(tmp_path: Path) -> None:
