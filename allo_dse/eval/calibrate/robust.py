@@ -114,7 +114,8 @@ class Fit(Struct, frozen=True):
         if not free.shape[1]:
             return np.zeros(0)
         # A robust fit goes through as many measurements as it has parameters: their residuals say nothing of errors.
-        scale = scale_of(np.sort(np.abs(self.residuals))[free.shape[1] :])
+        telling = np.sort(np.abs(self.residuals))[free.shape[1] :]
+        scale = scale_of(telling) if len(telling) else self.scale
         weights = weights_of(self.residuals, scale)
         covariance = np.linalg.pinv(free.T @ (weights[:, None] * free))
         # Bessel's correction: residuals are smaller than errors by as many degrees of freedom as were fitted.

@@ -92,3 +92,10 @@ def test_deviations_hold_for_few_measurements() -> None:
         found = fit(Problem(partial(linear, slopes, measured), -wide, wide), np.zeros(3))
         off += list(np.abs(found.at - truth)[found.selection.free] / found.deviations)
     assert np.mean(np.array(off) < 2) > 0.82  # of Student's distribution with five degrees of freedom 90 % are
+
+
+def test_as_many_measurements_as_parameters_say_nothing_of_errors() -> None:
+    wide = np.full(2, 9.0)
+    found = fit(Problem(partial(linear, np.eye(2), np.ones(2)), -wide, wide), np.zeros(2))
+    with np.errstate(all="raise"):
+        assert np.isfinite(found.deviations).all()
