@@ -155,7 +155,7 @@ class Network:
             shape: of the tensor, where it is not as the program writes it, but of as many elements.
 
         Raises:
-            StudyError: for an unknown tensor, or one that does not fit the program.
+            StudyError: for an unknown tensor, or one that does not fit the program, or a name that another step has.
         """
         others: Sequence[Work] = ()
         if isinstance(work, Sequence):
@@ -163,6 +163,8 @@ class Network:
         made = work if isinstance(work, Work | Arrange | Host) else Work(_name_of(work), work, dict(params or {}))
         name = name or f"{made.kind}_{len(self.steps)}"
         output = output or f"{name}.result"
+        if any(step.name == name for step in self.steps):
+            raise StudyError(f"network {self.name!r} has two steps named {name!r}", hint="each needs its own name")
         for tensor in inputs:
             self._known(tensor)
         if isinstance(made, Work):

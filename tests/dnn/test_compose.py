@@ -121,6 +121,14 @@ def test_an_operator_that_does_not_fit_its_tensors_is_refused() -> None:
         net.output("y")
 
 
+def test_steps_are_told_apart_by_their_names() -> None:
+    net = dse.Network()
+    relu = unary_work("relu", 64, element_type("f32"))
+    x = net.add(relu, net.input("x", (64,)), name="same", output="once")
+    with pytest.raises(dse.StudyError, match="two steps named 'same'"):
+        net.add(relu, x, name="same", output="twice")
+
+
 def test_an_operator_that_nothing_builds_is_named(tmp_path: Path) -> None:
     net = dse.Network("deep")
     x, w = net.input("x", (64, 4096)), net.constant("w", np.ones(4096))
