@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import zip_longest
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from .fronts import Fronts
 from .fusion import Operator
 from .network import Array, Arrays, Convert, Host, Network, Step
 from .operators.execute import difference, run_program
+from .operators.work import Work
 from .solver.problem import ALLOWED
 
 ROUNDS = 6
@@ -104,15 +106,28 @@ def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array]
 
 
 def random_inputs(network: Network, seed: int = 0) -> Arrays:
-    """Normal numbers; small indices for what the host reads."""
-    rng = np.random.default_rng(seed)
-    indices = {name for step in network.steps if isinstance(step.work, Host) for name in step.inputs}
+    """Normal numbers; whole ones for what the host reads as such, and 0 and 1 where that is not known."""
+    rng, below = np.random.default_rng(seed), _below(network)
     return {
-        name: rng.integers(0, 2, network.shapes[name])
-        if name in indices
+        name: rng.integers(0, below[name], network.shapes[name])
+        if name in below
         else rng.standard_normal(network.shapes[name]).astype(np.float32)
         for name in network.inputs
     }
+
+
+def _below(network: Network) -> dict[str, int]:
+    """What the numbers of a tensor are to be less than where they are whole, also before they are rearranged."""
+    found: dict[str, int] = {}
+    for step in reversed(network.steps):
+        if isinstance(step.work, Work):
+            continue
+        own = (step.work.below or (2,) * len(step.inputs)) if isinstance(step.work, Host) else ()
+        for name, limit in zip_longest(step.inputs, own):
+            limits = [one for one in (limit, found.get(step.output), found.get(name)) if one is not None]
+            if limits:
+                found[name] = min(limits)
+    return found
 
 
 def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:

@@ -67,10 +67,12 @@ class Host(Struct, frozen=True):
 
     Attributes:
         kind: what it is called. function: from arrays to one array.
+        below: by input, what its whole numbers are less than; None where it is not of such. Not known where not given.
     """
 
     kind: str
     function: Callable[..., Array]
+    below: tuple[int | None, ...] = ()
 
 
 class Step(Struct, frozen=True):
