@@ -24,6 +24,7 @@ from allo_dse.dnn.operators.execute import difference
 from allo_dse.dnn.out.export import export
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.budget import StepLeft
+from allo_dse.tune.store.rundir import RunDirectory
 from tests.support.commands import allo_tune
 
 SIZES = ("--set", "rows=64", "--set", "width=32", "--set", "hidden=64")
@@ -207,6 +208,19 @@ def test_designs_that_are_kept_are_not_searched_again(
         path.write_text(damaged)
         search_fronts(_two_products(), device, trials=2, cache=tmp_path)
     assert len(asked) == 2
+
+
+def test_designs_that_another_process_searches_are_not_left_out(tmp_path: Path) -> None:
+    """They were taken for such as need more columns, and the composition without them for proved."""
+    found = search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
+    place = next(point.design.run_dir for points in found.points.values() for point in points if point.columns == 1)
+    assert place is not None
+    (place / fronts_module.KEPT).unlink()
+    other = RunDirectory(place)
+    with pytest.raises(dse.StudyError, match="in use by process") as caught:
+        search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
+    other.close()
+    assert "--cache" in caught.value.hint
 
 
 def test_a_program_that_changes_during_the_search_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
