@@ -152,10 +152,13 @@ class Composition:
 
         Args:
             inputs: an array for each input of the network.
+
+        Raises:
+            StudyError: where one is missing, or of another shape.
         """
         network = self.network
         designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
-        known: Arrays = {**network.constants, **inputs}
+        known: Arrays = {**network.constants, **network.given(inputs)}
         for step in network.steps:
             given = step.given(known)
             if isinstance(step.work, Work):

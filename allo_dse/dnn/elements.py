@@ -77,9 +77,11 @@ class Accuracy(Struct, frozen=True, dict=True):
         return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
 
     def deviation(self, found: Mapping[str, Array]) -> float:
-        """The largest difference of an output, over its largest value; what is not found is as it should be."""
-        outputs = self.fronts.network.outputs
-        return max(difference(found[name], self.exact[name]) if name in found else 0.0 for name in outputs)
+        """The largest difference of an output, over its largest value, infinite where one is no number; what is not
+        found is as it should be."""
+        outputs = [name for name in self.fronts.network.outputs if name in found]
+        apart = [difference(found[name], self.exact[name]) for name in outputs]
+        return max((one if math.isfinite(one) else math.inf for one in apart), default=0.0)
 
     @cached_property
     def effects(self) -> dict[tuple[str, str], float]:
@@ -90,8 +92,7 @@ class Accuracy(Struct, frozen=True, dict=True):
         network, design = self.fronts.network, self.fronts.points[one.key][-1].design.design
         made = run_program(design.program, one.step.given(self.exact), design.vmg)
         shaped = made.reshape(network.shapes[one.step.output])
-        found = self.deviation(network.changed(self.exact, one.step.output, shaped))
-        return found if math.isfinite(found) else math.inf
+        return self.deviation(network.changed(self.exact, one.step.output, shaped))
 
     def together(self, found: Found) -> float:
         """The sum of the effects of what runs."""
@@ -181,6 +182,8 @@ def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Compos
     own = [[effects[o.step.name, o.key] for o in candidates if o.names == (step.name,)] for step, _ in
            accuracy.fronts.network.worked]  # fmt: skip
     low, high = sum(map(min, own)), accuracy.together(first)
+    if not math.isfinite(low):  # no budget is enough
+        return
     budget, held = min(limit, high * limit / first.deviation), False
     for round_ in range(ROUNDS):
         last = round_ == ROUNDS - 1 and not held  # the most accurate, whatever else

@@ -205,7 +205,7 @@ class Network:
             simulated: programs run, at the first value of each of their parameters; else what they are to compute is
                 computed in float32.
         """
-        known: Arrays = {**self.constants, **self._given(inputs)}
+        known: Arrays = {**self.constants, **self.given(inputs)}
         for step in self.steps:
             given = [known[name] for name in step.inputs]
             known[step.output] = self._result(step, given, simulated)
@@ -233,7 +233,7 @@ class Network:
             expected: tensors by name, as another evaluator computes them; steps that write others, and all where it is
                 not given, are compared with their NumPy references.
         """
-        given: Arrays = {**self.constants, **self._given(inputs)}
+        given: Arrays = {**self.constants, **self.given(inputs)}
         exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
         found = [
             deviation(step.name, work, run_program(loaded(work), [exact[n] for n in step.inputs]), exact[step.output])
@@ -251,7 +251,12 @@ class Network:
         widest = max((tolerance(work) for step in self.steps for work in step.works), default=0.0)
         return widest * math.sqrt(max(1, len(self.worked)))
 
-    def _given(self, inputs: Mapping[str, Array]) -> Arrays:
+    def given(self, inputs: Mapping[str, Array]) -> Arrays:
+        """The arrays of the inputs.
+
+        Raises:
+            StudyError: where one is missing, or of another shape.
+        """
         for name in self.inputs:
             if name not in inputs or inputs[name].shape != self.shapes[name]:
                 got = inputs[name].shape if name in inputs else "nothing"
