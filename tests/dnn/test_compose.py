@@ -15,7 +15,7 @@ import typer
 import allo_dse as dse
 from allo_dse.cli.commands.network import network
 from allo_dse.common.records import replace
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.dnn import fronts as fronts_module
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.fronts import Fronts, search_fronts
@@ -76,6 +76,17 @@ def test_more_columns_are_never_slower_and_the_whole_is_told(fronts: Fronts) -> 
     single = replace(fronts, candidates=tuple(one for one in fronts.candidates if len(one.names) == 1))
     assert len(compose(single, columns=1).launches) == 3
     assert compose(single).latency_us > compose(fronts).latency_us
+
+
+def test_no_more_is_used_than_there_is(fronts: Fronts) -> None:
+    """Launches were composed on columns that the device does not have."""
+    there = fronts.device.array.columns  # type: ignore[attr-defined]
+    with pytest.raises(dse.StudyError, match=f"columns={there + 1}: .* has {there}"):
+        compose(fronts, columns=there + 1)
+    with pytest.raises(dse.StudyError, match="share=2 of"):
+        compose(fronts, share=2.0)
+    with pytest.raises(dse.StudyError, match="columns=1: u280 has none"):
+        compose(replace(fronts, device=Device.of("u280")), columns=1)
 
 
 def test_the_folded_designs_together_compute_what_the_operators_do(fronts: Fronts) -> None:
