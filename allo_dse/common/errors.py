@@ -65,3 +65,7 @@ class StaticControlError(SimulationError):
 
 class StudyError(AlloDseError):
     """A study that is declared wrongly, or a run directory that cannot be used."""
+
+
+class RunDirectoryError(StudyError):
+    """A run directory that cannot be used now: another process does, or the disk is full."""

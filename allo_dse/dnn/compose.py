@@ -152,10 +152,13 @@ class Composition:
 
         Args:
             inputs: an array for each input of the network.
+
+        Raises:
+            StudyError: where one is missing, or of another shape.
         """
         network = self.network
         designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
-        known: Arrays = {**network.constants, **inputs}
+        known: Arrays = {**network.constants, **network.given(inputs)}
         for step in network.steps:
             given = step.given(known)
             if isinstance(step.work, Work):
@@ -205,9 +208,10 @@ def compose(
         inputs: on which that is measured, an array for each input of the network; random ones by default.
 
     Raises:
-        StudyError: where there is none within the limit or the tolerance, an operator needs more columns, or an
-            NPU is asked for a stream.
+        StudyError: where there is none within the limit or the tolerance, an operator needs more columns, the device
+            has fewer than `columns`, or an NPU is asked for a stream.
     """
+    _require_there(fronts.device, columns, share)
     if stream:
         require_streams(fronts.device)
     fronts = with_strided(fronts)
@@ -215,6 +219,19 @@ def compose(
     return _composed(
         fronts, _problem(fronts), accuracy, columns=columns, share=share, work_limit=work_limit, stream=stream
     )
+
+
+def _require_there(device: Device, columns: int | None, share: float) -> None:
+    """Refuse to compose on more than there is."""
+    there = device.array.columns if isinstance(device, NpuDevice) else 0
+    if columns is not None and columns > there:
+        raise StudyError(
+            f"columns={columns}: {device.name} has {there or 'none'}", hint="leave it out for the whole device"
+        )
+    if not 0 < share <= 1:
+        raise StudyError(
+            f"share={share:g} of {device.name} is none from 0 to 1", hint="leave it out for the whole device"
+        )
 
 
 def require_streams(device: Device) -> None:

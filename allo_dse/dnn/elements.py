@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import zip_longest
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from .fronts import Fronts
 from .fusion import Operator
 from .network import Array, Arrays, Convert, Host, Network, Step
 from .operators.execute import difference, run_program
+from .operators.work import Work
 from .solver.problem import ALLOWED
 
 ROUNDS = 6
@@ -75,9 +77,11 @@ class Accuracy(Struct, frozen=True, dict=True):
         return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
 
     def deviation(self, found: Mapping[str, Array]) -> float:
-        """The largest difference of an output, over its largest value; what is not found is as it should be."""
-        outputs = self.fronts.network.outputs
-        return max(difference(found[name], self.exact[name]) if name in found else 0.0 for name in outputs)
+        """The largest difference of an output, over its largest value, infinite where one is no number; what is not
+        found is as it should be."""
+        outputs = [name for name in self.fronts.network.outputs if name in found]
+        apart = [difference(found[name], self.exact[name]) for name in outputs]
+        return max((one if math.isfinite(one) else math.inf for one in apart), default=0.0)
 
     @cached_property
     def effects(self) -> dict[tuple[str, str], float]:
@@ -88,8 +92,7 @@ class Accuracy(Struct, frozen=True, dict=True):
         network, design = self.fronts.network, self.fronts.points[one.key][-1].design.design
         made = run_program(design.program, one.step.given(self.exact), design.vmg)
         shaped = made.reshape(network.shapes[one.step.output])
-        found = self.deviation(network.changed(self.exact, one.step.output, shaped))
-        return found if math.isfinite(found) else math.inf
+        return self.deviation(network.changed(self.exact, one.step.output, shaped))
 
     def together(self, found: Found) -> float:
         """The sum of the effects of what runs."""
@@ -104,15 +107,28 @@ def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array]
 
 
 def random_inputs(network: Network, seed: int = 0) -> Arrays:
-    """Normal numbers; small indices for what the host reads."""
-    rng = np.random.default_rng(seed)
-    indices = {name for step in network.steps if isinstance(step.work, Host) for name in step.inputs}
+    """Normal numbers; whole ones for what the host reads as such, and 0 and 1 where that is not known."""
+    rng, below = np.random.default_rng(seed), _below(network)
     return {
-        name: rng.integers(0, 2, network.shapes[name])
-        if name in indices
+        name: rng.integers(0, below[name], network.shapes[name])
+        if name in below
         else rng.standard_normal(network.shapes[name]).astype(np.float32)
         for name in network.inputs
     }
+
+
+def _below(network: Network) -> dict[str, int]:
+    """What the numbers of a tensor are to be less than where they are whole, also before they are rearranged."""
+    found: dict[str, int] = {}
+    for step in reversed(network.steps):
+        if isinstance(step.work, Work):
+            continue
+        own = (step.work.below or (2,) * len(step.inputs)) if isinstance(step.work, Host) else ()
+        for name, limit in zip_longest(step.inputs, own):
+            limits = [one for one in (limit, found.get(step.output), found.get(name)) if one is not None]
+            if limits:
+                found[name] = min(limits)
+    return found
 
 
 def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:
@@ -166,6 +182,8 @@ def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Compos
     own = [[effects[o.step.name, o.key] for o in candidates if o.names == (step.name,)] for step, _ in
            accuracy.fronts.network.worked]  # fmt: skip
     low, high = sum(map(min, own)), accuracy.together(first)
+    if not math.isfinite(low):  # no budget is enough
+        return
     budget, held = min(limit, high * limit / first.deviation), False
     for round_ in range(ROUNDS):
         last = round_ == ROUNDS - 1 and not held  # the most accurate, whatever else

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import RunDirectoryError, StudyError
 from allo_dse.common.records import replace
 from allo_dse.common.whole_files import write_whole
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
@@ -122,7 +122,7 @@ def search_fronts(
 
     Raises:
         StudyError: for a network without operators or outputs, for an operator that fits the device in none of its
-            types, and where a program changes meanwhile.
+            types, where a program changes meanwhile, and where another process searches the same designs.
         KeyboardInterrupt: once a search was stopped; another call goes on with it.
     """
     for what, own, how in (("operators", network.worked, "add"), ("outputs", network.outputs, "output")):
@@ -145,6 +145,8 @@ def search_fronts(
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
+            except RunDirectoryError:  # not that there is no design
+                raise
             except StudyError as error:  # another type may do; where no design of several steps fits, each has its own
                 failed[one.key] = error
         if len(names) == 1 and not any(one.key in points for one in variants):
@@ -349,6 +351,8 @@ def _point(study: Study, columns: int, whole: int, place: Path, options: Options
     """The fastest design of a study; None where none fits so many columns of the whole array."""
     try:
         (best, *_), proved = _searched(study, place, options)
+    except RunDirectoryError:
+        raise
     except StudyError:
         if columns < whole:
             return None  # the operator needs more columns

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import count, zip_longest
 
 import numpy as np
 from msgspec import Struct
@@ -67,10 +67,12 @@ class Host(Struct, frozen=True):
 
     Attributes:
         kind: what it is called. function: from arrays to one array.
+        below: by input, what its whole numbers are less than; None where it is not of such. Not known where not given.
     """
 
     kind: str
     function: Callable[..., Array]
+    below: tuple[int | None, ...] = ()
 
 
 class Step(Struct, frozen=True):
@@ -155,14 +157,17 @@ class Network:
             shape: of the tensor, where it is not as the program writes it, but of as many elements.
 
         Raises:
-            StudyError: for an unknown tensor, or one that does not fit the program.
+            StudyError: for an unknown tensor, or one that does not fit the program, or a name that another step has.
         """
         others: Sequence[Work] = ()
         if isinstance(work, Sequence):
             work, *others = work
         made = work if isinstance(work, Work | Arrange | Host) else Work(_name_of(work), work, dict(params or {}))
-        name = name or f"{made.kind}_{len(self.steps)}"
+        taken = {step.name for step in self.steps}
+        name = name or next(n for number in count(len(taken)) if (n := f"{made.kind}_{number}") not in taken)
         output = output or f"{name}.result"
+        if name in taken:
+            raise StudyError(f"network {self.name!r} has two steps named {name!r}", hint="each needs its own name")
         for tensor in inputs:
             self._known(tensor)
         if isinstance(made, Work):
@@ -201,7 +206,7 @@ class Network:
             simulated: programs run, at the first value of each of their parameters; else what they are to compute is
                 computed in float32.
         """
-        known: Arrays = {**self.constants, **self._given(inputs)}
+        known: Arrays = {**self.constants, **self.given(inputs)}
         for step in self.steps:
             given = [known[name] for name in step.inputs]
             known[step.output] = self._result(step, given, simulated)
@@ -229,7 +234,7 @@ class Network:
             expected: tensors by name, as another evaluator computes them; steps that write others, and all where it is
                 not given, are compared with their NumPy references.
         """
-        given: Arrays = {**self.constants, **self._given(inputs)}
+        given: Arrays = {**self.constants, **self.given(inputs)}
         exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
         found = [
             deviation(step.name, work, run_program(loaded(work), [exact[n] for n in step.inputs]), exact[step.output])
@@ -247,7 +252,12 @@ class Network:
         widest = max((tolerance(work) for step in self.steps for work in step.works), default=0.0)
         return widest * math.sqrt(max(1, len(self.worked)))
 
-    def _given(self, inputs: Mapping[str, Array]) -> Arrays:
+    def given(self, inputs: Mapping[str, Array]) -> Arrays:
+        """The arrays of the inputs.
+
+        Raises:
+            StudyError: where one is missing, or of another shape.
+        """
         for name in self.inputs:
             if name not in inputs or inputs[name].shape != self.shapes[name]:
                 got = inputs[name].shape if name in inputs else "nothing"

@@ -15,7 +15,7 @@ import typer
 import allo_dse as dse
 from allo_dse.cli.commands.network import network
 from allo_dse.common.records import replace
-from allo_dse.device.device import NpuDevice
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.dnn import fronts as fronts_module
 from allo_dse.dnn.compose import Composition, compose, compositions
 from allo_dse.dnn.fronts import Fronts, search_fronts
@@ -24,6 +24,7 @@ from allo_dse.dnn.operators.execute import difference
 from allo_dse.dnn.out.export import export
 from allo_dse.tune.results.study_result import Result
 from allo_dse.tune.search.budget import StepLeft
+from allo_dse.tune.store.rundir import RunDirectory
 from tests.support.commands import allo_tune
 
 SIZES = ("--set", "rows=64", "--set", "width=32", "--set", "hidden=64")
@@ -77,6 +78,17 @@ def test_more_columns_are_never_slower_and_the_whole_is_told(fronts: Fronts) -> 
     assert compose(single).latency_us > compose(fronts).latency_us
 
 
+def test_no_more_is_used_than_there_is(fronts: Fronts) -> None:
+    """Launches were composed on columns that the device does not have."""
+    there = fronts.device.array.columns  # type: ignore[attr-defined]
+    with pytest.raises(dse.StudyError, match=f"columns={there + 1}: .* has {there}"):
+        compose(fronts, columns=there + 1)
+    with pytest.raises(dse.StudyError, match="share=2 of"):
+        compose(fronts, share=2.0)
+    with pytest.raises(dse.StudyError, match="columns=1: u280 has none"):
+        compose(replace(fronts, device=Device.of("u280")), columns=1)
+
+
 def test_the_folded_designs_together_compute_what_the_operators_do(fronts: Fronts) -> None:
     network = fronts.network
     x = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
@@ -119,6 +131,17 @@ def test_an_operator_that_does_not_fit_its_tensors_is_refused() -> None:
         net.add(gemm_work(64, 64, 32, element_type("bf16")), x, w)
     with pytest.raises(dse.StudyError, match="no tensor 'y'"):
         net.output("y")
+
+
+def test_steps_are_told_apart_by_their_names() -> None:
+    net = dse.Network()
+    relu = unary_work("relu", 64, element_type("f32"))
+    x = net.add(relu, net.input("x", (64,)), name="same", output="once")
+    with pytest.raises(dse.StudyError, match="two steps named 'same'"):
+        net.add(relu, x, name="same", output="twice")
+    net.add(relu, x, name="relu_2")
+    net.add(relu, x)
+    assert [step.name for step in net.steps] == ["same", "relu_2", "relu_3"]
 
 
 def test_an_operator_that_nothing_builds_is_named(tmp_path: Path) -> None:
@@ -199,6 +222,19 @@ def test_designs_that_are_kept_are_not_searched_again(
         path.write_text(damaged)
         search_fronts(_two_products(), device, trials=2, cache=tmp_path)
     assert len(asked) == 2
+
+
+def test_designs_that_another_process_searches_are_not_left_out(tmp_path: Path) -> None:
+    """They were taken for such as need more columns, and the composition without them for proved."""
+    found = search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
+    place = next(point.design.run_dir for points in found.points.values() for point in points if point.columns == 1)
+    assert place is not None
+    (place / fronts_module.KEPT).unlink()
+    other = RunDirectory(place)
+    with pytest.raises(dse.StudyError, match="in use by process") as caught:
+        search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
+    other.close()
+    assert "--cache" in caught.value.hint
 
 
 def test_a_program_that_changes_during_the_search_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,20 @@ def test_the_fastest_within_a_limit(
             assert min(run.start_us for run in readers) >= runs[step.inputs[0]].end_us + took - 0.2
 
 
+def test_outputs_that_are_no_numbers_are_within_no_limit(
+    fronts: Fronts, inputs: dict[str, NDArray[np.generic]]
+) -> None:
+    """They were where another output came first; where all were none, and inputs missing, it ended in a traceback."""
+    accuracy = Accuracy(fronts, inputs)
+    made = {name: accuracy.exact[name] for name in fronts.network.outputs}
+    made[fronts.network.outputs[-1]] = np.full((32, 32), np.nan)
+    assert accuracy.deviation(made) == np.inf
+    none = {name: np.full_like(array, np.nan) for name, array in inputs.items()}
+    for given_, said in ((none, "at best they are inf off"), ({}, "input 'x' needs an array of")):
+        with pytest.raises(StudyError, match=said):
+            compose(fronts, tolerance=0.01, inputs=given_)
+
+
 def test_a_mixture_is_told_operator_by_operator(fronts: Fronts, inputs: dict[str, NDArray[np.generic]]) -> None:
     effects = Accuracy(fronts, inputs).effects
     largest = max(effects.values())

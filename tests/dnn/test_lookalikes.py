@@ -182,6 +182,16 @@ def test_a_model_may_name_nodes_and_tensors_as_it_likes() -> None:
     assert len(dse.from_onnx(model).steps) == 3
 
 
+def test_a_node_may_have_the_name_of_what_another_one_writes() -> None:
+    """A step without a name of its own is called by what it writes: two of one name were composed as one."""
+    w = Writer()
+    model = w.model(w("Tanh", w("Relu", "x")), SQUARE)
+    first, second = model.graph.node
+    first.name, second.name = "", first.output[0]
+    names = [step.name for step in _computes_what_onnx_does(model).steps]
+    assert len(set(names)) == 2
+
+
 def test_constants_may_be_outputs_and_parts_of_what_is_joined() -> None:
     w = Writer()
     joined = w("Concat", w.const(np.ones((1, SIDE))), w("Relu", "x"), axis=0)

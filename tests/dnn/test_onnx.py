@@ -12,6 +12,7 @@ onnx = pytest.importorskip("onnx")
 
 
 import allo_dse as dse
+from allo_dse.dnn.elements import random_inputs
 from allo_dse.dnn.network import Arrange, Network
 from allo_dse.dnn.onnx.files import load_network
 from allo_dse.dnn.onnx.graph import Graph, Node
@@ -188,6 +189,20 @@ def test_positions_outside_of_the_tables_are_refused() -> None:
     turned = w("RotaryEmbedding", "x", *tables, w.const(np.arange(WIDTH)[None], np.int64))
     with pytest.raises(dse.StudyError, match="tables of other positions"):
         dse.from_onnx(w.model(turned, HEADS, 23))
+
+
+def test_random_inputs_have_indices_that_there_are() -> None:
+    """An index of 1 ended in a traceback where the table has one row, and what is gathered from was made of 0 and 1."""
+    w = models.Writer()
+    words = w("Reshape", w("Cast", "x", to=onnx.TensorProto.INT64), w.const([6], np.int64))
+    model = w.model(w("Relu", w("Gather", w.weight(1, WIDTH), words)), (2, 3))
+    found = dse.from_onnx(model)
+    assert not random_inputs(found)["x"].any()
+    found.run(random_inputs(found))
+    w = models.Writer()
+    data = random_inputs(dse.from_onnx(w.model(w("Relu", w("Gather", "x", w.const([0], np.int64))), (2, WIDTH))))
+    assert data["x"].dtype == np.float32
+    assert len(np.unique(data["x"])) == 2 * WIDTH
 
 
 def test_a_softmax_of_old_models_is_over_all_dimensions_but_the_first() -> None:

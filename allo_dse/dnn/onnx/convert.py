@@ -277,7 +277,7 @@ def _layout(builder: Builder, node: Node) -> None:
 
 
 def _host(builder: Builder, node: Node) -> None:
-    work = host_step(node)
+    work = host_step(node, builder.shape(node.inputs[0]))
     if work is None:
         raise builder.refuse(node, "a cast to a type of which NumPy has none")
     builder.add(node, work, *node.inputs)

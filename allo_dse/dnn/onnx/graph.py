@@ -105,10 +105,10 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         _require_shape(place, name, types[name])
     types |= {name: _type_of(array) for name, array in known.items()}
     outputs, nodes = [o.name for o in graph.output], []
-    same, named = dict[str, str](), set[str]()
+    same, named = dict[str, str](), {name for one in graph.node for name in one.output}
     for proto in (one for one in graph.node if one.output):
         node = _node(proto, same)
-        if node.name in named:  # steps are told apart by their names; some exporters give the same to several nodes
+        if node.name in named and node.name != node.output:  # steps are told apart by names, or by what they write
             node = replace(node, name="")
         named.add(node.name)
         values = _values(node, known, types, versions.get("", 1))

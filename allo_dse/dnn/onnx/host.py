@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ..network import Host
+from ..network import Host, Shape
 from .graph import Node
 
 Array = NDArray[np.generic]
@@ -21,10 +21,11 @@ def cast(array: Array, dtype: str) -> Array:
     return array.astype(dtype)
 
 
-def host_step(node: Node) -> Host | None:
-    """What the host does for a node; None for a cast to a type that NumPy does not have."""
+def host_step(node: Node, shape: Shape) -> Host | None:
+    """What the host does for a node that reads a tensor of a shape; None for a cast to a type that NumPy has not."""
     if node.op == "Gather":
-        return Host(node.op, partial(gather, axis=int(node.number("axis", 0))))
+        axis = int(node.number("axis", 0))
+        return Host(node.op, partial(gather, axis=axis), (None, shape[axis]))
     import onnx
 
     dtype = onnx.helper.tensor_dtype_to_np_dtype(int(node.number("to", onnx.TensorProto.FLOAT)))

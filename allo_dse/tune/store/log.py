@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import RunDirectoryError, StudyError
 
 from .texts import valid
 
@@ -34,11 +34,11 @@ _SEAL = b',"crc":"'
 _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
 
 
-def disk_full(path: Path, error: OSError) -> StudyError | None:
+def disk_full(path: Path, error: OSError) -> RunDirectoryError | None:
     """What to tell of a write that failed for lack of space; None when it failed for another reason."""
     if error.errno not in _FULL:
         return None
-    return StudyError(
+    return RunDirectoryError(
         f"{path}: cannot write: {os.strerror(error.errno or 0)}",
         hint="free some space and run the same command again: everything evaluated so far is kept",
     )

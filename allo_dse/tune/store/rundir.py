@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import RunDirectoryError, StudyError
 from allo_dse.common.records import replace
 from allo_dse.common.whole_files import write_whole
 
@@ -105,14 +105,13 @@ class RunDirectory:
             if not _try_lock(self._lock, fcntl.LOCK_SH) or time.monotonic() > until:
                 owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "another process"
                 os.close(self._lock)
-                raise StudyError(
-                    f"{self.path} is in use by process {owner}", hint="wait for it, or choose another --run-dir"
-                )
+                hint = "wait for it, or choose another --run-dir (of a network another --cache)"
+                raise RunDirectoryError(f"{self.path} is in use by process {owner}", hint=hint)
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             time.sleep(0.01)
         if not self.is_there:  # who had it has given up the directory
             os.close(self._lock)
-            raise StudyError(f"{self.path} was in use until now", hint="start again")
+            raise RunDirectoryError(f"{self.path} was in use until now", hint="start again")
         try:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
