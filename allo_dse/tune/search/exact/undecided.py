@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.space.regions import Region
+from allo_dse.space.sampler.selection import beaten
 from allo_dse.space.space import Candidate
 
 from ...store.described import Bred
@@ -86,19 +87,17 @@ class Undecided:
 
     def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
         """Take in items of one level, but for those that the front has decided."""
-        beaten, far = np.zeros(len(items), bool), np.full(len(items), math.inf)
-        if len(self.front):  # before anything is found, what may be good in everything comes first
-            for part in range(0, len(items), _AT_ONCE):
-                some = bounds[part : part + _AT_ONCE, None]
-                beaten[part : part + _AT_ONCE] = np.any((self.front <= some).all(-1), 1)
-                far[part : part + _AT_ONCE] = distance(self.front, some).min(1)
-        kept = np.flatnonzero(~beaten)
+        kept = np.flatnonzero(~beaten(bounds, self.front))
+        far = np.full(len(kept), math.inf)  # before anything is found, what may be good in everything comes first
+        for part in range(0, len(kept) if len(self.front) else 0, _AT_ONCE):
+            some = bounds[kept[part : part + _AT_ONCE], None]
+            far[part : part + _AT_ONCE] = distance(self.front, some).min(1)
         first, last = len(self.items), len(self.items) + len(kept)
         if last > len(self._rows):
             self._rows = np.resize(self._rows, 2 * last)
         self.items += [items[n] for n in kept.tolist()]
         rows = self._rows[first:last]
-        rows["bounds"], rows["far"], rows["level"] = bounds[kept], far[kept], level
+        rows["bounds"], rows["far"], rows["level"] = bounds[kept], far, level
         rows["rank"] = np.array(ranks, np.int64)[kept]
         rows["size"] = [item.size if isinstance(item, Region) else 1 for item in self.items[first:] if item]
         self.open += int(rows["size"].sum())
@@ -164,10 +163,10 @@ class Undecided:
         is_open = self._is_open
         # No loss of a design is below its bound: a point that is no worse than the bound anywhere is no worse than the
         # design.
-        beaten = is_open & (point <= self.bounds).all(1)
-        for position in np.flatnonzero(beaten).tolist():
+        decided = is_open & (point <= self.bounds).all(1)
+        for position in np.flatnonzero(decided).tolist():
             self.decide(position)
-        left = np.flatnonzero(is_open & ~beaten)
+        left = np.flatnonzero(is_open & ~decided)
         # The distance to a front is that to its nearest point, and points are only added: a running minimum is exact,
         # because a point leaves the front for one that is nowhere worse, and so as near.
         self._far[left] = np.minimum(self._far[left], distance(point, self.bounds[left]))
