@@ -309,17 +309,12 @@ class _Painter:
             marker = {**marker, "color": packed(self.colors.numbers[number][rows]), "coloraxis": "coloraxis"}
             first = False
         trace: dict[str, object] = {
-            "type": "scatter" if self.view.z is None else "scatter3d",
-            "mode": "markers",
-            "name": shortened(name, LINE),
+            **self._markers(name, marker),
             "meta": number,
             "uid": _uid(number, name + of),
-            "legendgroup": name,
             "showlegend": first,
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
-            "marker": marker,
-            "hoverinfo": "none",
             **({"zorder": 1} if self.extent else {}),  # what lies on other axes would be above
         }
         if self.view.hover:
@@ -330,9 +325,13 @@ class _Painter:
     def _in_legend(self, name: str, marker: Spec) -> None:
         """An entry of the legend without points."""
         nowhere = {key: [None] for key, _ in zip("xyz", self.axes, strict=False)}
+        self.traces.append({**self._markers(name, marker), **nowhere, "uid": _uid(-1, name), "showlegend": True})
+
+    def _markers(self, name: str, marker: Spec) -> Spec:
+        """What all traces of points have."""
         kind = "scatter" if self.view.z is None else "scatter3d"
-        trace = {"type": kind, "mode": "markers", "name": shortened(name, LINE), "legendgroup": name, **nowhere}
-        self.traces.append({**trace, "uid": _uid(-1, name), "showlegend": True, "hoverinfo": "none", "marker": marker})
+        said = {"name": shortened(name, LINE), "legendgroup": name, "hoverinfo": "none"}
+        return {"type": kind, "mode": "markers", "marker": marker, **said}
 
     def _text(self, number: int, row: int) -> str:
         from ..data.design_words import difference_lines

@@ -44,7 +44,7 @@ class Parts:
     """What entries say of their designs. Many share a part of their mapping, and few their parameters."""
 
     def __init__(self, facts: RunInfo) -> None:
-        self._taken = frozenset((*META, "reason", *(o.name for o in facts.objectives)))
+        self._taken = _no_choices(facts)
         self._shapes: dict[tuple[str, ...], int] = {}
         self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in _MAPPING)
 
@@ -110,7 +110,12 @@ def meta(entries: Sequence[Record]) -> dict[str, Sequence[Any]]:
 
 def not_metrics(parameters: Iterable[str], facts: RunInfo) -> set[str]:
     """Names under which metrics are not shown, because something else has them."""
-    return {*META, "reason", *(o.name for o in facts.objectives), *parameters}
+    return {*_no_choices(facts), *parameters}
+
+
+def _no_choices(facts: RunInfo) -> frozenset[str]:
+    """Names of columns that every design has."""
+    return frozenset((*META, "reason", *(o.name for o in facts.objectives)))
 
 
 def reason(entry: Record) -> str | None:
