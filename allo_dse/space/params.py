@@ -165,6 +165,11 @@ class ParameterSpace:
         return {name: p for name, p in self.parameters.items() if len(p.values) > 1}
 
     @property
+    def conditional(self) -> bool:
+        """Whether what is legal for one parameter depends on others."""
+        return bool(self.where) or any(parameter.when for parameter in self.parameters.values())
+
+    @property
     def product(self) -> int:
         """How many combinations of values there are before any condition."""
         return math.prod(len(p.values) for p in self.parameters.values())
@@ -202,7 +207,7 @@ class ParameterSpace:
     @cached_property
     def _pairs(self) -> frozenset[tuple[str, object]] | None:
         """Names with the values that are legal whatever the others are; None where conditions decide."""
-        if self.where or any(parameter.when for parameter in self.parameters.values()):
+        if self.conditional:
             return None
         try:
             return frozenset((name, value) for name, p in self.parameters.items() for value in p.values)

@@ -186,6 +186,11 @@ class ParameterChoice(QuestionChoice):
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(dict(design.program.params))
 
+    @property
+    def conditional(self) -> bool:
+        """Whether what is legal for one parameter depends on others."""
+        return self._parameters.conditional
+
     def holds(self, said: Mapping[str, object]) -> bool:
         """Whether parameters that a log tells are legal still."""
         return self._parameters.holds(said)

@@ -124,8 +124,8 @@ def front_with(front: Floats, results: Results) -> Floats:
     """A front, (designs, objectives), when feasible results have been added to it."""
     losses = results.losses[results.penalty <= 0]
     for start in range(0, len(losses), AT_ONCE):
-        found = np.unique(losses[start : start + AT_ONCE], axis=0)
-        found = found[~beaten(found, front)]
+        some = losses[start : start + AT_ONCE]
+        found = np.unique(some[~beaten(some, front)], axis=0)
         found = found[~dominates(found, found).any(0)]
         front = np.concatenate((front[~dominates(found, front).any(0)], found)) if len(front) else found
     return front

@@ -26,7 +26,7 @@ from ..store.log import RunLog, sensible
 from ..store.record import Entry, Measurement, Record, entry_dict
 from ..store.rundir import RunDirectory
 from .optuna_storage import SharedStudy
-from .restore import History, corrected, correction_of, judgement, read_history, revaluations
+from .restore import History, corrected, correction_of, read_history, revaluations
 
 LOOK_SECONDS = 0.5  # between looks whether the log is still there
 
@@ -184,7 +184,7 @@ class Ledger:
         self.tally.correction = found
         if found.used == before.used:
             return []
-        stated = {record.key: judgement(record) for record in self.tally.records}
+        stated = {record.key: record for record in self.tally.records}
         first = self.first
         higher = [(rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys]
         self.tally.begin_again(found)

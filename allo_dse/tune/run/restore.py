@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, Pair
 from allo_dse.space.gene import Genes
@@ -19,8 +19,8 @@ from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.record import NOTHING, Measurement, PlacementNote, Record, Revaluation, Session, Verification, decode_entry
 
-Judgement: TypeAlias = tuple[str, JsonObject | None]
-"""Status and objective values of a design."""
+Stated: TypeAlias = Record | Revaluation
+"""What says how a design counts: its status and the values of its objectives."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class History:
         higher: what rungs above the first found out.
         enqueued: genes of the designs that the first run began with.
         verified, placed: by key, what became of designs of a front.
-        stated: by key, what the log said last of the values of a design.
+        stated: by key, the entry of the log that said last what a design's values are.
         started_at: seconds the study had run for.
     """
 
@@ -44,7 +44,7 @@ class History:
     enqueued: list[Genes] = field(default_factory=list)
     verified: dict[str, Verification] = field(default_factory=dict)
     placed: dict[str, PlacementNote] = field(default_factory=dict)
-    stated: dict[str, Judgement] = field(default_factory=dict)
+    stated: dict[str, Stated] = field(default_factory=dict)
     started_at: float = 0.0
     correction: Correction = field(default_factory=Correction)
 
@@ -74,21 +74,21 @@ class History:
             together = judge.merged(tally.record(record.key), record)
             tally.add_higher(together, judge.values(together))
         gone = [Revaluation(key=one.key, status="infeasible", values={}) for one in self.outside]
-        return [*revaluations(tally, self.stated), *(one for one in gone if judgement(one) != self.stated[one.key])]
+        return [*revaluations(tally, self.stated), *(one for one in gone if _differ(one, self.stated[one.key]))]
 
 
-def revaluations(tally: Tally, stated: Mapping[str, Judgement]) -> list[Revaluation]:
+def revaluations(tally: Tally, stated: Mapping[str, Stated]) -> list[Revaluation]:
     """Entries for the log on the designs that count otherwise than is stated of them, by key."""
     return [
         Revaluation(key=now.key, status=now.status, values=now.values or {})
         for now in tally.records
-        if judgement(now) != stated[now.key]
+        if _differ(now, stated[now.key])
     ]
 
 
-def judgement(said: Record | Revaluation) -> Judgement:
-    """How a design counts."""
-    return said.status, said.values or None
+def _differ(now: Stated, before: Stated) -> bool:
+    """Whether a design counts otherwise than before."""
+    return now is not before and (now.status, now.values or None) != (before.status, before.values or None)
 
 
 def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Sequence[str]) -> History:
@@ -98,16 +98,16 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
         names: of today's evaluators; what others found above the first rung counts nothing.
     """
     history, found = History(), []
-    seen: set[tuple[int, str, str]] = set()  # a line that is there twice counts once
+    seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # a line that is there twice counts once
     for line in lines:
         entry = decode_entry(line)
         if isinstance(entry, Record):
-            if (one := (entry.rung, entry.key, entry.evaluator)) not in seen:
-                seen.add(one)
+            if (key := entry.key) not in (known := seen[entry.rung, entry.evaluator]):
+                known.add(key)
                 found.append(entry)
-                history.stated[entry.key] = judgement(entry)
+                history.stated[key] = entry
         elif isinstance(entry, Revaluation):
-            history.stated[entry.key] = judgement(entry)
+            history.stated[entry.key] = entry
         elif isinstance(entry, Session):
             history.enqueued = history.enqueued or entry.enqueued
         elif isinstance(entry, Verification):
@@ -134,12 +134,18 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
 
 def _in(space: Space) -> Callable[[Record], bool]:
     """Whether a design's parameters are legal in a space, by today's conditions."""
-    parameters, known = parameters_of(space), {bytes(NOTHING): True}
+    parameters = parameters_of(space)
+    if parameters is None:
+        return lambda record: True
+    holds = parameters.holds
+    if not parameters.conditional:
+        return lambda record: record.params_json == NOTHING or holds(record.params)
+    known = {bytes(NOTHING): True}  # conditions are functions of the study, which may take their time
 
     def inside(record: Record) -> bool:
         text = bytes(record.params_json)
         if text not in known:
-            known[text] = parameters is None or parameters.holds(record.params)
+            known[text] = holds(record.params)
         return known[text]
 
     return inside

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -148,10 +149,9 @@ class EvolutionProposer:
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         from allo_dse.space.sampler.selection import Results
 
-        found = [told(record) for record in history]
-        none = (math.inf,) * len(self._signs)
-        values = np.array([one.values or none for one in found], float).reshape(-1, len(self._signs))
-        losses = np.where(np.isinf(values), np.inf, values * self._signs)
+        # What is told of a design is not kept: that of a million takes as long to allocate as to compute.
+        rows = ((*self._losses(one), one.penalty) for one in map(told, history))
+        found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
         numbers = np.array([record.number for record in history], np.int64)
-        results = Results(numbers, losses, np.array([one.penalty for one in found], float))
+        results = Results(numbers, np.ascontiguousarray(found[:, :-1]), found[:, -1])
         self._search.restore(results, lambda n: self._space.learn(history[n].genes), next_number)

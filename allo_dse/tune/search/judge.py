@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -28,16 +29,17 @@ class Judge(Struct, frozen=True, dict=True):
     constraints: Sequence[Constraint]
 
     @cached_property
-    def _names(self) -> list[str]:
-        return [objective.name for objective in self.objectives]
+    def _pick(self) -> Callable[[dict[str, float]], tuple[float, ...]]:
+        """The objectives' values, of which there are at least one."""
+        first, *more = [objective.name for objective in self.objectives]
+        return itemgetter(first, *more) if more else lambda values: (values[first],)
 
     def values(self, record: Record) -> tuple[float, ...] | None:
         """Objective values of a feasible design, None for every other. The record is one that `judged` returned."""
         return self._measured(record) if record.status == "ok" else None
 
     def _measured(self, record: Record) -> tuple[float, ...]:
-        values = record.values or {}
-        return tuple([values[name] for name in self._names])
+        return self._pick(record.values or {})
 
     def told(self, record: Record, refuted: Container[str] = ()) -> Told:
         """What a model learns of an evaluated design.
