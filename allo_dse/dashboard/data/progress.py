@@ -11,7 +11,8 @@ from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.tune.run.restore import correction_of
 
 from .table.columns import Floats
-from .table.table import OK, RunTable
+from .table.intake import OK
+from .table.table import RunTable
 
 BINS = 60
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.common.errors import StudyError
-from allo_dse.dashboard.data.table import table as table_module
+from allo_dse.dashboard.data.table import intake as intake_module
 from allo_dse.dashboard.data.table.batch import Irregular
 from allo_dse.dashboard.data.table.table import RunTable
 from allo_dse.tune.results.choices import TEXTS
@@ -120,7 +120,7 @@ def test_reading_in_pieces_of_a_log_that_grows_is_reading_at_once(
     lines = b"".join(map(encode_line, entries))
     log.write_bytes(lines)
     whole = content(read(directory))
-    with patch.object(table_module, "columns_of", side_effect=Irregular):
+    with patch.object(intake_module, "columns_of", side_effect=Irregular):
         assert content(read(directory)) == whole  # design by design
     ends = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=5)))
     log.write_bytes(b"")
@@ -146,7 +146,7 @@ def test_what_is_decoded_is_what_the_line_says(values: Any) -> None:
 
 def test_designs_are_taken_by_columns_unless_their_metrics_differ_in_structure(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", 100)
-    with patch.object(table_module, "cells", side_effect=AssertionError("one by one")):
+    with patch.object(intake_module, "cells", side_effect=AssertionError("one by one")):
         table = read(path)
     assert len(table) == 100
     with (path / "log.jsonl").open("ab") as log:

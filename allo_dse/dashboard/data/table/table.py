@@ -7,34 +7,24 @@ from itertools import compress
 from pathlib import Path
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.front import Front, knee, pareto_positions
-from allo_dse.tune.store.log import NONSENSE, sensible
+from allo_dse.tune.store.log import sensible
 from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verification
 from allo_dse.tune.store.run_info import RunInfo, read_info
 from allo_dse.tune.store.rundir import LOG, running
 
 from ..log.follow import CHUNK_BYTES, LogFollower, Where
-from .batch import Columns, Irregular, columns_of
-from .cells import Parts, cells
-from .columns import Column, Floats, Growing, Kind, Mask, Repeated, as_numbers, is_number
+from .columns import Column, Floats, Growing, Kind, Mask, Repeated
+from .intake import OK, Batch, Intake, Item, RuledOut
 from .rung import Rung
 
 Rows = NDArray[np.int64]
-OK = "ok"
 WRONG = "wrong numbers"  # the reason of a design that satisfies everything, and does not compute what it should
 KEY = "key"
-
-
-class RuledOut(Struct, frozen=True):
-    """A design that breaks limits of the device: when it was proposed, and the limits."""
-
-    at: float
-    limits: tuple[str, ...]
 
 
 class RunTable:
@@ -51,10 +41,10 @@ class RunTable:
 
     def _begin(self) -> None:
         self.facts: RunInfo = read_info(self.path)
-        self._parts = Parts(self.facts)
         self.problem: StudyError | None = None
         self.columns: dict[str, Column] = {}
         self.row_of: dict[str, int] = {}
+        self._intake = Intake(self.facts, self.row_of)
         self.keys: list[str] = []
         self._ruled_out: set[str] = set()
         self.verified: dict[str, Verification] = {}
@@ -120,7 +110,8 @@ class RunTable:
                 self._begin()
                 self.version = before + 1
             self.version += len(found)
-            self._take(found)
+            for item in self._intake.items(found):
+                self._take(item)
         return replaced or bool(found)
 
     def _look(self) -> list[tuple[Entry, Where]]:
@@ -139,84 +130,53 @@ class RunTable:
             found.append(f"{self.name}/{self.log.path.name}: the last line is cut short")
         return found
 
-    def _take(self, found: list[tuple[Entry, Where]]) -> None:
-        """Entries in order; new designs that follow each other are added together."""
-        new: dict[str, tuple[Record, Where]] = {}
-        try:
-            for entry, where in found:
-                if isinstance(entry, Record) and entry.evaluated:
-                    key = entry.key
-                    if key not in self.row_of and key not in new:
-                        new[key] = entry, where
-                        continue
-                    self._add_designs(new)
-                    self._promote(key, entry, where)
-                elif isinstance(entry, Revaluation | Verification):
-                    self._add_designs(new)
-                    if isinstance(entry, Verification):
-                        self._verify(entry)
-                    else:
-                        self._revalue(entry)
-                else:
-                    self._note(entry)
-        finally:
-            self._add_designs(new)
+    def _take(self, item: Item) -> None:
+        if isinstance(item, Batch):
+            self._append(item)
+        elif isinstance(item, Tick):
+            self.ticks.append(item)
+        elif isinstance(item, RuledOut):
+            if item.key not in self._ruled_out:
+                self._ruled_out.add(item.key)
+                self.ruled_out.append(item)
+        elif isinstance(item.entry, Verification):
+            self._verify(item.entry)
+        elif isinstance(item.entry, Revaluation):
+            self._revalue(item.entry)
+        elif item.entry.key in self.row_of:
+            self._promote(item.entry, item.where)
+        else:
+            self._append(self._intake.one(item.entry, item.where))
 
-    def _note(self, entry: Entry) -> None:
-        """What is no row of the table."""
-        if isinstance(entry, Record):
-            if entry.key in self._ruled_out:
-                return
-            self._ruled_out.add(entry.key)
-            limits = tuple(dict.fromkeys(str(v.get("constraint")) for v in entry.violations or ()))
-            self.ruled_out.append(RuledOut(entry.at, limits))
-        elif isinstance(entry, Tick):
-            self.ticks.append(entry)
-
-    def _add_designs(self, new: dict[str, tuple[Record, Where]]) -> None:
-        """Designs that the run has not had before; takes them out of `new`."""
-        if not new:
-            return
-        try:
-            self._append(new, columns_of([entry for entry, _ in new.values()], self._parts, self.facts))
-        except (Irregular, *NONSENSE):
-            for key, (entry, where) in new.items():
-                alone = cells(entry, self._parts, self.facts)
-                self._append({key: (entry, where)}, {name: (kind, (value,)) for name, (kind, value) in alone.items()})
-        new.clear()
-
-    def _append(self, new: dict[str, tuple[Record, Where]], columns: Columns) -> None:
-        entries, before = [entry for entry, _ in new.values()], len(self.keys)
-        losses = self._losses_of(
-            [entry.status for entry in entries],
-            [values.all if isinstance(values := columns[name][1], Repeated) else values for name in self.objectives],
-        )
-        self.keys += new
-        self.row_of.update(zip(new, range(before, len(self.keys)), strict=True))
-        self._where.extend(np.array([where for _, where in new.values()], np.int64))
-        self._top.extend(np.array([entry.rung for entry in entries], np.int32))
+    def _append(self, new: Batch) -> None:
+        before, columns = len(self.keys), new.columns
+        self.keys += new.keys
+        self.row_of.update(zip(new.keys, range(before, len(self.keys)), strict=True))
+        self._where.extend(new.where)
+        self._top.extend(np.full(len(new.keys), new.rung, np.int32))
         for name, (kind, _) in columns.items():
             if name not in self.columns:
                 places = self.row_of if name == KEY else None  # of a key, the row is the code
                 self.columns[name] = Column(name, kind, missing=before, categories=places)
-        absent = Repeated((None,), np.zeros(len(new), np.int32))
+        absent = Repeated((None,), np.zeros(len(new.keys), np.int32))
         for name, column in self.columns.items():
             if name == KEY:
                 column.extend_codes(np.arange(before, len(self.keys), dtype=np.int32))
             else:
                 column.extend(columns[name][1] if name in columns else absent)
-        self._first.extend(losses)
-        self._count(self.keys[before:], losses)
+        self._first.extend(new.losses)
+        self._count(new.keys, new.losses)
 
-    def _promote(self, key: str, entry: Record, where: Where) -> None:
+    def _promote(self, entry: Record, where: Where) -> None:
         """A more expensive evaluator's numbers take the place of a cheaper one's."""
+        key = entry.key
         before, row = self.rungs(key), self.row_of[key]
         if any((known.rung, known.evaluator) == (entry.rung, entry.evaluator) for known in before):
             return  # a line that is there twice counts once
         self.promoted[key] = [*before, Rung.of(entry, where)]
         top = self._top.values
         top[row] = max(top[row], entry.rung)
-        for name, (kind, value) in cells(entry, self._parts, self.facts).items():
+        for name, (kind, value) in self._intake.cells(entry).items():
             if value is None and kind != "meta":
                 continue
             if name in ("number", "at", "seconds"):
@@ -241,23 +201,9 @@ class RunTable:
         for name, value in {"status": entry.status, **values}.items():
             if name in self.columns:
                 self.columns[name].replace(row, value)
-        self._first.values[row] = self._losses_of([entry.status], [[values.get(name)] for name in self.objectives])[0]
+        now = self._intake.losses([entry.status], [[values.get(name)] for name in self.objectives])
+        self._first.values[row] = now[0]
         self._stale = True
-
-    def _losses_of(self, status: Sequence[object], values: Sequence[Sequence[object]]) -> Floats:
-        """(designs, objectives), to be minimised; NaN for designs that are not feasible or have not all of them.
-
-        Args:
-            values: per objective, one per design.
-        """
-        losses = np.full((len(status), self._front.objectives), np.nan)
-        for number, (objective, column) in enumerate(zip(self.facts.objectives, values, strict=True)):
-            numbers = as_numbers(column)
-            if numbers is None:
-                numbers = np.array([v if is_number(v) else np.nan for v in column])
-            losses[:, number] = objective.sign * numbers
-        losses[np.isnan(losses).any(axis=1) | [s != OK for s in status]] = np.nan
-        return losses
 
     def _count(self, keys: Sequence[str], losses: Floats) -> None:
         """Take designs into the front and the hypervolume of the first evaluator."""
