@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from allo_dse.common.aliases import JsonObject
@@ -53,19 +54,46 @@ class LogFollower:
             lines = self._lines(status.st_size)
             if not lines:
                 break
-            for line in lines:
-                intact = sealed(line)
-                try:
-                    entry = decode_entry(line) if intact else None
-                except NONSENSE:
-                    if found:
-                        return found  # what stands before it, now; the next look says what is wrong
-                    raise
-                if entry is not None:
-                    found.append((entry, (self.offset, len(line))))
-                self.damaged += bool(line) and not intact
-                self.offset += len(line) + 1
+            found = self.take(lines)
         return found
+
+    def take(self, lines: Sequence[bytes]) -> list[tuple[Entry, Where]]:
+        """The entries of the next lines, up to one that makes no sense if that is not the first.
+
+        Raises:
+            ValueError, TypeError: if it is.
+        """
+        found: list[tuple[Entry, Where]] = []
+        for line in lines:
+            intact = sealed(line)
+            try:
+                entry = decode_entry(line) if intact else None
+            except NONSENSE:
+                if found:
+                    return found  # the next look says what is wrong
+                raise
+            if entry is not None:
+                found.append((entry, (self.offset, len(line))))
+            self.damaged += bool(line) and not intact
+            self.offset += len(line) + 1
+        return found
+
+    def lines_of(self, begin: int, end: int) -> list[bytes]:
+        """The complete lines that begin between two offsets. Reading goes on at the first."""
+        with self.path.open("rb") as file:
+            if begin:
+                file.seek(begin - 1)
+                file.readline()
+            self.offset = file.tell()
+            data = file.read(max(0, end - self.offset))
+            if data and not data.endswith(b"\n"):
+                data += file.readline()
+        return data.split(b"\n")[:-1]
+
+    def skip(self, offset: int, damaged: int) -> None:
+        """Go on further down, if that is: what stands before was read by others, who skipped some lines."""
+        self.offset = max(self.offset, offset)
+        self.damaged += damaged
 
     def replaced(self) -> bool:
         """Whether there is another log now than the one that was read from."""

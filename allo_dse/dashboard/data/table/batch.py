@@ -9,9 +9,8 @@ from allo_dse.tune.store.record import Record
 from allo_dse.tune.store.run_info import RunInfo
 
 from .cells import Part, Parts, meta, not_metrics, reason
-from .columns import Kind, Repeated
+from .columns import Kind, Repeated, Values, listed
 
-Values = Sequence[object] | Repeated[object]
 Columns = dict[str, tuple[Kind, Values]]
 
 
@@ -40,7 +39,7 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
         own = {name: [values[i] for i in members] for name, values in said.items()}
         for name, (kind, values) in dict(_columns(some, chosen, mapped, own, facts)).items():
             column = whole.setdefault(name, (kind, [None] * len(entries)))[1]
-            for position, value in zip(members, values.all if isinstance(values, Repeated) else values, strict=True):
+            for position, value in zip(members, listed(values), strict=True):
                 column[position] = value
     return {**whole}
 

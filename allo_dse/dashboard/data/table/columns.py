@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,17 @@ class Repeated(NamedTuple, Generic[Value]):
         return Repeated([self.few[i] for i in places], np.array([places[i] for i in which], np.int32))
 
 
+Values: TypeAlias = Sequence[object] | Repeated[object] | Floats
+"""Of a column for many rows."""
+
+
+def listed(values: Values) -> Sequence[object]:
+    """The same, row by row."""
+    if isinstance(values, Repeated):
+        return values.all
+    return values.tolist() if isinstance(values, np.ndarray) else values
+
+
 class Column:
     """One column. Appending is cheap; arrays are brought up to date when they are read.
 
@@ -97,10 +108,14 @@ class Column:
     def append(self, value: object) -> None:
         self._tail.append(value)
 
-    def extend(self, values: Sequence[object] | Repeated[object]) -> None:
+    def extend(self, values: Values) -> None:
         if isinstance(values, Repeated):
             self.settle()
             self._add(values.few, values.which)
+            return
+        if isinstance(values, np.ndarray):
+            self.settle()
+            self._add(values)
             return
         self._tail.extend(values)
         if len(self._tail) >= WAITING:
@@ -209,7 +224,7 @@ class Column:
             tail, self._tail = self._tail, []
             self._add(tail)
 
-    def _add(self, values: Sequence[object], which: Codes | None = None) -> None:
+    def _add(self, values: Sequence[object] | Floats, which: Codes | None = None) -> None:
         """Rows at the end: these values, or of each row the one at a position among them."""
         if self._codes is None:
             new = as_numbers(values)
@@ -219,7 +234,7 @@ class Column:
                 return
             self._become_text()
         assert self._codes is not None
-        codes = np.array(self._coded(values), np.int32)
+        codes = np.array(self._coded(list(values)), np.int32)
         self._codes.extend(codes if which is None else codes[which])
 
     def _coded(self, values: Sequence[object]) -> list[int]:
@@ -246,8 +261,10 @@ def _present(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def as_numbers(values: Sequence[object]) -> Floats | None:
+def as_numbers(values: Sequence[object] | Floats) -> Floats | None:
     """Values as numbers, NaN where there is none; None when something else is among them."""
+    if isinstance(values, np.ndarray):
+        return values
     if not set(map(type, values)) <= {int, float, type(None)}:
         return None
     try:

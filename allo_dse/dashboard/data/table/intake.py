@@ -16,9 +16,10 @@ from allo_dse.tune.store.run_info import RunInfo
 from ..log.follow import Where
 from .batch import Columns, Irregular, columns_of
 from .cells import Parts, cells
-from .columns import Floats, Kind, Repeated, as_numbers, is_number
+from .columns import Floats, Kind, as_numbers, is_number, listed
 
 OK = "ok"
+KEY = "key"
 Found: TypeAlias = tuple[Entry, Where]
 
 
@@ -117,10 +118,8 @@ class Intake:
         return cells(entry, self._parts, self._facts)
 
     def _batch(self, keys: list[str], entries: list[Record], where: list[Where], columns: Columns) -> Batch:
-        values = [columns[objective.name][1] for objective in self._facts.objectives]
-        losses = self.losses(
-            [entry.status for entry in entries], [own.all if isinstance(own, Repeated) else own for own in values]
-        )
+        values = [listed(columns[objective.name][1]) for objective in self._facts.objectives]
+        losses = self.losses([entry.status for entry in entries], values)
         return Batch(keys, entries[0].rung, np.array(where, np.int64), columns, losses)
 
     def losses(self, status: Sequence[object], values: Sequence[Sequence[object]]) -> Floats:

@@ -18,13 +18,13 @@ from allo_dse.tune.store.run_info import RunInfo, read_info
 from allo_dse.tune.store.rundir import LOG, running
 
 from ..log.follow import CHUNK_BYTES, LogFollower, Where
+from .ahead import read_ahead
 from .columns import Column, Floats, Growing, Kind, Mask, Repeated
-from .intake import OK, Batch, Intake, Item, RuledOut
+from .intake import KEY, OK, Batch, Intake, Item, RuledOut
 from .rung import Rung
 
 Rows = NDArray[np.int64]
 WRONG = "wrong numbers"  # the reason of a design that satisfies everything, and does not compute what it should
-KEY = "key"
 
 
 class RunTable:
@@ -45,6 +45,7 @@ class RunTable:
         self.columns: dict[str, Column] = {}
         self.row_of: dict[str, int] = {}
         self._intake = Intake(self.facts, self.row_of)
+        self._ahead = read_ahead(self.log, self.facts, self.row_of.keys())
         self.keys: list[str] = []
         self._ruled_out: set[str] = set()
         self.verified: dict[str, Verification] = {}
@@ -102,6 +103,12 @@ class RunTable:
 
     def _read_on(self) -> bool:
         with sensible(self.log.path):
+            # With what has been read by then it is known which log this is.
+            if self.log.offset and (piece := next(self._ahead, None)) is not None:
+                self.version += piece.entries
+                for item in piece.items:
+                    self._take(item)
+                return True
             found = self._look()
             replaced = self.log.generation != self._generation
             if replaced:
