@@ -64,10 +64,9 @@ class Piece(NamedTuple):
 def read_ahead(
     log: LogFollower, facts: RunInfo, known: KeysView[str], *, processes: int | None = None, piece: int = PIECE
 ) -> Iterator[Piece]:
-    """The rest of a log as it is now, in order, where it is long. What comes after them is to be read without help.
-
-    That is everything from the first entry on that makes no sense, from the first piece on with a design that is known,
-    since what becomes of it depends on what is known of it, and if another log took its place.
+    """The rest of a log as it is now, in order, if it is long. What is left when this ends is to be read without help:
+    from the first entry on that makes no sense, from the first piece on that has a design of another piece as a new
+    one, and everything of a log that took this one's place.
 
     Args:
         known: keys of the designs that there are rows of.
