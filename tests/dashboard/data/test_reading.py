@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -199,6 +200,14 @@ def test_a_long_log_is_read_in_several_processes(tmp_path: Path, sense: bool) ->
             table.refresh()
     assert looked.call_count == (2 if sense else 3)
     assert len(table) == (239 if sense else 200)
+
+
+def test_a_long_log_is_read_where_no_process_can_be_started(tmp_path: Path) -> None:
+    table = RunTable(write_run(tmp_path / "run", 50), chunk_bytes=5000)
+    table._ahead = read_ahead(table.log, table.facts, table.row_of.keys(), processes=2)
+    with patch.object(subprocess, "Popen", side_effect=BlockingIOError):
+        table.refresh()
+    assert len(table) == 50
 
 
 def test_a_log_that_another_one_replaces_is_not_read_ahead(tmp_path: Path) -> None:

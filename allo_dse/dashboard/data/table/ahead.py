@@ -78,7 +78,10 @@ def read_ahead(
         return
     with ExitStack() as stack:
         tasks = [Task(log.path, facts, begin, end, piece, first, many) for first in range(many)]
-        readers = [stack.enter_context(_reading(task)) for task in tasks]
+        try:
+            readers = [stack.enter_context(_reading(task)) for task in tasks]
+        except OSError:  # no more processes are allowed here
+            return
         for number in range(-((begin - end) // piece)):
             try:
                 read: Piece = pickle.load(readers[number % many])
