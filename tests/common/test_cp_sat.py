@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 import pytest
@@ -31,6 +32,15 @@ def catches_ctrl_c() -> bool:
     return bool(int(caught, 16) >> (signal.SIGINT - 1) & 1)
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard, also where tests run in the background of a shell, which has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_ctrl_c_ends_a_search_and_is_pythons_afterwards() -> None:
     main, ended = threading.main_thread().ident, threading.Event()
     assert main is not None
