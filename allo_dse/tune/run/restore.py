@@ -97,25 +97,15 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
     Args:
         names: of today's evaluators; what others found above the first rung counts nothing.
     """
-    history, inside, again = History(), _in(screen.space), False
+    history, found = History(), []
     seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # a line that is there twice counts once
     for line in lines:
         entry = decode_entry(line)
         if isinstance(entry, Record):
-            if (key := entry.key) in (known := seen[entry.rung, entry.evaluator]):
-                continue
-            known.add(key)
-            history.stated[key] = entry
-            history.started_at = max(history.started_at, entry.at)
-            if entry.rung:
-                history.higher.append(entry)
-            elif inside(entry):
-                screen.remember(key, entry.violations)
-                if entry.evaluated:
-                    history.designs.append(judge.judged(entry))
-                    again = again or PREDICTED in (entry.metrics or ())
-            elif entry.evaluated:
-                history.outside.append(entry)
+            if (key := entry.key) not in (known := seen[entry.rung, entry.evaluator]):
+                known.add(key)
+                found.append(entry)
+                history.stated[key] = entry
         elif isinstance(entry, Revaluation):
             history.stated[entry.key] = entry
         elif isinstance(entry, Session):
@@ -124,12 +114,21 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
             history.verified[entry.key] = entry
         elif isinstance(entry, PlacementNote):
             history.placed[entry.key] = entry
-    measured = {record.key for record in history.higher}
-    first = {record.key: record for record in history.designs if record.key in measured} if measured else {}
-    history.higher = [r for r in history.higher if r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
+    inside = _in(screen.space)
+    measured = {record.key for record in found if record.rung}  # above the first rung
+    first = {r.key: r for r in found if not r.rung and r.key in measured and r.evaluated and inside(r)}
+    history.higher = [r for r in found if r.rung and r.key in first and r.evaluator in names[r.rung : r.rung + 1]]
     history.correction = correction_of((r.key, first[r.key], r) for r in history.higher)
-    if again or history.correction.used:
-        history.designs = [judge.judged(corrected(record, history.correction)) for record in history.designs]
+    history.started_at = max((record.at for record in found), default=0.0)
+    for record in found:
+        if record.rung:
+            continue
+        if not inside(record):
+            history.outside += [record] if record.evaluated else []
+            continue
+        screen.remember(record.key, record.violations)
+        if record.evaluated:
+            history.designs.append(judge.judged(corrected(record, history.correction)))
     return history
 
 
