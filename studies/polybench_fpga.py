@@ -339,13 +339,13 @@ def gesummv(N=250, P=25, V=5):
     return top
 
 
-SPLITS = dse.choices([2, 5, 10], ordered=True)  # streams side by side
+SPLITS = dse.choices([2, 5, 10])  # streams side by side
 KERNELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str, Callable[..., Any]]] = {
     "gemm": (gemm, {"P": dse.divisors(200)}, "ABCD", lambda A, B, C: ALPHA * (A @ B) + BETA * C),
     "2mm": (two_mm, {"P": dse.divisors(180)}, "ABCDE", lambda A, B, C, D: ALPHA * (A @ B @ C) + BETA * D),
     "3mm": (
         three_mm,
-        {"P": dse.choices([2, 5, 10], ordered=True), "W": dse.choices([5, 10, 14, 21, 35, 42], ordered=True)},
+        {"P": dse.choices([2, 5, 10]), "W": dse.choices([5, 10, 14, 21, 35, 42])},
         "ABCDG",
         lambda A, B, C, D: (A @ B) @ (C @ D),
     ),

@@ -109,8 +109,8 @@ def study(images: int = 2, height: int = 16, device: str = "", target: str = "al
         params={
             "B": images,
             "H": height,
-            "P": dse.choices([2, 4, 8], ordered=True),
-            "Q": dse.choices([1, 2, 4], ordered=True),
+            "P": dse.choices([2, 4, 8]),
+            "Q": dse.choices([1, 2, 4]),
         },
         device=device or ("npu1_4col" if target == "allo" else DEVICE),
         target=target,

@@ -85,7 +85,7 @@ class Question:
     """
 
     name: str
-    values: tuple[Answer, ...]
+    values: Sequence[Answer]
     gene: Gene
     words: tuple[str, ...] = ()
 
@@ -102,7 +102,8 @@ class Question:
     @staticmethod
     def position(name: str, size: int, *, ordered: bool = False) -> Question:
         """For the position of an element in a sequence; `ordered` when neighbours are similar."""
-        return Question(name, tuple(range(size)), Gene(0, size - 1, "ordinal" if ordered else "categorical"))
+        gene = Gene.ordered(0, size - 1) if ordered else Gene(0, size - 1, "categorical")
+        return Question(name, range(size), gene)
 
     def nearest(self, wanted: int) -> Answer:
         """The legal value that comes closest to what a gene wants."""

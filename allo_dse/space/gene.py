@@ -19,6 +19,8 @@ from msgspec import Struct
 
 Genes = dict[str, int]
 Kind = Literal["ordinal", "log", "fine", "categorical"]
+FINE = 64
+"""Ranges of more integers than this are searched in steps of all sizes rather than one by one."""
 FINE_STEPS = (0.5, 5.0)  # of a fine gene, as negative powers of ten of its range
 
 
@@ -33,6 +35,11 @@ class Gene(Struct, frozen=True):
     low: int
     high: int
     kind: Kind = "ordinal"
+
+    @staticmethod
+    def ordered(low: int, high: int) -> Gene:
+        """For numbers of which neighbours are alike, the more so the more numbers there are."""
+        return Gene(low, high, "fine" if high - low > FINE else "ordinal")
 
     def draw(self, rng: np.random.Generator) -> int:
         """Any value; of a logarithmic gene each octave is as likely as another."""

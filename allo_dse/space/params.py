@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from traceback import walk_tb
 from typing import Any
 
@@ -129,12 +130,22 @@ def powers_of_two(low: int, high: int, *, when: Condition | None = None) -> Para
     return Parameter(found, when=when)
 
 
-def choices(values: Iterable[object], *, ordered: bool = False, when: Condition | None = None) -> Parameter:
-    """Any of the given values. `ordered=True` tells samplers that neighbours in the list are similar."""
+def choices(values: Iterable[object], *, ordered: bool | None = None, when: Condition | None = None) -> Parameter:
+    """Any of the given values.
+
+    Args:
+        ordered: whether samplers are to take neighbours in the list for similar; None where it is of rising numbers.
+    """
     found = tuple(values)
     if len({plain_value(v) for v in found}) != len(found):
         raise StudyError(f"choices({list(found)!r}) contains the same value twice")
-    return Parameter(found, ordered=ordered, when=when)
+    return Parameter(found, ordered=rising(found) if ordered is None else ordered, when=when)
+
+
+def rising(values: Sequence[object]) -> bool:
+    """Whether values are numbers from the smallest to the largest, as tile sizes are."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return len(numbers) == len(values) and all(a < b for a, b in pairwise(numbers))
 
 
 class ParameterSpace:

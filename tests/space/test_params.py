@@ -34,6 +34,15 @@ def test_choices_refuse_twins_and_nothing() -> None:
         choices([])
 
 
+@pytest.mark.parametrize(
+    ("values", "ordered"),
+    [([2, 5, 10], True), ([0.5, 1, 2.5], True), ([5, 2, 10], False), ([False, True], False), (["a", "b"], False)],
+)
+def test_neighbours_among_rising_numbers_are_similar(values: Any, ordered: bool) -> None:
+    assert choices(values).ordered is ordered
+    assert choices(values, ordered=not ordered).ordered is not ordered
+
+
 def test_conditional_parameter_is_absent_when_its_condition_fails() -> None:
     space = ParameterSpace(
         {"kind": choices(["a", "b"]), "depth": choices([1, 2, 3], when=lambda p: p.kind == "b"), "size": 64}

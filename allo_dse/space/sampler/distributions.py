@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import Trial
 
-from ..gene import Gene, Kind, Suggest
+from ..gene import FINE, Gene, Suggest
+from ..params import rising
 
 GRID = 2**52
 """Steps of a real number's range: as fine as floating-point numbers of one binade."""
-FINE = 64
-"""Ranges of more integers than this are searched in steps of all sizes rather than one by one."""
 
 
 def distribution(gene: Gene) -> BaseDistribution:
@@ -54,8 +52,10 @@ def coding_of(distribution: BaseDistribution) -> Coding:
     """The coding of a distribution's values; positions stand for categories and steps, a fine grid for the reals."""
     if isinstance(distribution, CategoricalDistribution):
         choices, number = distribution.choices, distribution.to_internal_repr
-        of_category: Kind = "ordinal" if _ascending(choices) else "categorical"
-        return Coding(Gene(0, len(choices) - 1, of_category), lambda n: choices[n], lambda v: int(number(v)))
+        last = len(choices) - 1
+        # Optuna has no other way to say which numbers than as categories.
+        gene = Gene.ordered(0, last) if rising(choices) else Gene(0, last, "categorical")
+        return Coding(gene, lambda n: choices[n], lambda v: int(number(v)))
     if not isinstance(distribution, IntDistribution | FloatDistribution):
         raise TypeError(f"{distribution!r} is no distribution of Optuna")
     low, high, step = distribution.low, distribution.high, distribution.step
@@ -63,17 +63,10 @@ def coding_of(distribution: BaseDistribution) -> Coding:
     if step is None or (distribution.log and (not integral or high - low > FINE)):
         return _grid(distribution)
     if integral and step == 1:
-        kind: Kind = "log" if distribution.log else "fine" if high - low > FINE else "ordinal"
-        return Coding(Gene(int(low), int(high), kind), int, int)
-    steps = round((high - low) / step)
-    gene = Gene(0, steps, "fine" if steps > FINE else "ordinal")
+        low, high = int(low), int(high)
+        return Coding(Gene(low, high, "log") if distribution.log else Gene.ordered(low, high), int, int)
+    gene = Gene.ordered(0, round((high - low) / step))
     return Coding(gene, lambda n: min(low + n * step, high), lambda v: gene.clip(round((v - low) / step)))
-
-
-def _ascending(choices: Sequence[Any]) -> bool:
-    """Whether categories are numbers in order, as tile sizes are: Optuna has no other way to say which numbers."""
-    numbers = [choice for choice in choices if isinstance(choice, int | float) and not isinstance(choice, bool)]
-    return len(numbers) == len(choices) and all(a < b for a, b in itertools.pairwise(numbers))
 
 
 def _grid(distribution: IntDistribution | FloatDistribution) -> Coding:
