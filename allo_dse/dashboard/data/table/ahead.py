@@ -22,7 +22,7 @@ from ..log.follow import LogFollower
 from .columns import Repeated, Values, as_numbers
 from .intake import KEY, Batch, Intake, Item, Later
 
-LONG = 64 << 20  # bytes from which on starting processes takes less time than they save
+LONG = 32 << 20  # bytes from which on starting processes takes less time than they save
 PIECE = 1 << 20
 MOST = 8  # processes: one can hardly take in what more make
 _CHILD = "import sys; sys.path[:] = sys.argv[1:]; from allo_dse.dashboard.data.table.ahead import main; main()"
