@@ -168,6 +168,13 @@ def test_only_what_is_written_can_be_read() -> None:
         dse.from_onnx(w.model(w("Relu", none), SQUARE))
 
 
+@pytest.mark.parametrize(("op", "how"), [("Dropout", {}), ("Identity", {}), ("Cast", {"to": TensorProto.FLOAT})])
+def test_what_changes_nothing_may_be_an_output(op: str, how: dict[str, object]) -> None:
+    """Dropout was refused there, and casts were steps of the host."""
+    w = Writer()
+    assert _kinds(_computes_what_onnx_does(w.model(w(op, w("Relu", "x"), **how), SQUARE))) == ["relu"]
+
+
 def test_a_model_may_name_nodes_and_tensors_as_it_likes() -> None:
     """Steps of one name were composed as one; the names of what is made must not be the model's."""
     w = Writer()

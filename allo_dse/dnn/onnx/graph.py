@@ -114,10 +114,12 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         values = _values(node, known, types, versions.get("", 1))
         if values is None:
             types |= _inferred(node, known, types, versions)
-            if _changes_nothing(node, known, types) and node.output not in outputs:
-                same[node.output] = node.inputs[0]
-            else:
+            if not _changes_nothing(node, known, types):
                 nodes.append(node)
+            elif node.output in outputs:
+                nodes.append(_identity(node))
+            else:
+                same[node.output] = node.inputs[0]
         else:
             known |= values
             types |= {name: _type_of(array) for name, array in values.items()}
@@ -150,6 +152,14 @@ def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str,
         return _is_float(types[node.inputs[0]].tensor_type.elem_type) and _is_float(node.attributes["to"])
     trained = node.inputs[2:] and known.get(node.inputs[2], np.True_).any()
     return node.op == "Identity" or (node.op == "Dropout" and not trained)
+
+
+def _identity(node: Node) -> Node:
+    """What writes the tensor that a node leaves as it is."""
+    from onnx import helper
+
+    proto = helper.make_node("Identity", [node.inputs[0]], [node.output], name=node.name)
+    return Node("Identity", node.name, (node.inputs[0],), node.output, proto=proto)
 
 
 def _is_float(element: object) -> bool:
