@@ -181,7 +181,7 @@ class Network:
 
     def _new(self, name: str, shape: Shape) -> str:
         if name in self.shapes:
-            raise StudyError(f"network {self.name!r} has two tensors named {name!r}")
+            raise StudyError(f"network {self.name!r} has two tensors named {name!r}", hint="each needs its own name")
         self.shapes[name] = shape
         return name
 

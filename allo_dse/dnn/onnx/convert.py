@@ -211,12 +211,8 @@ def _rope(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, f"tables of other positions than those of {builder.shape(x)}")
     table = np.concatenate([cosine, sine], axis=-1).reshape(length, width)
     by_position = builder.arranged(lambda one: one.transpose(0, 2, 1, 3).reshape(-1, width), x)
-    turned = builder.net.add(
-        rope_work(length * heads, width, builder.element),
-        by_position,
-        builder.known(np.repeat(table, heads, axis=0)),
-        name=node.name or node.output,
-    )
+    work = rope_work(length * heads, width, builder.element)
+    turned = builder.part(node, work, by_position, builder.known(np.repeat(table, heads, axis=0)))
     back = lambda one: one.reshape(1, length, heads, width).transpose(0, 2, 1, 3)  # noqa: E731
     builder.rearrange(node, back, turned)
 
@@ -247,7 +243,7 @@ def _attention(builder: Builder, node: Node) -> None:
     by_group = builder.arranged(lambda one: query_matrix(one.reshape(heads, queries, width), kv_heads), q)
     pairs = builder.arranged(paired, k, v)
     work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element, queries)
-    out = builder.net.add(work, by_group, pairs, name=node.name or node.output)
+    out = builder.part(node, work, by_group, pairs)
     builder.rearrange(node, lambda one: heads_of(one, kv_heads, queries)[None], out)
 
 
@@ -271,8 +267,8 @@ def _layout(builder: Builder, node: Node) -> None:
         function, names = _by_onnx(builder, node, output)
         free = is_free(function, [builder.shape(name) for name in names])
         builder.net.add(
-            Arrange(function, free), *map(builder.read, names), name=f"{node.name or node.op}:{output}", output=output,
-            shape=builder.shape(output),
+            Arrange(function, free), *map(builder.read, names), output=output, shape=builder.shape(output),
+            name=builder.graph.new_name(f"{node.name or node.op}:{output}"),
         )  # fmt: skip
 
 

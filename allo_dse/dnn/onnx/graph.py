@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ class Graph:
     """Attributes:
     nodes: in an order in which they can run. shapes: of all tensors. known: arrays of those that no input changes.
     whole: tensors whose elements are something else than floating-point numbers.
+    names: of all tensors and nodes of the model, and those made since.
     """
 
     name: str
@@ -71,6 +73,14 @@ class Graph:
     outputs: list[str]
     functions: dict[str, int] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
+    names: set[str] = field(default_factory=set)
+
+    def new_name(self, wanted: str) -> str:
+        """A name that nothing else has: the wanted one, with a number where that is taken."""
+        every = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
+        name = next(one for one in every if one not in self.names)
+        self.names.add(name)
+        return name
 
     def writer(self) -> dict[str, Node]:
         """The nodes by what they write."""
@@ -125,7 +135,8 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
     whole = frozenset(name for name, one in types.items() if not _is_float(one.tensor_type.elem_type))
-    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, whole)
+    names = {*named, *known, *inputs}
+    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, whole, names)
 
 
 def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
