@@ -271,7 +271,12 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [(["--stream"], "launches of an NPU"), (["--stream", "--front"], "leave one of them out")]
+    ("options", "said"),
+    [
+        (["--stream"], "launches of an NPU"),
+        (["--stream", "--front"], "leave one of them out"),
+        (["--tolerance", "nan"], "tolerance=nan is no share"),
+    ],
 )
 def test_options_that_would_not_count_are_refused(options: list[str], said: str) -> None:
     done = allo_tune("network", "studies/networks/mlp_npu.py", *options)

@@ -55,7 +55,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     tolerance: Annotated[
-        float | None, typer.Option(min=0.0, help="How far outputs may be from float32, over their largest value.")
+        float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write designs, and what runs them.")
@@ -65,6 +65,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.common.errors import StudyError
     from allo_dse.device.device import Device
     from allo_dse.dnn.compose import compose, compositions, require_streams
+    from allo_dse.dnn.elements import require_tolerance
     from allo_dse.dnn.fronts import search_fronts
     from allo_dse.dnn.onnx.files import load_network
     from allo_dse.dnn.out.export import export, facts_of, keep_page
@@ -74,6 +75,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
         raise StudyError("--front and --stream ask for different things", hint="leave one of them out")
     if stream:
         require_streams(Device.of(device))
+    require_tolerance(tolerance)
     loaded = load_network(model, parse_settings(settings or []))
     with json_only() as out:
         try:
