@@ -205,6 +205,15 @@ def test_random_inputs_have_indices_that_there_are() -> None:
     assert len(np.unique(data["x"])) == 2 * WIDTH
 
 
+@pytest.mark.parametrize("index", [WIDTH, -WIDTH - 1])
+def test_indices_outside_of_what_is_gathered_from_are_refused(index: int) -> None:
+    """They ended in a traceback when the host gathered."""
+    w = models.Writer()
+    gathered = w("Gather", "x", w.const([0, -WIDTH, index], np.int64), axis=1)
+    with pytest.raises(dse.StudyError, match=f"Gather 'gather_0': index {index} of a dimension of 16"):
+        dse.from_onnx(w.model(w("Relu", gathered), (models.LENGTH, WIDTH)))
+
+
 def test_a_softmax_of_old_models_is_over_all_dimensions_but_the_first() -> None:
     w = models.Writer()
     with pytest.raises(dse.StudyError, match="another dimension than the last"):

@@ -20,7 +20,7 @@ from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_
 from ..operators.work import Work, element_type
 from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
-from .host import host_step
+from .host import host_step, indices_outside
 from .images import batch_norm, conv, pooling, reduce_mean
 from .patterns import over_last, with_patterns
 
@@ -273,6 +273,8 @@ def _layout(builder: Builder, node: Node) -> None:
 
 
 def _host(builder: Builder, node: Node) -> None:
+    if outside := indices_outside(node, builder.shape(node.inputs[0]), builder.graph.known):
+        raise StudyError(f"{builder.graph.name}: {node.place}: {outside}", hint="export the model again")
     work = host_step(node, builder.shape(node.inputs[0]))
     if work is None:
         raise builder.refuse(node, "a cast to a type of which NumPy has none")
