@@ -137,6 +137,24 @@ def test_unknown_operators_are_named_with_their_places_and_can_be_given() -> Non
     np.testing.assert_array_equal(network.run({"x": x})[network.outputs[0]], np.maximum(-x, 0))
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Erf", r"programs\['Erf'\]: Erf 'erf_1' is part of Gelu 'mul_4'.*\n.*give one for 'mul_4'"),
+        ("erf_1", "Erf 'erf_1' is part of Gelu 'mul_4'"),
+        ("relu", "no operator that outputs depend on has that name or type.*\n.*did you mean relu_5"),
+    ],
+)
+def test_programs_are_for_what_becomes_a_step(name: str, said: str) -> None:
+    """Others were not used, without a word."""
+    w = models.Writer()
+    erf = w("Erf", w("Div", "x", w.const(np.sqrt(2))))
+    gelu = w("Mul", w("Mul", "x", w("Add", erf, w.const(1.0))), w.const(0.5))
+    work = affine_work(1.0, 0.0, models.LENGTH * WIDTH, element_type("f32"))
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(w.model(w("Relu", gelu), (models.LENGTH, WIDTH)), programs={name: lambda *_: work})
+
+
 def test_open_dimensions_are_given_by_name() -> None:
     w = models.Writer()
     model = w.model(w("Relu", "x"), ("rows", models.WIDTH))

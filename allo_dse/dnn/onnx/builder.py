@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +27,17 @@ class Builder:
 
     Images are [1, channels, height, width] in ONNX; programs take and make matrices of their *pixels*: [height * width,
     channels]. What is between two of these stays in that order.
+
+    Attributes:
+        ours: the nodes that get no program of the user's, by what they write.
     """
 
     graph: Graph
     net: Network
     element: object
+    ours: Mapping[str, Node]
     _pixels: dict[str, str] = field(default_factory=dict)
     _made: int = 0
-
-    @cached_property
-    def writer(self) -> dict[str, Node]:
-        """The nodes by what they write."""
-        return self.graph.writer()
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.graph.shapes[name]

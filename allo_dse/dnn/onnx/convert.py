@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import StudyError, did_you_mean
 
 from ..layouts import is_free, simplified
 from ..network import Arrange, Network
@@ -22,7 +22,7 @@ from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
 from .host import host_step, indices_outside
 from .images import batch_norm, conv, pooling, reduce_mean
-from .patterns import over_last, with_patterns
+from .patterns import over_last, parts_of, with_patterns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -46,13 +46,15 @@ def from_onnx(
         programs: what makes the work of nodes that are not known here, by their name or type; goes before our own.
 
     Raises:
-        StudyError: naming each operator that is not known with its place in the model.
+        StudyError: naming each operator that is not known with its place in the model; for programs of what is none.
     """
-    graph = with_patterns(read_graph(model, sizes))
-    own = dict(programs or {})
+    read = read_graph(model, sizes)
+    graph, own = with_patterns(read), dict(programs or {})
     needed = _needed(graph)
-    _require_known(graph, needed, [n for n in needed if n.name not in own and n.op not in own])
-    builder = Builder(graph, Network(graph.name), element_type(element))
+    _require_meant(own, needed, read)
+    ours = [n for n in needed if n.name not in own and n.op not in own]
+    _require_known(graph, needed, ours)
+    builder = Builder(graph, Network(graph.name), element_type(element), {n.output: n for n in ours})
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
     for node in needed:
@@ -62,6 +64,20 @@ def from_onnx(
             CONVERTERS[node.op](builder, node)
     builder.net.output(*map(builder.read, graph.outputs))
     return simplified(builder.net)
+
+
+def _require_meant(names: Iterable[str], needed: Sequence[Node], read: Graph) -> None:
+    """See that each name is that, or the type, of a node that becomes a step; of those `read` some are only parts."""
+    there = {name: node for node in needed for name in (node.name, node.op)}
+    parts = {name: (part, whole) for whole in needed for part in parts_of(whole, read) for name in (part.name, part.op)}
+    for name in (one for one in names if one not in there):
+        if name in parts:
+            part, whole = parts[name]
+            why, hint = f"{part.place} is part of {whole.place}", f"give one for {whole.name or whole.op!r}"
+        else:
+            why = "no operator that outputs depend on has that name or type"
+            hint = f"{did_you_mean(name, there)}What depends on constants alone, or changes nothing, is none"
+        raise StudyError(f"{read.name}: programs[{name!r}]: {why}", hint=hint)
 
 
 def _require_known(graph: Graph, needed: Sequence[Node], ours: Sequence[Node]) -> None:

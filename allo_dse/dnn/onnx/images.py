@@ -77,7 +77,7 @@ def batch_norm(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, "known weights and statistics of each channel are known")
     scale, bias, mean, variance = (known[name].astype(np.float32) for name in names)
     factor = scale / np.sqrt(variance + np.float32(node.number("epsilon", 1e-5)))
-    before = builder.writer.get(x)
+    before = builder.ours.get(x)
     if before is not None and before.op == "Conv" and all(name in known for name in before.inputs[1:]):
         image, w, *more = before.inputs
         own = known[more[0]].astype(np.float32) if more else np.float32(0)
