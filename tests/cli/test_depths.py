@@ -68,6 +68,13 @@ def test_shallow_streams_may_be_faster_than_the_deepest(tmp_path: Path, depths: 
     assert [row.split()[:2] for row in (shallow, built)] == [["20", "-4.76%"], ["21", "+0.00%"]]
 
 
+def test_streams_may_be_named_like_markup(tmp_path: Path, depths: Any) -> None:
+    names = ["c", "a[/b]"]
+    writes, reads = ([Loop(20, ops=[use(name)]) for name in order] for use, order in ((Put, names), (Get, names[::-1])))
+    Trace.build(dict.fromkeys(names, 16), {"write": writes, "read": reads}).save(tmp_path / "named.npz")
+    assert "its depths: 20, but a[/b] 2" in depths(tmp_path / "named.npz")[1]
+
+
 def test_json_has_the_depths_of_every_point(trace: Path, depths: Any) -> None:
     found = json.loads(depths(trace, "--bits", "8", "--bits", "burst=64", "--device", "zcu102", "--json")[1])
     loaded = Trace.load(trace)
@@ -84,6 +91,7 @@ def test_json_has_the_depths_of_every_point(trace: Path, depths: Any) -> None:
         (["--bits", "wide"], "--bits wide: 'wide' is no width in bits"),
         (["--bits", "burst=0"], "--bits burst=0: '0' is no width in bits"),
         (["--bits", "brst=8"], "did you mean burst?"),
+        (["--bits", "9999999999"], "bits of stream burst: 9999999999 are more than all block RAM of u280"),
         (["--device", "npu1_4col"], "npu1_4col is no FPGA"),
         (["nothing.npz"], "there is no trace nothing.npz"),
         (["--run", "runs/gemm"], "--run and --study are about designs"),

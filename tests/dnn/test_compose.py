@@ -13,7 +13,7 @@ import pytest
 import typer
 
 import allo_dse as dse
-from allo_dse.cli.commands.network import network
+from allo_dse.cli.commands.network import _show, network
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.dnn import fronts as fronts_module
@@ -268,6 +268,16 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     done = allo_tune("network", str(broken))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_names_of_operators_are_no_markup(fronts: Fronts, capsys: pytest.CaptureFixture[str]) -> None:
+    """`[bold]` was not shown, and `[/b]` ended in a traceback."""
+    found = compose(fronts)
+    first, *runs = found.launches[0].runs
+    named = replace(first, step=replace(first.step, name="a[/b]"))
+    one = replace(found.launches[0], runs=(named, *runs))
+    _show(replace(found, launches=(one, *found.launches[1:])))
+    assert "a[/b] (gemm" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from allo_dse.tune.store.file_names import displayed
+
 from ..output import JSON, console, json_only, print_facts, print_json, say_stopped
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [
         (
             str(launch.number) if run is launch.runs[0] else "",
-            f"{run.step.title} ({run.step.work.kind})",
+            displayed(f"{run.step.title} ({run.step.work.kind})"),
             *([types[run.step.name]] if types else ()),
             str(run.first_column)
             if run.point.resources
