@@ -293,11 +293,15 @@ def _checked(outputs: Mapping[str, float], known: Mapping[str, Array]) -> dict[s
 
 
 def _said(found: Facts) -> list[str]:
-    lines = [f"{name}: {value}" for name, value in found.items() if name != "launches"]
+    lines = [f"{name}: {value}" for name, value in found.items() if name != "launches" and value is not None]
     for launch in found.get("launches", ()):
-        lines.append(f"launch {launch['launch']}: {launch['latency_us']} us")
-        lines += [f"  {r['step']}: {r['latency_us']} us ({r['predicted_us']} predicted)" for r in launch["runs"]]
+        lines.append(f"launch {launch['launch']}: {_time(launch)}")
+        lines += [f"  {run['step']}: {_time(run)} ({run['predicted_us']} predicted)" for run in launch["runs"]]
     return lines
+
+
+def _time(part: Facts) -> str:
+    return "not timed" if part["latency_us"] is None else f"{part['latency_us']} us"
 
 
 def _module(file: Path) -> ModuleType:

@@ -133,6 +133,12 @@ def test_equal_infinities_do_not_differ_and_allow_nothing_else(tmp_path: Path, m
     np.testing.assert_array_equal(narrow.astype(np.float32), mask)
 
 
+def test_what_is_not_timed_has_no_time() -> None:
+    run = {"step": "up", "latency_us": None, "predicted_us": 3.0}
+    said = driver._said({"latency_us": None, "launches": [{"launch": 0, "latency_us": None, "runs": [run]}]})
+    assert said == ["launch 0: not timed", "  up: not timed (3.0 predicted)"]
+
+
 def test_what_cannot_be_exported_is_refused(found: Composition, tmp_path: Path) -> None:
     network = found.fronts.network
     hidden = Host("embed", lambda table, words: table[words.astype(int)])
