@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -224,7 +225,7 @@ def test_designs_that_are_kept_are_not_searched_again(
     assert len(asked) == 2
 
 
-def test_designs_that_another_process_searches_are_not_left_out(tmp_path: Path) -> None:
+def test_designs_whose_directory_cannot_be_used_are_not_left_out(tmp_path: Path) -> None:
     """They were taken for such as need more columns, and the composition without them for proved."""
     found = search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
     place = next(point.design.run_dir for points in found.points.values() for point in points if point.columns == 1)
@@ -234,6 +235,11 @@ def test_designs_that_another_process_searches_are_not_left_out(tmp_path: Path) 
     with pytest.raises(dse.StudyError, match="in use by process") as caught:
         search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
     other.close()
+    assert "--cache" in caught.value.hint
+    shutil.rmtree(place)
+    place.touch()
+    with pytest.raises(dse.StudyError, match=f"^{place} is a file") as caught:
+        search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
     assert "--cache" in caught.value.hint
 
 
@@ -286,6 +292,7 @@ def test_names_of_operators_are_no_markup(fronts: Fronts, capsys: pytest.Capture
         (["--stream"], "launches of an NPU"),
         (["--stream", "--front"], "leave one of them out"),
         (["--tolerance", "nan"], "tolerance=nan is no share"),
+        (["-o", "pyproject.toml"], "pyproject.toml is a file"),
     ],
 )
 def test_options_that_would_not_count_are_refused(options: list[str], said: str) -> None:

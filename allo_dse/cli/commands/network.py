@@ -70,7 +70,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.dnn.elements import require_tolerance
     from allo_dse.dnn.fronts import search_fronts
     from allo_dse.dnn.onnx.files import load_network
-    from allo_dse.dnn.out.export import export, facts_of, keep_page
+    from allo_dse.dnn.out.export import export, facts_of, keep_page, require_folder
     from allo_dse.tune.study_file import parse_settings
 
     if stream and front:
@@ -78,6 +78,8 @@ def network(  # noqa: PLR0913 (the flags of a command)
     if stream:
         require_streams(Device.of(device))
     require_tolerance(tolerance)
+    if output is not None:
+        require_folder(output)
     loaded = load_network(model, parse_settings(settings or []))
     with json_only() as out:
         try:
