@@ -170,6 +170,20 @@ def test_products_of_batches_outside_of_attention_are_refused() -> None:
         dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (2**61 - 1, r"small: tensor '.*' of \(2305843009213693951, 16\) has more than 1,099,511,627,776 elements"),
+        (100_003, "small: MatMul 'matmul_0': a side of 100003 is no whole number of tiles of 16 to 256 elements"),
+    ],
+)
+def test_sizes_that_no_program_has_are_refused_where_they_are(rows: int, said: str) -> None:
+    """Divisors of the first were sought for ever, and the second had no place."""
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(w.model(w("MatMul", "x", w.weight(WIDTH, WIDTH)), (rows, WIDTH)))
+
+
 WIDTH = models.WIDTH
 HEADS = (1, 2, WIDTH, WIDTH)  # as many positions as elements of a head
 
@@ -329,10 +343,16 @@ def test_a_network_without_programs_or_outputs_has_nothing_to_search() -> None:
         dse.search_fronts(network)
 
 
-def test_damaged_constants_are_named() -> None:
+def test_damaged_and_missing_constants_are_named() -> None:
     model = models.mlp()
-    model.graph.initializer[0].raw_data = b"123"
-    with pytest.raises(dse.StudyError, match="small: constant 'c0' is damaged"):
+    damaged, missing = model.graph.initializer[:2]
+    damaged.raw_data = b"123"
+    with pytest.raises(dse.StudyError, match="small: constant 'c0' cannot be read"):
+        dse.from_onnx(model)
+    model.graph.initializer.remove(damaged)
+    missing.data_location = onnx.TensorProto.EXTERNAL
+    missing.external_data.add(key="location", value="gone.bin")
+    with pytest.raises(dse.StudyError, match=r"small: constant 'c1' cannot be read.*gone\.bin"):
         dse.from_onnx(model)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.errors import StudyError
 
 from ..layouts import is_free, simplified
 from ..network import Arrange, Network
@@ -19,10 +19,11 @@ from ..operators.elementwise import affine_work, binary_work, row_work, unary_wo
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..operators.work import Work, element_type
 from .builder import Array, Builder
+from .checks import placed, require_known, require_meant, require_tensors
 from .graph import Graph, Node, evaluate, read_graph
 from .host import host_step, indices_outside
 from .images import batch_norm, conv, pooling, reduce_mean
-from .patterns import over_last, parts_of, with_patterns
+from .patterns import over_last, with_patterns
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -51,61 +52,21 @@ def from_onnx(
     read = read_graph(model, sizes)
     graph, own = with_patterns(read), dict(programs or {})
     needed = _needed(graph)
-    _require_meant(own, needed, read)
+    require_meant(own, needed, read)
     ours = [n for n in needed if n.name not in own and n.op not in own]
-    _require_known(graph, needed, ours)
+    require_known(graph, ours, CONVERTERS, (*LAYOUTS, *HOST))
+    require_tensors(graph, needed)
     builder = Builder(graph, Network(graph.name), element_type(element), {n.output: n for n in ours})
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
     for node in needed:
-        if make := own.get(node.name, own.get(node.op)):
-            builder.add(node, make(node, graph), *node.inputs)
-        else:
-            CONVERTERS[node.op](builder, node)
+        with placed(graph, node):
+            if make := own.get(node.name, own.get(node.op)):
+                builder.add(node, make(node, graph), *node.inputs)
+            else:
+                CONVERTERS[node.op](builder, node)
     builder.net.output(*map(builder.read, graph.outputs))
     return simplified(builder.net)
-
-
-def _require_meant(names: Iterable[str], needed: Sequence[Node], read: Graph) -> None:
-    """See that each name is that, or the type, of a node that becomes a step; of those `read` some are only parts."""
-    there = {name: node for node in needed for name in (node.name, node.op)}
-    parts = {name: (part, whole) for whole in needed for part in parts_of(whole, read) for name in (part.name, part.op)}
-    for name in (one for one in names if one not in there):
-        if name in parts:
-            part, whole = parts[name]
-            why, hint = f"{part.place} is part of {whole.place}", f"give one for {whole.name or whole.op!r}"
-        else:
-            why = "no operator that outputs depend on has that name or type"
-            hint = f"{did_you_mean(name, there)}What depends on constants alone, or changes nothing, is none"
-        raise StudyError(f"{read.name}: programs[{name!r}]: {why}", hint=hint)
-
-
-def _require_known(graph: Graph, needed: Sequence[Node], ours: Sequence[Node]) -> None:
-    """See that there are converters for our own nodes, and that what all read is written and has a shape."""
-    unknown = [n for n in ours if n.op not in CONVERTERS or not n.is_standard]
-    if unknown:
-        raise StudyError(
-            f"{graph.name}: no program for {', '.join(n.place for n in unknown)}",
-            hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
-        )
-    if whole := [n for n in ours if n.output in graph.whole and n.op not in (*LAYOUTS, *HOST)]:
-        raise StudyError(
-            f"{graph.name}: {whole[0].place}: its elements are not floating-point numbers",
-            hint="cast them, or give a program for it with programs=",
-        )
-    written = {"", *graph.inputs, *graph.known}
-    written.update(name for n in needed for name in (n.outputs if n.op == "Split" else (n.output,)))
-    shaped = {"", *graph.known, *(name for name, shape in graph.shapes.items() if min(shape, default=1) > 0)}
-    reads = [(node.place, (*node.inputs, node.output)) for node in needed]
-    for place, name in [(place, name) for place, names in [*reads, ("output", graph.outputs)] for name in names]:
-        if name not in written:
-            hint = "only the first outputs of operators are known, but of Split"
-            raise StudyError(f"{graph.name}: {place}: nothing writes {name!r}", hint=hint)
-        if name not in shaped:
-            raise StudyError(
-                f"{graph.name}: {place}: the shape of {name!r} is {graph.shapes.get(name, 'not known')}",
-                hint="it may not depend on what inputs hold, nor be empty; export the model with sizes that are fixed",
-            )
 
 
 def _needed(graph: Graph) -> list[Node]:

@@ -277,8 +277,8 @@ def _constant(model: str, tensor: TensorProto) -> Array:
 
     try:
         return np.asarray(numpy_helper.to_array(tensor))
-    except (TypeError, ValueError) as error:
-        raise StudyError(f"{model}: constant {tensor.name!r} is damaged: {error}") from None
+    except Exception as error:  # onnx has exceptions of its own, and what lies in another file may be missing
+        raise StudyError(f"{model}: constant {tensor.name!r} cannot be read: {error}") from None
 
 
 def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str, Array]:
