@@ -276,6 +276,17 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_tensors_have_sizes_and_numbers() -> None:
+    """Others ended in tracebacks, of random inputs and references."""
+    net = dse.Network()
+    for shape in ((-1, 4), (0,), (1.5, 4)):
+        with pytest.raises(dse.StudyError, match=r"input 'x' of .*: sizes are positive whole numbers"):
+            net.input("x", shape)  # type: ignore[arg-type]
+    with pytest.raises(dse.StudyError, match="constant 'w' has elements of type object"):
+        net.constant("w", np.array(["a"], object))
+    assert net.constant("w", [[1, 2]]) == "w"  # type: ignore[arg-type]
+
+
 def test_names_of_operators_are_no_markup(fronts: Fronts, capsys: pytest.CaptureFixture[str]) -> None:
     """`[bold]` was not shown, and `[/b]` ended in a traceback."""
     found = compose(fronts)

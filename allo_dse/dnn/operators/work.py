@@ -62,6 +62,8 @@ def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE) -> Pa
     try:
         return divisors(size, at_least=-(-size // most), at_most=max(1, size // least))
     except StudyError as none:
+        if size < 1:
+            raise
         raise StudyError(
             f"a side of {size} is no whole number of tiles of {least} to {most} elements", hint=f"pad it; {none.hint}"
         ) from None
