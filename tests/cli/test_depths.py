@@ -91,7 +91,7 @@ def test_json_has_the_depths_of_every_point(trace: Path, depths: Any) -> None:
         (["--bits", "wide"], "--bits wide: 'wide' is no width in bits"),
         (["--bits", "burst=0"], "--bits burst=0: '0' is no width in bits"),
         (["--bits", "brst=8"], "did you mean burst?"),
-        (["--bits", "9999999999"], "bits of stream burst: 9999999999 are more than all block RAM of u280"),
+        (["--bits", "9999999999"], "bits of stream burst: 9999999999 are more than u280 has room for"),
         (["--device", "npu1_4col"], "npu1_4col is no FPGA"),
         (["nothing.npz"], "there is no trace nothing.npz"),
         (["--run", "runs/gemm"], "--run and --study are about designs"),

@@ -15,16 +15,18 @@ from .patterns import parts_of
 
 def require_meant(names: Iterable[str], needed: Sequence[Node], read: Graph) -> None:
     """See that each name is that, or the type, of a node that becomes a step; of those `read` some are only parts."""
-    there = {name: node for node in needed for name in (node.name, node.op)}
-    parts = {name: (part, whole) for whole in needed for part in parts_of(whole, read) for name in (part.name, part.op)}
+    there = {name for node in needed for name in (node.name, node.op)}
     for name in (one for one in names if one not in there):
-        if name in parts:
-            part, whole = parts[name]
-            why, hint = f"{part.place} is part of {whole.place}", f"give one for {whole.name or whole.op!r}"
-        else:
-            why = "no operator that outputs depend on has that name or type"
-            hint = f"{did_you_mean(name, there)}What depends on constants alone, or changes nothing, is none"
-        raise StudyError(f"{read.name}: programs[{name!r}]: {why}", hint=hint)
+        parts = ((part, whole) for whole in needed for part in parts_of(whole, read) if name in (part.name, part.op))
+        for part, whole in parts:
+            raise StudyError(
+                f"{read.name}: programs[{name!r}]: {part.place} is part of {whole.place}",
+                hint=f"give one for {whole.name or whole.op!r}",
+            )
+        raise StudyError(
+            f"{read.name}: programs[{name!r}]: no operator that outputs depend on has that name or type",
+            hint=f"{did_you_mean(name, there)}What depends on constants alone, or changes nothing, is none",
+        )
 
 
 def require_known(graph: Graph, ours: Sequence[Node], known: Collection[str], moving: Collection[str]) -> None:

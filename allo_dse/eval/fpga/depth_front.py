@@ -80,14 +80,14 @@ def stream_bits(device: FpgaDevice, trace: Trace, bits: Bits) -> list[int]:
     Raises:
         TraceError: for streams that the trace does not have, and widths that are none or that no FIFO has.
     """
-    most = device.limit("bram18") * BRAM18_BITS
+    most = device.limit("ff") + device.limit("bram18") * BRAM18_BITS
     given = bits if isinstance(bits, Mapping) else dict.fromkeys(trace.streams, bits)
     found = [DEFAULT_BITS] * len(trace.streams)
     for name, width in given.items():
         if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
             raise TraceError(f"bits of stream {name}: {width!r} is no width in bits")
         if width > most:
-            raise TraceError(f"bits of stream {name}: {width} are more than all block RAM of {device.name}")
+            raise TraceError(f"bits of stream {name}: {width} are more than {device.name} has room for")
         found[stream_index(trace.data, name)] = int(width)
     return found
 
