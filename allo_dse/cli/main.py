@@ -117,3 +117,7 @@ def main() -> None:
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_CTRL_C)
+    except Exception as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):  # of which imports make errors of their own
+            raise
+        sys.exit(EXIT_CTRL_C)

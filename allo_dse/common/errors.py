@@ -68,4 +68,4 @@ class StudyError(AlloDseError):
 
 
 class RunDirectoryError(StudyError):
-    """A run directory that cannot be used now: another process does, or the disk is full."""
+    """A run directory that cannot be used: another process does, the disk is full, or it is none."""

@@ -101,9 +101,23 @@ class Accuracy(Struct, frozen=True, dict=True):
 
 def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array] | None) -> Accuracy | None:
     """What outputs are to be, on random inputs where none are given; None where nobody asks."""
+    require_tolerance(limit)
     if limit is None and len({one.writes for one in fronts.candidates}) < 2:
         return None
     return Accuracy(fronts, random_inputs(fronts.network) if inputs is None else inputs, limit)
+
+
+def require_tolerance(limit: float | None) -> None:
+    """Refuse a limit that no deviation can be compared with, or that none exceeds.
+
+    Raises:
+        StudyError: for a negative or infinite one, or what is no number.
+    """
+    if limit is not None and not 0 <= limit < math.inf:
+        raise StudyError(
+            f"tolerance={limit:g} is no share of an output's largest value",
+            hint="for example 0.01; leave it out where any will do",
+        )
 
 
 def random_inputs(network: Network, seed: int = 0) -> Arrays:

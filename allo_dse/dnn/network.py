@@ -126,12 +126,25 @@ class Network:
     outputs: list[str] = field(default_factory=list)
 
     def input(self, name: str, shape: Sequence[int]) -> str:
-        """A tensor that is given; returns its name."""
+        """A tensor that is given; returns its name.
+
+        Raises:
+            StudyError: for sizes that are none.
+        """
+        if not all(isinstance(size, int | np.integer) and size > 0 for size in shape):
+            raise StudyError(f"input {name!r} of {tuple(shape)}: sizes are positive whole numbers")
         self.inputs.append(self._new(name, tuple(shape)))
         return name
 
     def constant(self, name: str, array: Array) -> str:
-        """A tensor that is known; returns its name."""
+        """A tensor that is known; returns its name.
+
+        Raises:
+            StudyError: for elements that are no numbers.
+        """
+        array = np.asarray(array)
+        if array.dtype.kind not in "biufV":  # the last has the narrow floats of ml_dtypes
+            raise StudyError(f"constant {name!r} has elements of type {array.dtype}, not numbers")
         self.constants[self._new(name, array.shape)] = array
         return name
 
@@ -181,7 +194,7 @@ class Network:
 
     def _new(self, name: str, shape: Shape) -> str:
         if name in self.shapes:
-            raise StudyError(f"network {self.name!r} has two tensors named {name!r}")
+            raise StudyError(f"network {self.name!r} has two tensors named {name!r}", hint="each needs its own name")
         self.shapes[name] = shape
         return name
 

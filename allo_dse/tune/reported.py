@@ -81,10 +81,15 @@ def _of_run(path: Path, device: FpgaDevice | None) -> Reported:
 
 def _of_files(path: Path, device: FpgaDevice | None) -> Reported:
     readings: list[Reading] = []
-    others = []
+    others, known = [], set[tuple[object, ...]]()
     for file in _files(path) if path.is_dir() else [path]:
         # The tool calls the report of a whole design so, and has details of its modules beside it.
         report = read_hls_report(file.parent if path.is_dir() and file.stem == "csynth" else file)
+        modules = {(m.name, m.latency.max, m.resources.ff, m.resources.lut) for m in report.modules}
+        if file.suffix == ".xml":
+            known |= modules
+        elif modules <= known:  # v++ copies text reports of what it has built in another folder
+            continue
         if device is not None and _part(report.part) != _part(device.part):
             others.append(f"{file.name} ({report.part or 'part not named'})")
             continue
@@ -93,9 +98,18 @@ def _of_files(path: Path, device: FpgaDevice | None) -> Reported:
 
 
 def _files(path: Path) -> list[Path]:
-    """One report per design below a directory."""
-    whole = sorted(path.rglob("csynth.xml"))
-    return whole or sorted(path.rglob("*csynth.xml")) or sorted(path.rglob("csynth.rpt"))
+    """One report per design below a directory, without the tool's own working copies; those in XML first."""
+    folders: dict[Path, list[Path]] = {}
+    for file in sorted(path.rglob("*csynth.*")):
+        if file.suffix in SUFFIXES and not any(part.startswith(".") for part in file.relative_to(path).parts):
+            folders.setdefault(file.parent, []).append(file)
+    return sorted((one for files in folders.values() for one in _designs(files)), key=lambda one: one.suffix != ".xml")
+
+
+def _designs(files: list[Path]) -> list[Path]:
+    """Of reports in a folder those of designs: of everything in it, or of each alone, in XML where there is such."""
+    kind = [file for file in files if file.suffix == ".xml"] or files
+    return [file for file in kind if file.stem == "csynth"] or kind
 
 
 def _part(name: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.hls_report import Cycles, HlsReport, HlsReportError, read_hls_report
+from allo_dse.backends.hls_report import Cycles, HlsFifo, HlsReport, HlsReportError, read_hls_report
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "csynth"
 DATA = Path(__file__).resolve().parents[1] / "data" / "hls"
@@ -226,6 +226,10 @@ def test_each_instance_of_a_module_has_its_fifos(tmp_path: Path) -> None:
     for report in (read_hls_report(file), read_hls_report(tmp_path)):
         assert [(fifo.module, fifo.width, fifo.resources.bram18) for fifo in report.fifos] == [("twice", 32, 1)] * 2
         assert [fifo.name for fifo in report.tool_fifos] == ["n_c_U"]
+
+
+def test_a_depth_that_is_not_stated_is_not_known() -> None:
+    assert "FIFOs: 1, deepest pipe (? words)" in str(HlsReport(files=(), fifos=(HlsFifo("pipe", "top"),)))
 
 
 def test_the_summary_alone_has_all_modules() -> None:

@@ -93,6 +93,16 @@ def test_what_a_file_system_refuses_is_no_traceback(run: Callable[..., Said]) ->
     assert (code, "File name too long" in said) == (2, True)
 
 
+def test_ctrl_c_during_an_import_is_no_error(tune: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 makes a `RuntimeError` of it where a class is made; that ended with a traceback."""
+
+    def interrupted(name: str) -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(sys.modules[main.__module__], "import_module", interrupted)
+    assert tune("status") == (130, "", "")
+
+
 def test_a_run_can_be_removed_from_inside(
     run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import typer
 
 import allo_dse as dse
-from allo_dse.cli.commands.network import network
+from allo_dse.cli.commands.network import _show, network
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.dnn import fronts as fronts_module
@@ -224,7 +225,7 @@ def test_designs_that_are_kept_are_not_searched_again(
     assert len(asked) == 2
 
 
-def test_designs_that_another_process_searches_are_not_left_out(tmp_path: Path) -> None:
+def test_designs_whose_directory_cannot_be_used_are_not_left_out(tmp_path: Path) -> None:
     """They were taken for such as need more columns, and the composition without them for proved."""
     found = search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
     place = next(point.design.run_dir for points in found.points.values() for point in points if point.columns == 1)
@@ -234,6 +235,11 @@ def test_designs_that_another_process_searches_are_not_left_out(tmp_path: Path) 
     with pytest.raises(dse.StudyError, match="in use by process") as caught:
         search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
     other.close()
+    assert "--cache" in caught.value.hint
+    shutil.rmtree(place)
+    place.touch()
+    with pytest.raises(dse.StudyError, match=f"^{place} is a file") as caught:
+        search_fronts(_two_products(), "npu1_2col", trials=2, cache=tmp_path)
     assert "--cache" in caught.value.hint
 
 
@@ -270,8 +276,35 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_tensors_have_sizes_and_numbers() -> None:
+    """Others ended in tracebacks, of random inputs and references."""
+    net = dse.Network()
+    for shape in ((-1, 4), (0,), (1.5, 4)):
+        with pytest.raises(dse.StudyError, match=r"input 'x' of .*: sizes are positive whole numbers"):
+            net.input("x", shape)  # type: ignore[arg-type]
+    with pytest.raises(dse.StudyError, match="constant 'w' has elements of type object"):
+        net.constant("w", np.array(["a"], object))
+    assert net.constant("w", [[1, 2]]) == "w"  # type: ignore[arg-type]
+
+
+def test_names_of_operators_are_no_markup(fronts: Fronts, capsys: pytest.CaptureFixture[str]) -> None:
+    """`[bold]` was not shown, and `[/b]` ended in a traceback."""
+    found = compose(fronts)
+    first, *runs = found.launches[0].runs
+    named = replace(first, step=replace(first.step, name="a[/b]"))
+    one = replace(found.launches[0], runs=(named, *runs))
+    _show(replace(found, launches=(one, *found.launches[1:])))
+    assert "a[/b] (gemm" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
-    ("options", "said"), [(["--stream"], "launches of an NPU"), (["--stream", "--front"], "leave one of them out")]
+    ("options", "said"),
+    [
+        (["--stream"], "launches of an NPU"),
+        (["--stream", "--front"], "leave one of them out"),
+        (["--tolerance", "nan"], "tolerance=nan is no share"),
+        (["-o", "pyproject.toml"], "pyproject.toml is a file"),
+    ],
 )
 def test_options_that_would_not_count_are_refused(options: list[str], said: str) -> None:
     done = allo_tune("network", "studies/networks/mlp_npu.py", *options)

@@ -168,6 +168,14 @@ def test_a_limit_that_no_types_keep_is_refused_with_what_was_reached(fronts: Fro
         compose(_only(fronts, BF16), tolerance=1e-4)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("limit", [-0.01, np.inf, np.nan])
+def test_a_limit_that_is_none_is_refused(fronts: Fronts, limit: float) -> None:
+    """Nothing is within one that is no number, and the most accurate was searched for in vain."""
+    for composed in (compose, compositions):
+        with pytest.raises(dse.StudyError, match=f"tolerance={limit:g} is no share"):
+            composed(fronts, tolerance=limit)
+
+
 def test_a_type_that_a_device_cannot_do_for_an_operator_is_left_out(tmp_path: Path) -> None:
     net = dse.Network("deep")
     x, w = net.input("x", (16, 4096)), net.constant("w", np.ones(4096, np.float32))

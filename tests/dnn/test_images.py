@@ -11,6 +11,8 @@ from onnx import ModelProto
 
 import allo_dse as dse
 from allo_dse.dnn.network import Arrange, Network
+from allo_dse.dnn.operators.elementwise import row_work
+from allo_dse.dnn.operators.work import element_type
 
 from . import models
 
@@ -89,6 +91,18 @@ def test_a_batch_normalization_of_its_own_scales_and_shifts() -> None:
     w = models.Writer()
     model = w.model(w("BatchNormalization", w("Relu", "x"), *_statistics(w, CHANNELS)), (1, CHANNELS, SIDE, SIDE))
     network = dse.from_onnx(model, element="f32")
+    x = np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
+    assert network.check({"x": x}, models.by_onnx(model, network, x))[-1].largest < 1e-5
+
+
+def test_a_convolution_with_a_program_of_its_own_is_no_part_of_what_follows() -> None:
+    """The batch normalization took its weights, and the program was not used."""
+    w = models.Writer()
+    made = w("Conv", "x", w.weight(1, 1, 1, 1))
+    model = w.model(w("BatchNormalization", made, *_statistics(w, 1)), (1, 1, SIDE, SIDE))
+    by_weight = row_work("mul", SIDE * SIDE, 1, element_type("f32"))
+    network = dse.from_onnx(model, element="f32", programs={"Conv": lambda *_: by_weight})
+    assert _kinds(network) == ["mul_row", "mul_row", "add_row"]
     x = np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
     assert network.check({"x": x}, models.by_onnx(model, network, x))[-1].largest < 1e-5
 

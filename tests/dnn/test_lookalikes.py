@@ -168,6 +168,13 @@ def test_only_what_is_written_can_be_read() -> None:
         dse.from_onnx(w.model(w("Relu", none), SQUARE))
 
 
+@pytest.mark.parametrize(("op", "how"), [("Dropout", {}), ("Identity", {}), ("Cast", {"to": TensorProto.FLOAT})])
+def test_what_changes_nothing_may_be_an_output(op: str, how: dict[str, object]) -> None:
+    """Dropout was refused there, and casts were steps of the host."""
+    w = Writer()
+    assert _kinds(_computes_what_onnx_does(w.model(w(op, w("Relu", "x"), **how), SQUARE))) == ["relu"]
+
+
 def test_a_model_may_name_nodes_and_tensors_as_it_likes() -> None:
     """Steps of one name were composed as one; the names of what is made must not be the model's."""
     w = Writer()
@@ -180,6 +187,52 @@ def test_a_model_may_name_nodes_and_tensors_as_it_likes() -> None:
     assert len(names) == len(set(names)) == 3
     model.opset_import[0].domain = "ai.onnx"
     assert len(dse.from_onnx(model).steps) == 3
+
+
+def _image() -> ModelProto:
+    w = Writer()
+    first, second = ([w.const(one) for one in w.rng.random((4, 2))] for _ in range(2))
+    image = w("BatchNormalization", w("Conv", "x", w.weight(2, 2, 1, 1), w.weight(2)), *first)
+    pooled = w("BatchNormalization", w("MaxPool", image, kernel_shape=[1, 1]), *second)
+    matrix = w("Reshape", pooled, w.const([-1, SIDE], np.int64))
+    product = w("Gemm", w("Transpose", w("Sigmoid", matrix), perm=[1, 0]), w.weight(2 * SIDE, SIDE), w.weight(SIDE))
+    return w.model(w("Relu", product), (1, 2, SIDE, SIDE))
+
+
+def _turned() -> ModelProto:
+    w = Writer()
+    x = _rotary(w, (SIDE,))
+    return w.model(w("Add", w("Attention", x, x, x), w.const(ROW)), (1, 2, SIDE, SIDE), 23)
+
+
+def _renamed(model: ModelProto, old: str, new: str) -> ModelProto:
+    """The model with another name for a constant, or for an output and what writes it."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    for one in (*made.graph.initializer, *made.graph.output):
+        one.name = new if one.name == old else one.name
+    for node in made.graph.node:
+        node.name = new if old in node.output else node.name
+        for names in (node.input, node.output):
+            names[:] = [new if name == old else name for name in names]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("model", "constants"),
+    [(_image(), ["batchnormalization_1.out.weights", "batchnormalization_1.out.bias"]),
+     (_turned(), ["add_6.out.cosine", "add_6.out.sine"])],
+)  # fmt: skip
+def test_what_is_made_has_names_of_its_own(model: ModelProto, constants: list[str]) -> None:
+    """They were refused as two tensors, or constants of these names took the values of what was made."""
+    network, own = dse.from_onnx(model), {one for node in model.graph.node for one in (node.name, *node.output)}
+    made = {*network.shapes, *(step.name for step in network.steps)} - own - {"x"}
+    made -= {one.name for one in model.graph.initializer}
+    assert len(made) > 5
+    tried = [(name, model.graph.output[0].name) for name in made]
+    tried += [(name, model.graph.initializer[-1].name) for name in constants]
+    for name, old in tried:
+        _computes_what_onnx_does(_renamed(model, old, name))
 
 
 def test_a_node_may_have_the_name_of_what_another_one_writes() -> None:

@@ -137,6 +137,24 @@ def test_unknown_operators_are_named_with_their_places_and_can_be_given() -> Non
     np.testing.assert_array_equal(network.run({"x": x})[network.outputs[0]], np.maximum(-x, 0))
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Erf", r"programs\['Erf'\]: Erf 'erf_1' is part of Gelu 'mul_4'.*\n.*give one for 'mul_4'"),
+        ("erf_1", "Erf 'erf_1' is part of Gelu 'mul_4'"),
+        ("relu", "no operator that outputs depend on has that name or type.*\n.*did you mean relu_5"),
+    ],
+)
+def test_programs_are_for_what_becomes_a_step(name: str, said: str) -> None:
+    """Others were not used, without a word."""
+    w = models.Writer()
+    erf = w("Erf", w("Div", "x", w.const(np.sqrt(2))))
+    gelu = w("Mul", w("Mul", "x", w("Add", erf, w.const(1.0))), w.const(0.5))
+    work = affine_work(1.0, 0.0, models.LENGTH * WIDTH, element_type("f32"))
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(w.model(w("Relu", gelu), (models.LENGTH, WIDTH)), programs={name: lambda *_: work})
+
+
 def test_open_dimensions_are_given_by_name() -> None:
     w = models.Writer()
     model = w.model(w("Relu", "x"), ("rows", models.WIDTH))
@@ -150,6 +168,20 @@ def test_products_of_batches_outside_of_attention_are_refused() -> None:
     scores = w("MatMul", w("Reshape", "x", w.const([1, 2, 4, 16], np.int64)), w.weight(1, 2, 16, 4))
     with pytest.raises(dse.StudyError, match=r"matmul_1.*batches of matrices outside of attention"):
         dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (2**61 - 1, r"small: tensor '.*' of \(2305843009213693951, 16\) has more than 1,099,511,627,776 elements"),
+        (100_003, "small: MatMul 'matmul_0': a side of 100003 is no whole number of tiles of 16 to 256 elements"),
+    ],
+)
+def test_sizes_that_no_program_has_are_refused_where_they_are(rows: int, said: str) -> None:
+    """Divisors of the first were sought for ever, and the second had no place."""
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(w.model(w("MatMul", "x", w.weight(WIDTH, WIDTH)), (rows, WIDTH)))
 
 
 WIDTH = models.WIDTH
@@ -203,6 +235,15 @@ def test_random_inputs_have_indices_that_there_are() -> None:
     data = random_inputs(dse.from_onnx(w.model(w("Relu", w("Gather", "x", w.const([0], np.int64))), (2, WIDTH))))
     assert data["x"].dtype == np.float32
     assert len(np.unique(data["x"])) == 2 * WIDTH
+
+
+@pytest.mark.parametrize("index", [WIDTH, -WIDTH - 1])
+def test_indices_outside_of_what_is_gathered_from_are_refused(index: int) -> None:
+    """They ended in a traceback when the host gathered."""
+    w = models.Writer()
+    gathered = w("Gather", "x", w.const([0, -WIDTH, index], np.int64), axis=1)
+    with pytest.raises(dse.StudyError, match=f"Gather 'gather_0': index {index} of a dimension of 16"):
+        dse.from_onnx(w.model(w("Relu", gathered), (models.LENGTH, WIDTH)))
 
 
 def test_a_softmax_of_old_models_is_over_all_dimensions_but_the_first() -> None:
@@ -302,10 +343,16 @@ def test_a_network_without_programs_or_outputs_has_nothing_to_search() -> None:
         dse.search_fronts(network)
 
 
-def test_damaged_constants_are_named() -> None:
+def test_damaged_and_missing_constants_are_named() -> None:
     model = models.mlp()
-    model.graph.initializer[0].raw_data = b"123"
-    with pytest.raises(dse.StudyError, match="small: constant 'c0' is damaged"):
+    damaged, missing = model.graph.initializer[:2]
+    damaged.raw_data = b"123"
+    with pytest.raises(dse.StudyError, match="small: constant 'c0' cannot be read"):
+        dse.from_onnx(model)
+    model.graph.initializer.remove(damaged)
+    missing.data_location = onnx.TensorProto.EXTERNAL
+    missing.external_data.add(key="location", value="gone.bin")
+    with pytest.raises(dse.StudyError, match=r"small: constant 'c1' cannot be read.*gone\.bin"):
         dse.from_onnx(model)
 
 

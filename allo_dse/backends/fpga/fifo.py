@@ -38,7 +38,7 @@ def fifo_steps(device: FpgaDevice, bits: int, tokens: int) -> list[tuple[int, in
     found = [(depth, depth * bits) for depth in sorted(plain) if depth >= rules.register_depth]
     blocks, shapes = 0, [(words, math.ceil(bits / width)) for words, width in device.arrays.bram18_shapes]
     while found[-1][0] < tokens:
-        blocks += 1
+        blocks = min((blocks // beside + 1) * beside for _, beside in shapes)
         depth = max([blocks // beside * words for words, beside in shapes])
         if depth > found[-1][0]:
             found.append((depth, blocks * BRAM18_BITS))

@@ -172,7 +172,8 @@ def _text(report: HlsReport) -> str:
     lines += _loop_lines(report)
     if report.fifos:
         deepest = max(report.fifos, key=lambda fifo: fifo.depth or 0)
-        lines.append(f"  FIFOs: {len(report.fifos)}, deepest {deepest.name} ({deepest.depth} words)")
+        words = "?" if deepest.depth is None else deepest.depth
+        lines.append(f"  FIFOs: {len(report.fifos)}, deepest {deepest.name} ({words} words)")
     lines += _limited([f"  {violation}" for violation in report.violations], VIOLATIONS_SHOWN)
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines)

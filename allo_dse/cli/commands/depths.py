@@ -12,6 +12,7 @@ from rich.table import Table
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.tune.store.file_names import displayed
 
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
@@ -25,7 +26,8 @@ _DEPTHS = """The front of cycles against FIFO memory over the stream depths of a
 
 A design (its number or key) is one for an FPGA; the study file that its run was made with is executed. Several traces
 are runs of one design with different inputs; their cycles are added. The first point loses no cycle,
-whatever the depths; `--json` has the depths of every point. docs/replay.md says how a trace is made.
+whatever the depths: cycles are compared with those of FIFOs that never get full, which may be more, as shallow ones
+are read a cycle earlier. `--json` has the depths of every point. docs/replay.md says how a trace is made.
 
 [bold]Examples[/]
 
@@ -142,7 +144,7 @@ class _View:
     def show(self) -> None:
         """For people."""
         front, to = self._front, console()
-        columns = ("cycles", "slower", "memory (bits)", "BRAM18", "LUT", "FF", "found by run")
+        columns = ("cycles", "vs deepest", "memory (bits)", "BRAM18", "LUT", "FF", "found by run")
         table = Table(*columns, box=None, header_style="bold")
         for column in table.columns:
             column.justify = "right"
@@ -153,12 +155,12 @@ class _View:
         to.print(table)
         to.print(front.words)
         common, _ = Counter(front.lossless.depths.values()).most_common(1)[0]
-        others = [f"{name} {depth}" for name, depth in front.lossless.depths.items() if depth != common]
+        others = [f"{displayed(name)} {depth}" for name, depth in front.lossless.depths.items() if depth != common]
         to.print(f"its depths: {common}" + (f", but {', '.join(others)}" if others else " everywhere"))
 
     def _row(self, point: DepthPoint, origin: str) -> list[str]:
-        slower = point.cycles / self._front.best_cycles - 1 if self._front.best_cycles else 0.0
+        more = point.cycles / self._front.best_cycles - 1 if self._front.best_cycles else 0.0
         return [
-            f"{point.cycles:,}", f"{round(slower, 4) + 0.0:+.2%}", f"{point.memory_bits:,}",
+            f"{point.cycles:,}", f"{round(more, 4) + 0.0:+.2%}", f"{point.memory_bits:,}",
             *(f"{value:,.0f}" for value in self._resources(point).values()), origin,
         ]  # fmt: skip

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from allo_dse.tune.store.file_names import displayed
+
 from ..output import JSON, console, json_only, print_facts, print_json, say_stopped
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     front: Annotated[bool, typer.Option("--front", help="Also the fastest on less of the device.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="FPGA: most inputs per second, not least latency.")] = False,
     tolerance: Annotated[
-        float | None, typer.Option(min=0.0, help="How far outputs may be from float32, over their largest value.")
+        float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write designs, and what runs them.")
@@ -65,15 +67,19 @@ def network(  # noqa: PLR0913 (the flags of a command)
     from allo_dse.common.errors import StudyError
     from allo_dse.device.device import Device
     from allo_dse.dnn.compose import compose, compositions, require_streams
+    from allo_dse.dnn.elements import require_tolerance
     from allo_dse.dnn.fronts import search_fronts
     from allo_dse.dnn.onnx.files import load_network
-    from allo_dse.dnn.out.export import export, facts_of, keep_page
+    from allo_dse.dnn.out.export import export, facts_of, keep_page, require_folder
     from allo_dse.tune.study_file import parse_settings
 
     if stream and front:
         raise StudyError("--front and --stream ask for different things", hint="leave one of them out")
     if stream:
         require_streams(Device.of(device))
+    require_tolerance(tolerance)
+    if output is not None:
+        require_folder(output)
     loaded = load_network(model, parse_settings(settings or []))
     with json_only() as out:
         try:
@@ -139,7 +145,7 @@ def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [
         (
             str(launch.number) if run is launch.runs[0] else "",
-            f"{run.step.title} ({run.step.work.kind})",
+            displayed(f"{run.step.title} ({run.step.work.kind})"),
             *([types[run.step.name]] if types else ()),
             str(run.first_column)
             if run.point.resources

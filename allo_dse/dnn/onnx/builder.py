@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +27,17 @@ class Builder:
 
     Images are [1, channels, height, width] in ONNX; programs take and make matrices of their *pixels*: [height * width,
     channels]. What is between two of these stays in that order.
+
+    Attributes:
+        ours: the nodes that get no program of the user's, by what they write.
     """
 
     graph: Graph
     net: Network
     element: object
+    ours: Mapping[str, Node]
     _pixels: dict[str, str] = field(default_factory=dict)
     _made: int = 0
-
-    @cached_property
-    def writer(self) -> dict[str, Node]:
-        """The nodes by what they write."""
-        return self.graph.writer()
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.graph.shapes[name]
@@ -60,11 +58,9 @@ class Builder:
         return self.net.constant(self._new("constant"), array)
 
     def _new(self, kind: str) -> str:
-        """A name that no tensor of the model has."""
+        """A name that nothing in the model has."""
         self._made += 1
-        while (name := f"{kind}_{self._made}") in self.graph.shapes:
-            self._made += 1
-        return name
+        return self.graph.new_name(f"{kind}_{self._made}")
 
     def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
         """The step that writes what a node does."""
@@ -79,11 +75,21 @@ class Builder:
         name, free = self._new("layout"), is_free(function, [self.net.shapes[self.read(name)] for name in inputs])
         return self.net.add(Arrange(function, free), *inputs, name=name, output=name)
 
+    def part(self, node: Node, work: Work, *inputs: str, kind: str = "") -> str:
+        """A step that does a part of what a node does; returns the tensor that it writes.
+
+        Args:
+            kind: which part; the step has the node's own name where it is not given.
+        """
+        whole = node.name or node.output
+        name = self.graph.new_name(f"{whole}.{kind}") if kind else whole
+        return self.net.add(work, *inputs, name=name, output=self.graph.new_name(f"{name}.result"))
+
     def rearrange(self, node: Node, function: Callable[..., Array], *inputs: str) -> None:
         """A node that is a rearrangement of tensors of the network."""
-        free = is_free(function, [self.net.shapes[name] for name in inputs])
+        free, name = is_free(function, [self.net.shapes[name] for name in inputs]), node.name or node.output
         self.net.add(
-            Arrange(function, free), *inputs, name=f"{node.name or node.output}.layout", output=node.output,
+            Arrange(function, free), *inputs, name=self.graph.new_name(f"{name}.layout"), output=node.output,
             shape=self.shape(node.output),
         )  # fmt: skip
 
@@ -104,7 +110,7 @@ class Builder:
         if not bias:
             self.net.add(work, a, b, name=name, output=out, shape=shape)
             return
-        sums = self.net.add(work, a, b, name=f"{name}.product")
+        sums = self.part(node, work, a, b, kind="product")
         row = row_work("add", rows, columns, self.element)
         self.net.add(row, sums, self.read(bias), name=name, output=out, shape=shape)
 
@@ -115,10 +121,14 @@ class Builder:
             self._pixels[image] = self.arranged(lambda one: one.reshape(channels, height * width).T, image)
         return self._pixels[image]
 
+    def new_pixels(self, node: Node) -> str:
+        """The name of the pixels of a node's image, which a step is to write."""
+        self._pixels[node.output] = name = self.graph.new_name(f"{node.output}.pixels")
+        return name
+
     def made_pixels(self, node: Node) -> None:
-        """A step has written the pixels of a node's image, as `<its name>.pixels`; the image for who reads that."""
-        self._pixels[node.output] = pixels = f"{node.output}.pixels"
-        self.rearrange(node, np.transpose, pixels)
+        """A step has written the pixels of a node's image; the image for who reads that."""
+        self.rearrange(node, np.transpose, self._pixels[node.output])
 
     def elementwise(self, node: Node, work: Work, *inputs: str) -> None:
         """A node that does the same to all elements: in the order of pixels where one of its inputs is in it."""
@@ -130,7 +140,7 @@ class Builder:
             work,
             *pixels,
             name=node.name or node.output,
-            output=f"{node.output}.pixels",
+            output=self.new_pixels(node),
             shape=self.net.shapes[pixels[0]],
         )
         self.made_pixels(node)

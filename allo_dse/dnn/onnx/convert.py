@@ -19,8 +19,9 @@ from ..operators.elementwise import affine_work, binary_work, row_work, unary_wo
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..operators.work import Work, element_type
 from .builder import Array, Builder
+from .checks import placed, require_known, require_meant, require_tensors
 from .graph import Graph, Node, evaluate, read_graph
-from .host import host_step
+from .host import host_step, indices_outside
 from .images import batch_norm, conv, pooling, reduce_mean
 from .patterns import over_last, with_patterns
 
@@ -46,50 +47,26 @@ def from_onnx(
         programs: what makes the work of nodes that are not known here, by their name or type; goes before our own.
 
     Raises:
-        StudyError: naming each operator that is not known with its place in the model.
+        StudyError: naming each operator that is not known with its place in the model; for programs of what is none.
     """
-    graph = with_patterns(read_graph(model, sizes))
-    own = dict(programs or {})
+    read = read_graph(model, sizes)
+    graph, own = with_patterns(read), dict(programs or {})
     needed = _needed(graph)
-    _require_known(graph, needed, [n for n in needed if n.name not in own and n.op not in own])
-    builder = Builder(graph, Network(graph.name), element_type(element))
+    require_meant(own, needed, read)
+    ours = [n for n in needed if n.name not in own and n.op not in own]
+    require_known(graph, ours, CONVERTERS, (*LAYOUTS, *HOST))
+    require_tensors(graph, needed)
+    builder = Builder(graph, Network(graph.name), element_type(element), {n.output: n for n in ours})
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
     for node in needed:
-        if make := own.get(node.name, own.get(node.op)):
-            builder.add(node, make(node, graph), *node.inputs)
-        else:
-            CONVERTERS[node.op](builder, node)
+        with placed(graph, node):
+            if make := own.get(node.name, own.get(node.op)):
+                builder.add(node, make(node, graph), *node.inputs)
+            else:
+                CONVERTERS[node.op](builder, node)
     builder.net.output(*map(builder.read, graph.outputs))
     return simplified(builder.net)
-
-
-def _require_known(graph: Graph, needed: Sequence[Node], ours: Sequence[Node]) -> None:
-    """See that there are converters for our own nodes, and that what all read is written and has a shape."""
-    unknown = [n for n in ours if n.op not in CONVERTERS or not n.is_standard]
-    if unknown:
-        raise StudyError(
-            f"{graph.name}: no program for {', '.join(n.place for n in unknown)}",
-            hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
-        )
-    if whole := [n for n in ours if n.output in graph.whole and n.op not in (*LAYOUTS, *HOST)]:
-        raise StudyError(
-            f"{graph.name}: {whole[0].place}: its elements are not floating-point numbers",
-            hint="cast them, or give a program for it with programs=",
-        )
-    written = {"", *graph.inputs, *graph.known}
-    written.update(name for n in needed for name in (n.outputs if n.op == "Split" else (n.output,)))
-    shaped = {"", *graph.known, *(name for name, shape in graph.shapes.items() if min(shape, default=1) > 0)}
-    reads = [(node.place, (*node.inputs, node.output)) for node in needed]
-    for place, name in [(place, name) for place, names in [*reads, ("output", graph.outputs)] for name in names]:
-        if name not in written:
-            hint = "only the first outputs of operators are known, but of Split"
-            raise StudyError(f"{graph.name}: {place}: nothing writes {name!r}", hint=hint)
-        if name not in shaped:
-            raise StudyError(
-                f"{graph.name}: {place}: the shape of {name!r} is {graph.shapes.get(name, 'not known')}",
-                hint="it may not depend on what inputs hold, nor be empty; export the model with sizes that are fixed",
-            )
 
 
 def _needed(graph: Graph) -> list[Node]:
@@ -211,12 +188,8 @@ def _rope(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, f"tables of other positions than those of {builder.shape(x)}")
     table = np.concatenate([cosine, sine], axis=-1).reshape(length, width)
     by_position = builder.arranged(lambda one: one.transpose(0, 2, 1, 3).reshape(-1, width), x)
-    turned = builder.net.add(
-        rope_work(length * heads, width, builder.element),
-        by_position,
-        builder.known(np.repeat(table, heads, axis=0)),
-        name=node.name or node.output,
-    )
+    work = rope_work(length * heads, width, builder.element)
+    turned = builder.part(node, work, by_position, builder.known(np.repeat(table, heads, axis=0)))
     back = lambda one: one.reshape(1, length, heads, width).transpose(0, 2, 1, 3)  # noqa: E731
     builder.rearrange(node, back, turned)
 
@@ -247,7 +220,7 @@ def _attention(builder: Builder, node: Node) -> None:
     by_group = builder.arranged(lambda one: query_matrix(one.reshape(heads, queries, width), kv_heads), q)
     pairs = builder.arranged(paired, k, v)
     work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element, queries)
-    out = builder.net.add(work, by_group, pairs, name=node.name or node.output)
+    out = builder.part(node, work, by_group, pairs)
     builder.rearrange(node, lambda one: heads_of(one, kv_heads, queries)[None], out)
 
 
@@ -271,12 +244,14 @@ def _layout(builder: Builder, node: Node) -> None:
         function, names = _by_onnx(builder, node, output)
         free = is_free(function, [builder.shape(name) for name in names])
         builder.net.add(
-            Arrange(function, free), *map(builder.read, names), name=f"{node.name or node.op}:{output}", output=output,
-            shape=builder.shape(output),
+            Arrange(function, free), *map(builder.read, names), output=output, shape=builder.shape(output),
+            name=builder.graph.new_name(f"{node.name or node.op}:{output}"),
         )  # fmt: skip
 
 
 def _host(builder: Builder, node: Node) -> None:
+    if outside := indices_outside(node, builder.shape(node.inputs[0]), builder.graph.known):
+        raise StudyError(f"{builder.graph.name}: {node.place}: {outside}", hint="export the model again")
     work = host_step(node, builder.shape(node.inputs[0]))
     if work is None:
         raise builder.refuse(node, "a cast to a type of which NumPy has none")

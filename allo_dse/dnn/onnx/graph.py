@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ class Graph:
     """Attributes:
     nodes: in an order in which they can run. shapes: of all tensors. known: arrays of those that no input changes.
     whole: tensors whose elements are something else than floating-point numbers.
+    names: of all tensors and nodes of the model, and those made since.
     """
 
     name: str
@@ -71,6 +73,14 @@ class Graph:
     outputs: list[str]
     functions: dict[str, int] = field(default_factory=dict)
     whole: frozenset[str] = frozenset()
+    names: set[str] = field(default_factory=set)
+
+    def new_name(self, wanted: str) -> str:
+        """A name that nothing else has: the wanted one, with a number where that is taken."""
+        every = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
+        name = next(one for one in every if one not in self.names)
+        self.names.add(name)
+        return name
 
     def writer(self) -> dict[str, Node]:
         """The nodes by what they write."""
@@ -114,16 +124,19 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
         values = _values(node, known, types, versions.get("", 1))
         if values is None:
             types |= _inferred(node, known, types, versions)
-            if _changes_nothing(node, known, types) and node.output not in outputs:
-                same[node.output] = node.inputs[0]
-            else:
+            if not _changes_nothing(node, known, types):
                 nodes.append(node)
+            elif node.output in outputs:
+                nodes.append(_identity(node))
+            else:
+                same[node.output] = node.inputs[0]
         else:
             known |= values
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
     whole = frozenset(name for name, one in types.items() if not _is_float(one.tensor_type.elem_type))
-    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, whole)
+    names = {*named, *known, *inputs}
+    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, whole, names)
 
 
 def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
@@ -150,6 +163,14 @@ def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str,
         return _is_float(types[node.inputs[0]].tensor_type.elem_type) and _is_float(node.attributes["to"])
     trained = node.inputs[2:] and known.get(node.inputs[2], np.True_).any()
     return node.op == "Identity" or (node.op == "Dropout" and not trained)
+
+
+def _identity(node: Node) -> Node:
+    """What writes the tensor that a node leaves as it is."""
+    from onnx import helper
+
+    proto = helper.make_node("Identity", [node.inputs[0]], [node.output], name=node.name)
+    return Node("Identity", node.name, (node.inputs[0],), node.output, proto=proto)
 
 
 def _is_float(element: object) -> bool:
@@ -256,8 +277,8 @@ def _constant(model: str, tensor: TensorProto) -> Array:
 
     try:
         return np.asarray(numpy_helper.to_array(tensor))
-    except (TypeError, ValueError) as error:
-        raise StudyError(f"{model}: constant {tensor.name!r} is damaged: {error}") from None
+    except Exception as error:  # onnx has exceptions of its own, and what lies in another file may be missing
+        raise StudyError(f"{model}: constant {tensor.name!r} cannot be read: {error}") from None
 
 
 def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -19,6 +20,15 @@ def gather(data: Array, indices: Array, axis: int = 0) -> Array:
 
 def cast(array: Array, dtype: str) -> Array:
     return array.astype(dtype)
+
+
+def indices_outside(node: Node, shape: Shape, known: Mapping[str, Array]) -> str:
+    """The first known index by which a Gather reads outside of a tensor of a shape, in words; empty without one."""
+    if node.op != "Gather" or node.inputs[1] not in known:
+        return ""
+    indices, size = known[node.inputs[1]].astype(np.int64).ravel(), shape[int(node.number("axis", 0))]
+    wrong = indices[(indices < -size) | (indices >= size)]
+    return f"index {wrong[0]} of a dimension of {size}" if wrong.size else ""
 
 
 def host_step(node: Node, shape: Shape) -> Host | None:

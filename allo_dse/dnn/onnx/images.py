@@ -35,7 +35,7 @@ def conv(builder: Builder, node: Node) -> None:
     index = _windows(builder, node, kernel)
     under = builder.arranged(lambda one: _gathered(one, index).reshape(len(index), -1), builder.pixels(x))
     matrix = builder.known(weights.transpose(2, 3, 1, 0).reshape(-1, weights.shape[0]))
-    builder.product(node, under, matrix, bias, output=f"{node.output}.pixels")
+    builder.product(node, under, matrix, bias, output=builder.new_pixels(node))
     builder.made_pixels(node)
 
 
@@ -54,7 +54,7 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
         under = builder.arranged(lambda one: _gathered(one, index).swapaxes(0, 1), builder.pixels(x))
         work = pool_work(op, index.shape[1], len(index) * channels, builder.element)
         builder.net.add(
-            work, under, name=node.name or node.output, output=f"{node.output}.pixels", shape=(len(index), channels)
+            work, under, name=node.name or node.output, output=builder.new_pixels(node), shape=(len(index), channels)
         )
         builder.made_pixels(node)
 
@@ -77,21 +77,20 @@ def batch_norm(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, "known weights and statistics of each channel are known")
     scale, bias, mean, variance = (known[name].astype(np.float32) for name in names)
     factor = scale / np.sqrt(variance + np.float32(node.number("epsilon", 1e-5)))
-    before = builder.writer.get(x)
+    before = builder.ours.get(x)
     if before is not None and before.op == "Conv" and all(name in known for name in before.inputs[1:]):
         image, w, *more = before.inputs
         own = known[more[0]].astype(np.float32) if more else np.float32(0)
-        weights, plus = f"{node.output}.weights", f"{node.output}.bias"
+        weights, plus = (builder.graph.new_name(f"{node.output}.{what}") for what in ("weights", "bias"))
         known[weights] = known[w] * factor[:, None, None, None]
         known[plus] = (own - mean) * factor + bias
         inputs = (image, weights, plus)
         return conv(builder, replace(before, name=node.name, inputs=inputs, output=node.output))
     _, count, height, width = _image(builder, node)
     rows = (row_work(op, height * width, count, builder.element) for op in ("mul", "add"))
-    name = node.name or node.output
-    scaled = builder.net.add(next(rows), builder.pixels(x), builder.known(factor), name=f"{name}.scaled")
+    scaled = builder.part(node, next(rows), builder.pixels(x), builder.known(factor), kind="scaled")
     shift = builder.known(bias - mean * factor)
-    builder.net.add(next(rows), scaled, shift, name=name, output=f"{node.output}.pixels")
+    builder.net.add(next(rows), scaled, shift, name=node.name or node.output, output=builder.new_pixels(node))
     builder.made_pixels(node)
 
 

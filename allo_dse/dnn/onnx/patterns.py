@@ -105,6 +105,17 @@ def with_patterns(graph: Graph) -> Graph:
     return replace(graph, nodes=[_as_one(node, graph, writer) for node in graph.nodes])
 
 
+def parts_of(whole: Node, graph: Graph) -> list[Node]:
+    """The nodes of a graph that one node stands for, which a pattern has made of them; none for ONNX's own."""
+    writer, found, waiting = graph.writer(), dict[str, Node](), [whole.output] if whole.proto is None else []
+    while waiting:
+        name = waiting.pop()
+        if name in writer and name not in found and name not in whole.inputs:
+            found[name] = writer[name]
+            waiting += writer[name].inputs
+    return list(found.values())
+
+
 def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
     for op, patterns in PATTERNS.items():
         for pattern in patterns:

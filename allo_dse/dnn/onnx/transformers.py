@@ -113,7 +113,7 @@ def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
     halves = [np.split(table.reshape(shape[-2:]), 2, axis=-1) for table in tables]
     if any(not np.array_equal(one, other) for one, other in halves):
         return None
-    names = tuple(f"{root.output}.{name}" for name in ("cosine", "sine"))
+    names = tuple(graph.new_name(f"{root.output}.{name}") for name in ("cosine", "sine"))
     graph.known |= {name: pair[0] for name, pair in zip(names, halves, strict=True)}
     return Node("RotaryEmbedding", root.name, (x, *names), root.output)
 

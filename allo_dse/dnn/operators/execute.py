@@ -79,10 +79,11 @@ def reference_of(work: Work, given: Sequence[Array]) -> Array:
 
 
 def difference(found: Array, expected: Array) -> float:
-    """The largest difference over the largest expected value."""
-    exact = expected.astype(np.float64).ravel()
-    apart = np.abs(found.astype(np.float64).ravel() - exact).max(initial=0)
-    return float(apart / max(np.abs(exact).max(initial=0), 1e-30))
+    """The largest difference over the largest finite expected value; equal infinities do not differ."""
+    own, exact = (one.astype(np.float64).ravel() for one in (found, expected))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(own == exact, 0, np.abs(own - exact)).max(initial=0)
+    return float(apart / np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
 
 
 def deviation(name: str, work: Work, found: Array, expected: Array) -> Deviation:

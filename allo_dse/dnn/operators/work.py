@@ -54,8 +54,19 @@ class Work:
 
 
 def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE) -> Parameter:
-    """How many tiles of `least` to `most` elements a side of `size` may have; a smaller one has one."""
-    return divisors(size, at_least=-(-size // most), at_most=max(1, size // least))
+    """How many tiles of `least` to `most` elements a side of `size` may have; a smaller one has one.
+
+    Raises:
+        StudyError: for a side that is no whole number of such tiles.
+    """
+    try:
+        return divisors(size, at_least=-(-size // most), at_most=max(1, size // least))
+    except StudyError as none:
+        if size < 1:
+            raise
+        raise StudyError(
+            f"a side of {size} is no whole number of tiles of {least} to {most} elements", hint=f"pad it; {none.hint}"
+        ) from None
 
 
 ELEMENTS = {"bf16": bfloat16, "f32": float32}

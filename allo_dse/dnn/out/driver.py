@@ -253,8 +253,7 @@ def _converted(step: Facts, array: Array) -> Array:
         WrongResults: where one is farther off than a rounding: of the largest, or to a whole number.
     """
     made = array.astype(_dtype(step["dtype"]))
-    exact = array.astype(np.float64)
-    apart, largest = (np.abs(one).max(initial=0) for one in (made.astype(np.float64) - exact, exact))
+    apart, largest = _apart(made, array)
     if not apart <= (step["rounding"] * largest if step["rounding"] else 1):
         raise WrongResults(f"{step['name']}: {apart:.2g} off, where the largest element is {largest:.2g}")
     return made
@@ -265,6 +264,14 @@ def _on_host(step: Facts, given: Sequence[Array]) -> Array:
     function = _module(HERE / step["host"]).function
     wide = [one.astype(np.float32) if one.dtype.kind in "fV" and one.dtype.itemsize < 4 else one for one in given]
     return np.asarray(function(*wide))
+
+
+def _apart(found: Array, wanted: Array) -> tuple[float, float]:
+    """The largest difference, where equal infinities do not differ, and the largest finite element that is wanted."""
+    own, exact = found.astype(np.float64), wanted.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.where(own == exact, 0, np.abs(own - exact)).max(initial=0)
+    return float(apart), float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
 
 
 def _checked(outputs: Mapping[str, float], known: Mapping[str, Array]) -> dict[str, Any]:
@@ -278,20 +285,23 @@ def _checked(outputs: Mapping[str, float], known: Mapping[str, Array]) -> dict[s
     for name, allowed in outputs.items():
         if name not in expected:
             continue
-        exact = expected[name].astype(np.float64)
-        apart = np.abs(known[name].astype(np.float64) - exact).max(initial=0)
-        differences[name] = float(apart / max(np.abs(exact).max(initial=0), 1e-30))
+        apart, largest = _apart(known[name], expected[name])
+        differences[name] = apart / largest
         if not differences[name] <= allowed:
             raise WrongResults(f"output {name} is {differences[name]:.2g} off, where {allowed:.2g} is allowed")
     return {"checked": len(differences) == len(outputs), "differences": differences}
 
 
 def _said(found: Facts) -> list[str]:
-    lines = [f"{name}: {value}" for name, value in found.items() if name != "launches"]
+    lines = [f"{name}: {value}" for name, value in found.items() if name != "launches" and value is not None]
     for launch in found.get("launches", ()):
-        lines.append(f"launch {launch['launch']}: {launch['latency_us']} us")
-        lines += [f"  {r['step']}: {r['latency_us']} us ({r['predicted_us']} predicted)" for r in launch["runs"]]
+        lines.append(f"launch {launch['launch']}: {_time(launch)}")
+        lines += [f"  {run['step']}: {_time(run)} ({run['predicted_us']} predicted)" for run in launch["runs"]]
     return lines
+
+
+def _time(part: Facts) -> str:
+    return "not timed" if part["latency_us"] is None else f"{part['latency_us']} us"
 
 
 def _module(file: Path) -> ModuleType:

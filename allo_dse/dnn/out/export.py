@@ -133,6 +133,17 @@ def _folder(launch: Launch, run: Run) -> str:
     return f"launch_{launch.number}/{run.design}"
 
 
+def require_folder(folder: Path) -> Path:
+    """A folder to write into, which need not be there.
+
+    Raises:
+        StudyError: where a file is.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise StudyError(f"{folder} is a file", hint="a network is written into a folder of its own")
+    return folder
+
+
 def export(
     composition: Composition,
     directory: str | Path,
@@ -152,9 +163,7 @@ def export(
     Raises:
         StudyError: where the directory is a file, or a step of the host has no source of its own.
     """
-    folder = Path(directory)
-    if folder.exists() and not folder.is_dir():
-        raise StudyError(f"{folder} is a file", hint="a network is written into a folder of its own")
+    folder = require_folder(Path(directory))
     network, whole, accuracy = composition.network, composition.fronts.network, composition.accuracy
     given = random_inputs(whole) if inputs is None else inputs
     allowed = whole.tolerance if accuracy is None or accuracy.limit is None else accuracy.limit

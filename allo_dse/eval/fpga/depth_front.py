@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from allo_dse.backends.fpga.fifo import fifo_resources, fifo_steps
+from allo_dse.backends.fpga.fifo import BRAM18_BITS, fifo_resources, fifo_steps
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device, FpgaDevice
@@ -58,7 +58,7 @@ def depth_front(
         return design_depth_front(traces.mapping.fpga, max_runs)
     given = (traces,) if isinstance(traces, Trace) else tuple(traces)
     fpga = fpga_of(device)
-    widths = stream_bits(given[0], bits) if given else []
+    widths = stream_bits(fpga, given[0], bits) if given else []
     return find_depth_front(given, lambda stream, tokens: fifo_steps(fpga, widths[stream], tokens), max_runs)
 
 
@@ -74,17 +74,20 @@ def fpga_of(device: str | Device) -> FpgaDevice:
     return found
 
 
-def stream_bits(trace: Trace, bits: Bits) -> list[int]:
+def stream_bits(device: FpgaDevice, trace: Trace, bits: Bits) -> list[int]:
     """Per stream the width of its tokens.
 
     Raises:
-        TraceError: for streams that the trace does not have, and widths that are none.
+        TraceError: for streams that the trace does not have, and widths that are none or that no FIFO has.
     """
+    most = device.limit("ff") + device.limit("bram18") * BRAM18_BITS
     given = bits if isinstance(bits, Mapping) else dict.fromkeys(trace.streams, bits)
     found = [DEFAULT_BITS] * len(trace.streams)
     for name, width in given.items():
         if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
             raise TraceError(f"bits of stream {name}: {width!r} is no width in bits")
+        if width > most:
+            raise TraceError(f"bits of stream {name}: {width} are more than {device.name} has room for")
         found[stream_index(trace.data, name)] = int(width)
     return found
 
@@ -92,7 +95,7 @@ def stream_bits(trace: Trace, bits: Bits) -> list[int]:
 def fifo_total(device: FpgaDevice, trace: Trace, bits: Bits, depths: Mapping[str, int]) -> Resources:
     """What the FIFOs of a trace take with these depths; channels that are arrays are left out."""
     arrays = {trace.streams[stream] for array in trace.data.arrays for stream in array}
-    widths = zip(trace.streams, stream_bits(trace, bits), strict=True)
+    widths = zip(trace.streams, stream_bits(device, trace, bits), strict=True)
     return Resources.total(
         [fifo_resources(device, width, depths[name]) for name, width in widths if name not in arrays]
     )

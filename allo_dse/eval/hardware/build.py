@@ -261,12 +261,13 @@ def checked(
 
 
 def wrong_elements(found: Any, wanted: Any, tolerance: float | None) -> int:
-    """How many elements differ; floats by more than a share of the largest value."""
+    """How many elements differ; floats by more than a share of the largest finite value."""
     if tolerance is None:
         return int(np.count_nonzero(found != wanted.astype(found.dtype)))
-    exact: Any = wanted.astype(np.float64)
-    allowed = tolerance * max(float(np.abs(exact).max()), 1e-30)
-    return int(np.count_nonzero(~(np.abs(found.astype(np.float64) - exact) <= allowed)))
+    own, exact = found.astype(np.float64), wanted.astype(np.float64)
+    allowed = tolerance * float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
+    with np.errstate(invalid="ignore"):
+        return int(np.count_nonzero(~((own == exact) | (np.abs(own - exact) <= allowed))))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import math
 import tokenize
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -75,7 +76,7 @@ def _arguments(params: Mapping[str, object], function: object) -> tuple[str, lis
     texts, extra = [], []
     for name, value in params.items():
         if isinstance(value, _PLAIN):
-            texts.append(f"{name}={value!r}")
+            texts.append(f"{name}={_literal(value)}")
         elif isinstance(value, DType):
             texts.append(f"{name}={value.name}")
             known_type = scope.get(value.name) is value
@@ -87,6 +88,12 @@ def _arguments(params: Mapping[str, object], function: object) -> tuple[str, lis
             texts.append(f"{name}={known}")
             extra.append((known, ""))
     return ", ".join(texts), extra
+
+
+def _literal(value: object) -> str:
+    """The source of a plain value, without NumPy; infinities and what is no number have no name of their own."""
+    text = repr(float(value)) if isinstance(value, float) else repr(value)
+    return text if not isinstance(value, float) or math.isfinite(value) else f"float({text!r})"
 
 
 def function_source(function: Callable[..., object]) -> str:
@@ -103,7 +110,7 @@ def function_source(function: Callable[..., object]) -> str:
     file, name = _place(whole, "what it computes")
     if not all(isinstance(value, _PLAIN) for value in given.values()):
         raise NotCut("the function is given values that have no text")
-    words = "".join(f", {word}={value!r}" for word, value in given.items())
+    words = "".join(f", {word}={_literal(value)}" for word, value in given.items())
     cut = _Cut(file)
     body = cut.text({name})
     if cut.modules:
@@ -124,7 +131,7 @@ def _reference(reference: Callable[..., object] | None, cut: _Cut) -> str:
     node = next((n for n in ast.walk(cut.tree) if _is_code_of(n, reference)), None)
     if node is None:
         raise NotCut("the reference has no source of its own")
-    text = "".join(f"{name} = {value!r}\n" for name, value in closed.items())
+    text = "".join(f"{name} = {_literal(value)}\n" for name, value in closed.items())
     if isinstance(node, ast.Lambda):
         used = _names(node) - set(closed)
         return f"{cut.text(used)}\n\n{text}reference = {ast.unparse(node)}\n"

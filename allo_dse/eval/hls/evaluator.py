@@ -12,6 +12,7 @@ from allo_dse.backends.hls.project import HlsProject
 from allo_dse.backends.hls_report import HlsReport, HlsReportError, read_hls_report
 from allo_dse.common.errors import SimulationError
 from allo_dse.common.records import replace
+from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.mapper.limits.fpga import FpgaCosts
 from allo_dse.mapper.program import Program
@@ -113,8 +114,6 @@ def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: Hl
     found, device = retiming(design.program, project, report), mapping.device
     cycles, source = _cycles(mapping, found, report)
     clock_ns = report.clock_ns if report.clock_ns is not None else 1.0 / device.clock_ghz
-    used = {name: getattr(report.resources, name) or 0 for name in RESOURCES}
-    shares = {name: used[name] / device.limit(name) for name in RESOURCES if device.limit(name)}
     return Metrics(
         latency_cycles=cycles,
         latency_us=cycles * clock_ns * 1e-3,
@@ -125,10 +124,7 @@ def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: Hl
         clock_ns=clock_ns,
         estimated_clock_ns=report.estimated_ns,
         pe_count=design.vmg.node_count,
-        utilization=round(max(shares.values(), default=0.0), 4),
-        **used,
-        **{f"{name}_utilization": round(share, 4) for name, share in shares.items()},
-        binding=max(shares, key=lambda name: shares[name]) if shares else "",
+        **_resources(report, device),
         loops_matched=found.matched,
         loops_unmatched=list(found.unmatched),
         report_times=found.to_dict(),
@@ -139,6 +135,18 @@ def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: Hl
         hls_tool=report.tool,
         evaluator=f"{HlsTool.name} {HlsTool.version}",
     )
+
+
+def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float | str]:
+    """What the report states, and its shares of the device; which one binds, where it states all that there are."""
+    stated = {name: getattr(report.resources, name) for name in RESOURCES}
+    used = {name: value or 0 for name, value in stated.items() if value is not None or not device.limit(name)}
+    shares = {name: value / device.limit(name) for name, value in used.items() if device.limit(name)}
+    found = {**used, **{f"{name}_utilization": round(share, 4) for name, share in shares.items()}}
+    if used.keys() < stated.keys() or not shares:
+        return found
+    binding = max(shares, key=lambda name: shares[name])
+    return {"utilization": round(shares[binding], 4), **found, "binding": binding}
 
 
 def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:

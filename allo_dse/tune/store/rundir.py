@@ -25,6 +25,7 @@ LOCK = ".lock"
 LOG = "log.jsonl"
 LOGS = "logs"
 MOST_KEPT = 100  # directories beside one that was deleted again and again
+ANOTHER = "--run-dir (of a network --cache)"
 LOCK_SECONDS = 10.0  # to wait for those who only look: `running` shares the lock for a moment
 
 
@@ -88,14 +89,14 @@ class RunDirectory:
         self._info: RunInfo | None = None
         self._is_new = not path.exists()
         if path.exists() and not path.is_dir():
-            raise StudyError(f"{path} is a file", hint="name a directory with --run-dir")
+            raise RunDirectoryError(f"{path} is a file", hint=f"name a directory with {ANOTHER}")
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._refuse_foreign()  # before anything is written where it does not belong
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise disk_full(path, error) or StudyError(
-                f"cannot use {path} as run directory: {error.strerror}", hint="see --run-dir"
+            raise disk_full(path, error) or RunDirectoryError(
+                f"cannot use {path} as run directory: {error.strerror}", hint=f"choose another with {ANOTHER}"
             ) from error
         self._take_lock()
 
@@ -105,7 +106,7 @@ class RunDirectory:
             if not _try_lock(self._lock, fcntl.LOCK_SH) or time.monotonic() > until:
                 owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "another process"
                 os.close(self._lock)
-                hint = "wait for it, or choose another --run-dir (of a network another --cache)"
+                hint = f"wait for it, or choose another with {ANOTHER}"
                 raise RunDirectoryError(f"{self.path} is in use by process {owner}", hint=hint)
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             time.sleep(0.01)
@@ -122,9 +123,9 @@ class RunDirectory:
     def _refuse_foreign(self) -> None:
         strangers = [p.name for p in self.path.iterdir() if p.name != LOCK and not p.name.startswith(f".{MARKER}.")]
         if strangers and not (self.path / MARKER).exists() and not self.log.exists():
-            raise StudyError(
+            raise RunDirectoryError(
                 f"{self.path} is not a run directory (it holds {', '.join(sorted(strangers)[:3])})",
-                hint="choose a new or empty directory with --run-dir",
+                hint=f"choose a new or empty directory with {ANOTHER}",
             )
 
     def clear(self) -> None:

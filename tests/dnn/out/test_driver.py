@@ -22,6 +22,8 @@ from allo_dse.dnn.compose import Composition, compose
 from allo_dse.dnn.fronts import search_fronts
 from allo_dse.dnn.network import Arrange, Host
 from allo_dse.dnn.operators import element_type, gemm_work, rms_norm_work, unary_work
+from allo_dse.dnn.operators.execute import difference
+from allo_dse.dnn.out import driver
 from allo_dse.dnn.out.export import export
 from tests.dnn.models import Writer
 from tests.eval.hardware.test_npu_run import ROOT, STAND_IN
@@ -114,6 +116,27 @@ def test_a_design_that_allo_refuses_and_outputs_that_differ_are_named(found: Com
     done = _run(tmp_path, tmp_path / "lock", "", "--build-only")
     assert done.returncode == 65
     assert "Node(nobody) not found" in done.stderr
+
+
+def test_equal_infinities_do_not_differ_and_allow_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "HERE", tmp_path)
+    mask = np.array([-np.inf, 2.0, -4.0], np.float32)
+    np.savez(tmp_path / "expected.npz", mask=mask)
+    for other, off in ((mask, 0), (mask + np.float32(1), 0.25), (np.nan_to_num(mask), np.inf), (-mask, np.inf)):
+        assert difference(other, mask) == off
+        if np.isinf(off):
+            with pytest.raises(driver.WrongResults, match="output mask is inf off"):
+                driver._checked({"mask": 1.0}, {"mask": other})
+        else:
+            assert driver._checked({"mask": 1.0}, {"mask": other})["differences"] == {"mask": off}
+    narrow = driver._converted({"name": "mask", "dtype": "bfloat16", "rounding": 2**-8}, mask)
+    np.testing.assert_array_equal(narrow.astype(np.float32), mask)
+
+
+def test_what_is_not_timed_has_no_time() -> None:
+    run = {"step": "up", "latency_us": None, "predicted_us": 3.0}
+    said = driver._said({"latency_us": None, "launches": [{"launch": 0, "latency_us": None, "runs": [run]}]})
+    assert said == ["launch 0: not timed", "  up: not timed (3.0 predicted)"]
 
 
 def test_what_cannot_be_exported_is_refused(found: Composition, tmp_path: Path) -> None:

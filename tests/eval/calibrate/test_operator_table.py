@@ -18,7 +18,7 @@ from allo_dse.eval.calibrate.device_text import fpga_text, write_device
 from allo_dse.eval.calibrate.operator_table import Reading, calibrate_operators, operators_in
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.reported import has_reports, read_reported
-from tests.backends.test_hls_report import text_project
+from tests.backends.test_hls_report import SOLUTION, text_project
 from tests.eval.hls.stand_in import report_xml
 from tests.tune.fakes import FakeEvaluator, fake_study
 
@@ -107,6 +107,21 @@ def test_a_directory_of_text_reports_says_its_operators(tmp_path: Path) -> None:
     text_project(tmp_path / "design")
     (found,) = read_reported(tmp_path, U280).readings
     assert (found.name, found.latency, found.mhz, found.dsp, found.ff, found.lut) == ("mul", 3, 300.3, 3, 143, 78)
+
+
+def test_text_reports_count_beside_those_in_xml(tmp_path: Path) -> None:
+    """They were left out, without a word, where another project had XML; copies of what XML says count once."""
+    text = report_xml("top", {}, latency=1, units=[("fmul", "maxdsp", 4, 3)])
+    for name in ("new", "text", "module", "copy", ".autopilot"):
+        (tmp_path / name).mkdir()
+    for name in ("new", ".autopilot"):
+        (tmp_path / name / "csynth.xml").write_text(text)
+    text_project(tmp_path / "text")
+    (tmp_path / "text" / "scale_csynth.rpt").rename(tmp_path / "module" / "scale_csynth.rpt")
+    assert sorted(one.latency for one in read_reported(tmp_path, U280).readings) == [3, 4]
+    text_project(tmp_path / "copy")
+    (tmp_path / "copy" / "csynth.xml").write_bytes((SOLUTION / "syn" / "report" / "csynth.xml").read_bytes())
+    assert sorted(one.latency for one in read_reported(tmp_path, U280).readings) == [3, 4]
 
 
 class Reports(FakeEvaluator):

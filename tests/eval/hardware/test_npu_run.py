@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.eval.hardware.build import wrong_elements
 from allo_dse.eval.hardware.design_folder import design_files, write_files
 from allo_dse.space.design import Design
 from tests.tune.hazards import own_processes
@@ -68,6 +70,12 @@ def test_an_exported_program_builds_runs_checks_and_times(tmp_path: Path, design
     assert found["latency_means_us"] == [101.0, 102.0, 103.0]
     assert found["latency_min_us"] == 99.0
     assert found["checked_by"] == "reference"
+
+
+def test_what_is_infinite_equals_itself_and_allows_nothing_else() -> None:
+    wanted = np.array([-np.inf, 2.0, -4.0], np.float32)
+    for found, wrong in (([-np.inf, 2, -4], 0), ([-np.inf, 3, -4], 1), ([np.inf, 2, -np.inf], 2)):
+        assert wrong_elements(np.array(found), wanted, 0.1) == wrong
 
 
 def test_a_mapping_that_allo_refuses_is_a_refusal(tmp_path: Path, design: Design, equipped: dse.NpuRun) -> None:

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import allo_dse as dse
@@ -62,6 +63,14 @@ def test_depths_are_set_where_streams_are_declared(tmp_path: Path) -> None:
     assert "as deep as the mapping needs: ä, wide" in text
     with pytest.raises(NotCut, match=r"declares no `other: Stream\[type, 4\]`"):
         program_files(pipe, {"N": 4}, None, {"other": 4})
+
+
+def test_numbers_are_written_as_python_reads_them(tmp_path: Path) -> None:
+    """`inf`, `nan` and `np.float64(0.1)` are names that the program does not have."""
+    (tmp_path / "made.py").write_text("def made(*numbers, **named):\n    return named\n")
+    given = {"high": np.inf, "low": -np.inf, "none": np.nan, "some": np.float64(0.1), "whole": 3, "text": "inf"}
+    (tmp_path / "cut.py").write_text(program_files(module_of(tmp_path / "made.py").made, given, None, {})["program.py"])
+    assert repr(module_of(tmp_path / "cut.py").region()) == repr({**given, "some": 0.1})
 
 
 def test_without_deeper_streams_the_source_is_as_it_was() -> None:

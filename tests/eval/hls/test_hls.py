@@ -123,6 +123,18 @@ def test_cycles_are_the_simulators_at_the_intervals_of_the_report(tool: Path) ->
     assert metrics.hls_tool == "2023.2"
 
 
+def test_resources_that_a_report_does_not_state_are_not_known(tool: Path) -> None:
+    """They were 0, and nothing of the device seemed to be used."""
+    stand_in.install(tool)
+    whole = HlsTool().evaluate(design())
+    assert (whole.binding, whole.utilization) == ("bram18", whole.bram18_utilization)
+    report = (tool / "csynth.xml").read_text()
+    (tool / "csynth.xml").write_text(report.replace("<LUT>1200</LUT>", "<LUT>-</LUT>"))
+    metrics = HlsTool().evaluate(design())
+    assert (metrics.ff, metrics.uram) == (900, 0)
+    assert not {"lut", "lut_utilization", "utilization", "binding"} & set(metrics)
+
+
 def test_a_recording_of_a_design_that_the_tool_has_measured_is_of_what_it_reported(tool: Path) -> None:
     stand_in.install(tool)
     metrics = HlsTool().evaluate(design())
