@@ -88,7 +88,7 @@ def _of_files(path: Path, device: FpgaDevice | None) -> Reported:
         modules = {(m.name, m.latency.max, m.resources.ff, m.resources.lut) for m in report.modules}
         if file.suffix == ".xml":
             known |= modules
-        elif modules <= known:  # v++ copies text reports of what it has built in another folder
+        elif modules and modules <= known:  # v++ copies text reports of what it has built in another folder
             continue
         if device is not None and _part(report.part) != _part(device.part):
             others.append(f"{file.name} ({report.part or 'part not named'})")
