@@ -20,7 +20,7 @@ def answer(
         work: CP-SAT's deterministic time, about seconds of an idle machine.
         seconds: of the clock, after which an answer may not be the same every time.
         gap: to the best, relative, that will do.
-        linear: how much of the model is in the linear relaxation that bounds it: 2 for all.
+        linear: how much of the model is in the linear relaxation that bounds it: 0 for nothing, 2 for all.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
