@@ -7,6 +7,7 @@ is of, and what the study makes of it: a line of the log. Whoever reads a log ge
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -259,6 +260,15 @@ def json_value(text: msgspec.Raw) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:  # infinities, which Python's JSON has
         return json.loads(bytes(text))
+
+
+def json_values(texts: Sequence[msgspec.Raw]) -> list[Any]:
+    """The values of many texts, sooner than one by one."""
+    try:
+        found: list[Any] = msgspec.json.decode(b"[%b]" % b",".join(texts))
+        return found
+    except msgspec.DecodeError:
+        return list(map(json_value, texts))
 
 
 def entry_dict(entry: Entry) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
         Irregular: then they have to be taken one by one.
         TypeError, AttributeError, ValueError: if one of them is no description of a design.
     """
-    parameters, mapping, said = list(map(parts.parameters, entries)), parts.mapping(entries), meta(entries)
+    parameters, mapping, said = parts.parameters(entries), parts.mapping(entries), meta(entries)
     groups = _groups(entries, parameters, mapping, said)
     if len(groups) == 1:
         return dict(_columns(entries, parameters, mapping, said, facts))

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from allo_dse.tune.results.choices import TEXTS, mapping_choices
-from allo_dse.tune.store.record import NOTHING, Record, json_value
+from allo_dse.tune.store.record import NOTHING, Record, json_value, json_values
 from allo_dse.tune.store.run_info import RunInfo
 from allo_dse.tune.store.texts import failure_kind
 
@@ -48,10 +48,12 @@ class Parts:
         self._shapes: dict[tuple[str, ...], int] = {}
         self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in _MAPPING)
 
-    def parameters(self, entry: Record) -> dict[str, object]:
-        """Parameters of a design, but for those of which something else has the name."""
-        found = entry.params
-        return found if self._taken.isdisjoint(found) else {n: v for n, v in found.items() if n not in self._taken}
+    def parameters(self, entries: Sequence[Record]) -> list[dict[str, object]]:
+        """Parameters of designs, but for those of which something else has the name."""
+        found = [said or {} for said in json_values([entry.params_json for entry in entries])]
+        if all(map(self._taken.isdisjoint, found)):
+            return found
+        return [{n: v for n, v in said.items() if n not in self._taken} for said in found]
 
     def mapping(self, entries: Sequence[Record]) -> list[Repeated[Part]]:
         """Per text of a mapping the parts of some designs.
@@ -84,7 +86,7 @@ def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, t
     metrics, stated = entry.metrics or {}, entry.values or {}
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
-    parameters = parts.parameters(entry)
+    (parameters,) = parts.parameters([entry])
     yield from ((name, ("parameter", value)) for name, value in parameters.items())
     for part in parts.mapping([entry]):
         yield from ((name, ("mapping", value)) for name, value in part.few[0].cells)
