@@ -18,12 +18,11 @@ from allo_dse.common.garbage import collect_rarely
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.store.run_info import RunInfo
 
-from ..log.follow import LogFollower
+from ..log.follow import CHUNK_BYTES, LogFollower
 from .columns import Repeated, Values, as_numbers
 from .intake import KEY, Batch, Intake, Item, Later
 
 LONG = 32 << 20  # bytes from which on starting processes takes less time than they save
-PIECE = 1 << 20
 MOST = 8  # processes: one can hardly take in what more make
 _CHILD = "import sys; sys.path[:] = sys.argv[1:]; from allo_dse.dashboard.data.table.ahead import main; main()"
 
@@ -62,7 +61,7 @@ class Piece(NamedTuple):
 
 
 def read_ahead(
-    log: LogFollower, facts: RunInfo, known: KeysView[str], *, processes: int | None = None, piece: int = PIECE
+    log: LogFollower, facts: RunInfo, known: KeysView[str], *, processes: int | None = None, piece: int = CHUNK_BYTES
 ) -> Iterator[Piece]:
     """The rest of a log as it is now, in order, if it is long. What is left when this ends is to be read without help:
     from the first entry on that makes no sense, from the first piece on that has a design of another piece as a new
