@@ -145,7 +145,8 @@ def computed_banks(index: str, nested: bool) -> Any:
 
 
 def put_after_copies(kind: str) -> Any:
-    """A token that follows from sums of unrolled copies: of each other's, or of two copies' element."""
+    """A token that follows from sums of unrolled copies: of each other's, of some copies only, or of two for each
+    element."""
 
     @df.region()
     def top(X: float32[8, 8], Y: float32[8]):
@@ -160,6 +161,13 @@ def put_after_copies(kind: str) -> Any:
                     for u in range(8):
                         s[u + 1] = s[u] + x[i, u]
                     pipe.put(s[8])
+                with allo.meta_elif(kind == "later"):
+                    s[0] = 0.0
+                    for u in range(8):
+                        if u >= 4:
+                            s[0] += x[i, u]
+                        if u == 7:
+                            pipe.put(s[0])
                 with allo.meta_else():
                     for v in range(4):
                         s[v] = x[i, v]

@@ -218,29 +218,30 @@ class Walk:
     def _branch(self, branch: Branch) -> None:
         outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
-        ends, outcomes, clocks, last = [], [], [], dict(self.last)
+        ends, outcomes, clocks, lasts, last, finishes = [], [], [], [], dict(self.last), [self.finish]
         # In a copy of an unrolled loop its variable is a constant, and only one side is there.
         taken = decided(branch.test, dict(self.copies))
-        latest = dict(last)
         test = Asked(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):
             self.tests = (*outer, (test, number == 0))
             self.path = (*path, (branch.condition, number == 0))
             self.stored, self.last = dict(before), dict(last)  # of one stream only one side moves a token
             if taken is not None:
-                self.clocked = set(clocked)
+                self.clocked, self.finish = set(clocked), finishes[0]
             self.block(side)  # type: ignore[arg-type]
             clocks.append(self.clocked)
-            latest = {
-                stream: max(self.last.get(stream, -1), latest.get(stream, -1)) for stream in {**latest, **self.last}
-            }
+            lasts.append(self.last)
+            finishes.append(self.finish)
             outcomes.append(self.stored)
             ends.append(self._ready(branch.results[number]))
-        self.tests, self.path, self.stored, self.last = outer, path, before, latest
+        self.tests, self.path = outer, path
         if taken is None:
+            self.stored, (one, other) = before, lasts
+            self.last = {stream: max(one.get(stream, -1), other.get(stream, -1)) for stream in {**one, **other}}
             self._join(outcomes, clocked)
         else:
-            self.stored, self.clocked, ends = outcomes[not taken], clocks[not taken], [ends[not taken]]
+            self.stored, self.clocked, self.last = outcomes[not taken], clocks[not taken], lasts[not taken]
+            self.finish, ends = finishes[1 + (not taken)], [ends[not taken]]
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:
             chosen = unit_of(select, self.device)
@@ -330,6 +331,12 @@ class Walk:
                 )
                 self.finish = max(self.finish, stage)
                 self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
+
+
+def may_happen(event: StreamEvent) -> bool:
+    """Whether conditions on the variables of unrolled loops leave a stream operation to its copy."""
+    copies = dict(event.copies)
+    return all(isinstance(test, Asked) or decided(test, copies) in (None, side) for test, side in event.tests)
 
 
 def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:

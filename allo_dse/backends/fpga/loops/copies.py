@@ -2,7 +2,8 @@
 
 Loops with the same values get one variable: of what one loop leaves and the next one uses, copies with the same number
 have the same element. A loop is written out, copy by copy, where copies use what other copies leave, as in
-`x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`.
+`x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`; and where a condition on the copy
+does not hold in all of them alike, the first one aside.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
+from typing import Any
 
 from msgspec import Struct
 
 from allo_dse.common.records import replace
-from allo_dse.ir.linear import Linear
+from allo_dse.ir.linear import Linear, Test, decided, forms_of
 from allo_dse.ir.nest import Access, Branch
 
 from ..item_walks import accesses
@@ -113,12 +115,32 @@ def _dependent(items: Iterable[Item]) -> set[int]:
         uses = by_array[access.array]
         if access.index and (access.write or access.index not in uses):
             uses[access.index] = _Use.of(access, unrolled)
-    found: set[int] = set()
+    found = {variable for test, unrolled in _conditions(items, {}) for variable in _told_apart_by(test, unrolled)}
     for uses in by_array.values():
         if any(use.write for use in uses.values()):
             found.update(*(use.variables for use in uses.values() if use.computed or use.repeats))
             found.update(*(_that_meet(*pair) for pair in combinations(uses.values(), 2)))
     return found
+
+
+def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Test | None, Unrolled]]:
+    """The conditions in some items, with the unrolled loops around each."""
+    for item in items:
+        if isinstance(item, Planned):
+            yield from _conditions(item.body, {**unrolled, item.variable: _values(item)})
+        elif isinstance(item, Branch):
+            yield item.test, unrolled
+            yield from _conditions((*item.sides[0], *item.sides[1]), unrolled)  # type: ignore[arg-type]
+
+
+def _told_apart_by(test: Test | None, unrolled: Unrolled) -> set[int]:
+    """The variables of loops of which a condition holds in some copies only, the first ones aside."""
+    variables = {variable for form in forms_of(test) for variable in form.variables}
+    if not variables <= unrolled.keys():
+        return set()
+    later = [unrolled[variable][1:] or unrolled[variable] for variable in variables]
+    holds = {decided(test, dict(zip(variables, values, strict=True))) for values in product(*later)}
+    return variables if len(holds) > 1 else set()
 
 
 def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
@@ -145,15 +167,15 @@ def _copies(items: Iterable[Item], variables: set[int]) -> int:
 def _written(items: Iterable[Item], variables: set[int]) -> Iterator[Item]:
     """The items with some loops written out: each copy is a loop of one round, whose variable is a number inside."""
     for item in items:
-        if isinstance(item, Planned):
-            body = tuple(_written(item.body, variables))
-            if item.variable not in variables:
-                yield replace(item, body=body)
-                continue
+        if isinstance(item, Planned) and item.variable in variables:
             for value in _values(item):
-                copy = tuple(substituted(inner, item.variable, Linear((), value)) for inner in body)
-                yield replace(item, first=value, trips=1, body=copy)
+                copy = (substituted(inner, item.variable, Linear((), value)) for inner in item.body)
+                yield replace(item, first=value, trips=1, body=tuple(_written(copy, variables)))
+        elif isinstance(item, Planned):
+            yield replace(item, body=tuple(_written(item.body, variables)))
         elif isinstance(item, Branch):
-            yield replace(item, sides=tuple(tuple(_written(side, variables)) for side in item.sides))  # type: ignore[arg-type]
+            sides: Any = tuple(tuple(_written(side, variables)) for side in item.sides)  # type: ignore[arg-type]
+            taken = None if item.outputs else decided(item.test, {})
+            yield from (replace(item, sides=sides),) if taken is None else sides[not taken]
         else:
             yield item

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from allo_dse.ir.linear import Linear, Ranges, decided, extent
+from allo_dse.ir.linear import Linear, Ranges, extent
 from allo_dse.ir.nest import Access, Branch, Op
 
 from ..memory import Unrolled
@@ -96,11 +96,7 @@ class _Reader:
                 self.ranges[item.variable] = min(values, default=0), max(values, default=0)
                 self.block(item.body, {**unrolled, item.variable: values})
             elif isinstance(item, Branch):
-                taken = decided(item.test, {})
-                if taken is None:
-                    self._either(item.sides, unrolled)  # type: ignore[arg-type]
-                else:
-                    self.block(item.sides[not taken], unrolled)  # type: ignore[arg-type]
+                self._either(item.sides, unrolled)  # type: ignore[arg-type]
             elif item.access is not None and not item.block:
                 act = self._store if item.access.write else self._load
                 act(item, item.access, unrolled)

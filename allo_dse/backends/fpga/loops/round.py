@@ -16,7 +16,7 @@ from allo_dse.program.tasks import TaskClass
 from ..memory import Accesses, Storage, busiest_bank
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in
-from .asap import Time, Walk
+from .asap import Time, Walk, may_happen
 from .binding import Staged, by_array, staged, units
 from .copies import told_apart
 from .effects import Effects, Use, effects_of
@@ -139,6 +139,7 @@ class Round:
                 walk.block(self.body)
             else:
                 self._go_through(walk)
+                walk.events = list(filter(may_happen, walk.events))
         return self._walks[key]
 
     def _go_through(self, walk: Walk) -> None:

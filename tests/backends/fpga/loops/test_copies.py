@@ -114,9 +114,9 @@ def test_computed_indices_of_copies_are_numbers(index: str, interval: int, facto
     assert (found.trips, found.ii) == (8, interval)
 
 
-@pytest.mark.parametrize(("kind", "sums"), [("chain", 8), ("pairs", 2)])
+@pytest.mark.parametrize(("kind", "sums"), [("chain", 8), ("later", 4), ("pairs", 2)])
 def test_a_put_after_copies_waits_for_what_it_sends(kind: str, sums: int) -> None:
-    """Eight float sums of which each adds to the one before, or two of which each adds to one element."""
+    """Eight float sums of which each adds to the one before, the last four of them, or two that add to one element."""
     found = cost(programs.put_after_copies(kind), pipeline("k:i"), *(partition(f"k:{name}", 0) for name in "xs"))
     (pipe,) = (part for part in found.parts if isinstance(part, Pipe))
     addition = present(U280.operator("f32", "add")).latency + 1  # and a register
