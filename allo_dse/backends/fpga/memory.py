@@ -112,8 +112,11 @@ def busiest_bank(storage: Storage, accesses: Accesses) -> int:
             alone += copies_of(unrolled)
             continue
         moving, fixed = zip(*(part or (Linear(()), None) for part in parts), strict=True)
-        key = (fixed, access.write, -1 if all(parts) else number)
-        groups[key].append(addresses_of(moving, unrolled))
+        addresses = addresses_of(moving, unrolled)
+        if all(parts):
+            groups[fixed, access.write, -1].append(addresses)
+        else:  # each copy may be at another one
+            groups[fixed, True, number].append(np.repeat(addresses, copies_of(unrolled) // len(addresses), axis=0))
     return alone + sum(_most_in_one_bank(storage, np.concatenate(g), once=not key[1]) for key, g in groups.items())
 
 

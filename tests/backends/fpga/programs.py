@@ -127,9 +127,9 @@ def computed_banks(index: str, nested: bool) -> Any:
     rounds, copies = (8, 8) if nested else (64, 1)
 
     @df.region()
-    def top(X: int32[64], Y: int32[64]):
-        @df.kernel(mapping=[1], args=[X, Y])
-        def k(x: int32[64], y: int32[64]):
+    def top(X: int32[64], Y: int32[64], H: int32[64]):
+        @df.kernel(mapping=[1], args=[X, Y, H])
+        def k(x: int32[64], y: int32[64], h: int32[64]):
             for i in range(rounds):
                 for u in range(copies):
                     with allo.meta_if(index == "half"):
@@ -138,6 +138,8 @@ def computed_banks(index: str, nested: bool) -> Any:
                         y[copies * i + u] = x[(copies * i + u) * 3 % 8]
                     with allo.meta_elif(index == "shifted"):
                         y[copies * i + u] = x[(copies * i + u) >> 1]
+                    with allo.meta_elif(index == "data"):
+                        y[copies * i + u] = x[h[copies * i + u]]
                     with allo.meta_else():
                         y[copies * i + u] = x[(copies * i + u) // 2 * 4]
 

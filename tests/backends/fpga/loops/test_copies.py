@@ -114,6 +114,11 @@ def test_computed_indices_of_copies_are_numbers(index: str, interval: int, facto
     assert (found.trips, found.ii) == (8, interval)
 
 
+def test_each_copy_of_a_load_whose_index_is_data_needs_a_port() -> None:
+    found = loop(programs.computed_banks("data", True), *(partition(f"k:{name}", 1) for name in "yh"), pipeline("k:i"))
+    assert (found.ii, found.limit) == (4, "ports of x")
+
+
 @pytest.mark.parametrize(("kind", "sums"), [("chain", 8), ("later", 4), ("pairs", 2)])
 def test_a_put_after_copies_waits_for_what_it_sends(kind: str, sums: int) -> None:
     """Eight float sums of which each adds to the one before, the last four of them, or two that add to one element."""
