@@ -114,9 +114,11 @@ class _Reader:
         second = self.pending
         self.pending = {}
         for element in {**first, **second}:
-            mine, theirs = first.get(element, ()), second.get(element, ())
-            kept = [use for use in pending.get(element, ()) if use in mine and use in theirs]
-            new = [use for use in (*mine, *theirs) if use not in pending.get(element, ())]
+            before, mine, theirs = (part.get(element, ()) for part in (pending, first, second))
+            # By identity: copies of an unrolled loop may be equal.
+            old, *both = ({id(op) for op, _ in part} for part in (before, mine, theirs))
+            kept = [use for use in before if id(use[0]) in both[0] & both[1]]
+            new = [use for use in (*mine, *theirs) if id(use[0]) not in old]
             self.pending[element] = (*kept, *new)
 
     def _load(self, op: Op, access: Access, unrolled: Unrolled) -> None:
