@@ -27,7 +27,7 @@ Unrolled: TypeAlias = Mapping[int, range]
 Accesses: TypeAlias = Sequence[tuple[Access, Unrolled]]
 """Each with the unrolled loops around it."""
 
-_MOST_COPIES = 1 << 16  # copies of one access that are told apart
+MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
 
 
@@ -150,7 +150,7 @@ def addresses_of(forms: Sequence[Linear], unrolled: Unrolled) -> IntArray:
     spans = {v: unrolled[v] for form in forms for v in form.variables}
     if not spans:
         return np.array([[form.constant for form in forms]], np.int64)
-    if math.prod(map(len, spans.values())) > _MOST_COPIES:
+    if math.prod(map(len, spans.values())) > MOST_COPIES:
         first = next(iter(spans))
         spans = {v: span if v == first else span[:1] for v, span in spans.items()}
     grid = np.meshgrid(*(np.asarray(span, np.int64) for span in spans.values()), indexing="ij")

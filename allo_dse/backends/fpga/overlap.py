@@ -14,7 +14,7 @@ from allo_dse.ir.nest import Access, Op
 from allo_dse.program.locations import SourceLoop
 
 from .item_walks import accesses
-from .memory import Storage
+from .memory import MOST_COPIES, Storage, addresses_of, copies_of
 from .plan import Item, Planned
 
 
@@ -121,12 +121,12 @@ def _parts(access: Access, storage: Storage, values: Mapping[int, range]) -> Ite
 
 def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Collection[int]:
     """The values of an index."""
-    if form is None or form.derived or not form.variables <= values.keys():
+    if form is None or not form.variables <= values.keys():
         return range(extent)
-    found = {form.constant}
-    for variable, factor in form.terms:
-        found = {one + factor * value for one in found for value in values[variable][:extent]}
-    return found & set(range(extent))
+    own = {variable: values[variable] for variable in form.variables}
+    if copies_of(own) > MOST_COPIES:
+        return range(extent)
+    return set(addresses_of([form], own).ravel().tolist()) & set(range(extent))
 
 
 def _sourced(item: Item) -> Iterator[int]:
