@@ -24,15 +24,19 @@ from ..item_walks import accesses
 from ..memory import Unrolled, addresses_of, copies_of, split
 from ..plan import Item, Planned, substituted
 
-_MOST_COPIES = 1 << 10
-"""That are written out in one round; where there would be more, copies count as independent."""
+_MOST_ACCESSES = 1 << 10
+"""Of loops that are written out in one round; where there would be more, copies count as independent."""
 
 
 def told_apart(items: tuple[Item, ...]) -> tuple[Item, ...]:
     """Operations of one round, whose unrolled loops are changed as this module says."""
     shared = tuple(_shared(items, {}, ()))
     variables = _dependent(shared)
-    return tuple(_written(shared, variables)) if variables and _copies(shared, variables) <= _MOST_COPIES else shared
+    return (
+        tuple(_written(shared, variables))
+        if variables and _accesses_of(shared, variables) <= _MOST_ACCESSES
+        else shared
+    )
 
 
 def _values(loop: Planned) -> range:
@@ -82,7 +86,7 @@ class _Use(Struct, frozen=True, dict=True):
         own = {v: values for v, values in unrolled.items() if any(v in form.variables for form in access.index if form)}
         parts = [split(form, own) for form in access.index]
         moving, fixed = zip(*(part or (Linear(()), None) for part in parts), strict=True)
-        places = addresses_of(moving, own).tolist() if copies_of(own) <= _MOST_COPIES else ()
+        places = addresses_of(moving, own).tolist() if copies_of(own) <= _MOST_ACCESSES else ()
         computed = any(form.derived for form in moving)
         return _Use(access.write, tuple(unrolled), tuple(own), fixed, tuple(map(tuple, places)), computed)
 
@@ -136,7 +140,7 @@ def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Tes
 def _told_apart_by(test: Test | None, unrolled: Unrolled) -> set[int]:
     """The variables of loops of which a condition holds in some copies only, the first ones aside."""
     variables = {variable for form in forms_of(test) for variable in form.variables}
-    if not variables <= unrolled.keys():
+    if not variables <= unrolled.keys() or copies_of({v: unrolled[v] for v in variables}) > _MOST_ACCESSES:
         return set()
     later = [unrolled[variable][1:] or unrolled[variable] for variable in variables]
     holds = {decided(test, dict(zip(variables, values, strict=True))) for values in product(*later)}
@@ -151,14 +155,14 @@ def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
     return one.variables + other.variables if one.fixed == other.fixed else one.around + other.around
 
 
-def _copies(items: Iterable[Item], variables: set[int]) -> int:
-    """How many operations there are when some loops are written out."""
+def _accesses_of(items: Iterable[Item], variables: set[int]) -> int:
+    """How many loads and stores there are when some loops are written out."""
     total = 0
     for item in items:
         if isinstance(item, Planned):
-            total += _copies(item.body, variables) * (item.trips if item.variable in variables else 1)
+            total += _accesses_of(item.body, variables) * (item.trips if item.variable in variables else 1)
         elif isinstance(item, Branch):
-            total += _copies((*item.sides[0], *item.sides[1]), variables)  # type: ignore[arg-type]
+            total += _accesses_of((*item.sides[0], *item.sides[1]), variables)  # type: ignore[arg-type]
         else:
             total += item.access is not None
     return total
