@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.fpga.loops.parts import Pipe
 from allo_dse.backends.fpga.loops.pipeline import Flat, build
+from allo_dse.backends.fpga.loops.recurrence import carried
 from allo_dse.backends.fpga.loops.round import KnownRounds
 from allo_dse.backends.fpga.memory import Split, Storage
 from allo_dse.backends.fpga.plan import Item, Planned, substituted
@@ -102,6 +103,30 @@ def timed(items: Iterable[Item], banks: int) -> Any:
 @given(rounds(), st.sampled_from([1, 4, WORDS]))
 def test_copies_take_what_they_take_when_written_by_hand(items: tuple[Item, ...], banks: int) -> None:
     assert timed(items, banks) == timed(by_hand(items, itertools.count(10_000)), banks)
+
+
+def executed(items: Iterable[Item]) -> dict[str, int]:
+    """By array the fewest rounds from a store to the load that finds it, by doing what eight rounds do."""
+    found: dict[str, int] = {}
+    stored: dict[tuple[str, int | None], int] = {}
+    for number in range(8):
+        for op in by_hand(items, itertools.count()):
+            if isinstance(op, Op) and op.access is not None:
+                element = op.access.array, present(op.access.index[0]).value({ROUND: number})
+                if op.access.write:
+                    stored[element] = number
+                elif (rounds_ago := number - stored.get(element, number)) > 0:
+                    found[element[0]] = min(found.get(element[0], rounds_ago), rounds_ago)
+    return found
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(rounds())
+def test_no_round_uses_what_another_left_sooner_than_is_found(items: tuple[Item, ...]) -> None:
+    flat = Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, items)
+    found = carried((flat,), KnownRounds(U280).of(ROUND, (), items, ()).effects, ())
+    distances = {one.array: one.distance for one in found}
+    assert all(distances.get(array, 9) <= rounds_ago for array, rounds_ago in executed(items).items())
 
 
 @pytest.mark.parametrize("factor", [0, 8])
