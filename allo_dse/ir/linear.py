@@ -77,8 +77,7 @@ class Linear(Struct, frozen=True):
     @property
     def variables(self) -> set[int]:
         """All variables that it depends on."""
-        inner = (part.left.variables | part.right.variables for part, _ in self.derived)
-        return {v for v, _ in self.terms}.union(*inner)
+        return {v for v, _ in self.terms}.union(*(part.variables for part, _ in self.derived))
 
     def value(self, variables: Mapping[int, int]) -> int | None:
         """Its value, or None when a variable is not given."""
@@ -99,8 +98,18 @@ class Linear(Struct, frozen=True):
         factor = self.factor(variable)
         total = Linear(self.terms, self.constant) + Linear(((variable, -factor),)) + form.scaled(factor)
         for part, times in self.derived:
-            inside = Derived(part.name, part.left.put_in(variable, form), part.right.put_in(variable, form))
-            total = total + Linear((), 0, ((inside, times),))
+            inside = derive(part.name, part.left.put_in(variable, form), part.right.put_in(variable, form))
+            total = total + inside.scaled(times)
+        return total
+
+    def at(self, values: Mapping[int, int]) -> Linear:
+        """The same where some variables have values."""
+        left = tuple((v, f) for v, f in self.terms if v not in values)
+        if len(left) == len(self.terms) and not self.derived:
+            return self
+        total = Linear(left, self.constant + sum(f * values[v] for v, f in self.terms if v in values))
+        for part, times in self.derived:
+            total = total + derive(part.name, part.left.at(values), part.right.at(values)).scaled(times)
         return total
 
 
@@ -111,6 +120,11 @@ class Derived(Struct, frozen=True):
     left: Linear
     right: Linear
 
+    @property
+    def variables(self) -> set[int]:
+        """All variables that it depends on."""
+        return self.left.variables | self.right.variables
+
 
 DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.floordivsi": lambda left, right: left // right,
@@ -120,6 +134,21 @@ DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.shrsi": lambda left, right: left >> _amount(right),
 }
 """Meanings of derived forms, for numbers and for arrays; each is monotonic in either operand."""
+
+
+def derive(name: str, left: Linear, right: Linear) -> Linear:
+    """What `name` makes of two forms: a number of numbers; a quotient without the multiples of its divisor."""
+    if left.is_constant and right.is_constant:
+        return Linear((), int(DERIVE[name](left.constant, right.constant)))
+    if name == "arith.shrsi" and right.is_constant:
+        name, right = "arith.floordivsi", Linear((), 1 << _amount(right.constant))
+    if name != "arith.floordivsi":
+        return Linear((), 0, ((Derived(name, left, right), 1),))
+    by = right.constant
+    terms = tuple((v, f // by) for v, f in left.terms if f % by == 0)
+    whole = Linear(terms, left.constant // by, tuple((d, f // by) for d, f in left.derived if f % by == 0))
+    rest = left + whole.scaled(-by)
+    return whole if rest.is_constant else whole + Linear((), 0, ((Derived(name, rest, right), 1),))
 
 
 def _amount(right: Any) -> Any:
@@ -350,13 +379,10 @@ def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
         return right.scaled(left.constant) if left.is_constant else None
     if name == "arith.shli" and known[1].is_constant and 0 <= known[1].constant <= _MOST_SHIFTED:
         return known[0].scaled(1 << known[1].constant)
-    if name == "arith.ceildivsi" and known[1].is_constant and known[1].constant > 0:
-        left, divisor = known[0] + Linear((), known[1].constant - 1), known[1]
-        return left if divisor.constant == 1 else _combined("arith.floordivsi", [left, divisor])
+    if name == "arith.ceildivsi":
+        name, known[0] = "arith.floordivsi", known[0] + Linear((), known[1].constant - 1)
     if name in DERIVE and (name != "arith.floordivsi" or (known[1].is_constant and known[1].constant > 0)):
-        if all(form.is_constant for form in known):
-            return Linear((), int(DERIVE[name](known[0].constant, known[1].constant)))
-        return Linear((), 0, ((Derived(name, known[0], known[1]), 1),))
+        return derive(name, known[0], known[1])
     return None
 
 

@@ -2,8 +2,8 @@
 
     nest = read_nest(task_class.body.mlir)      # Nest(body=(Loop(...), ...), arrays={...})
 
-Index arithmetic disappears: an access knows, per array dimension, its index as a linear form of loop variables and pid,
-or that it is not one. Views of arrays are resolved to the arrays.
+Index arithmetic disappears: an access knows, per array dimension, its index as a form of loop variables and pid, or
+that it is not one. Views of arrays are resolved to the arrays.
 """
 
 from __future__ import annotations
@@ -48,11 +48,16 @@ class Array(Struct, frozen=True):
 
 
 class Access(Struct, frozen=True):
-    """A load or a store: which element of which array."""
+    """A load or a store: which element of which array.
+
+    Attributes:
+        spread: whether it is that of one copy of an unrolled loop, of which each has an index of its own.
+    """
 
     array: str
     write: bool
     index: tuple[Linear | None, ...]
+    spread: bool = False
 
 
 class Op(Struct, frozen=True):
@@ -272,15 +277,12 @@ class _Reader:
             self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
             for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
         ]
-        moved = tuple(
-            None if b is None or o is None or o.derived else b + o for b, o in zip(base, offsets, strict=True)
-        )
+        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, offsets, strict=True))
         self._views[op.results[0]] = (name, moved)
 
     def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:
         name, base = self._views[view]
-        found = (self._forms.get(value) for value in indices)
-        forms = [None if form is None or form.derived else form for form in found]
+        forms = [self._forms.get(value) for value in indices]
         padded = [*([Linear(())] * (len(base) - len(forms))), *forms]  # dropped dimensions lead
         return name, tuple(None if b is None or f is None else b + f for b, f in zip(base, padded, strict=True))
 

@@ -1,12 +1,12 @@
-"""Walks over the operations and loops of a body: what decides on what happens, and what uses streams."""
+"""Walks over the operations and loops of a body: what decides on what happens, and what uses streams or arrays."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from allo_dse.ir.linear import Linear, forms_of
-from allo_dse.ir.nest import Branch, Loop, Op
+from allo_dse.ir.nest import Access, Branch, Loop, Op
 
 from .observed import matters
 from .plan import Item, Planned
@@ -60,3 +60,17 @@ def stream_ops(item: Item) -> Iterator[Op]:
     inside = item.body if isinstance(item, Planned) else itertools.chain(*item.sides)
     for inner in inside:
         yield from stream_ops(inner)  # type: ignore[arg-type]
+
+
+def accesses(items: Iterable[Item], values: Mapping[int, range]) -> Iterator[tuple[Access, Mapping[int, range]]]:
+    """All accesses, and the values of the loops around each."""
+    for item in items:
+        if isinstance(item, Op):
+            if item.access is not None:
+                yield item.access, values
+        elif isinstance(item, Planned):
+            own = range(item.first, item.first + item.trips * item.step, item.step)
+            yield from accesses(item.body, values if item.varies else {**values, item.variable: own})
+        else:
+            for side in item.sides:
+                yield from accesses(side, values)  # type: ignore[arg-type]

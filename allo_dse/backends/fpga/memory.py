@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -27,7 +27,7 @@ Unrolled: TypeAlias = Mapping[int, range]
 Accesses: TypeAlias = Sequence[tuple[Access, Unrolled]]
 """Each with the unrolled loops around it."""
 
-_MOST_COPIES = 1 << 16  # copies of one access that are told apart
+MOST_COPIES = 1 << 16  # copies of one access that are told apart
 _LUT_PER_BANK = 12
 
 
@@ -107,15 +107,37 @@ def busiest_bank(storage: Storage, accesses: Accesses) -> int:
     groups: dict[tuple[object, bool, int], list[IntArray]] = defaultdict(list)
     alone = 0
     for number, (access, unrolled) in enumerate(accesses):
-        known = [form is not None for form in access.index]
-        if not all(k or split is None for k, split in zip(known, storage.splits, strict=True)):
+        parts = [split(form, unrolled) for form in access.index]
+        if not all(part or whole is None for part, whole in zip(parts, storage.splits, strict=True)):
             alone += copies_of(unrolled)
             continue
-        forms = [form or Linear(()) for form in access.index]
-        rest = tuple((tuple((v, f) for v, f in form.terms if v not in unrolled), form.derived) for form in forms)
-        key = (rest, access.write, -1 if all(known) else number)
-        groups[key].append(_addresses(forms, unrolled))
+        moving, fixed = zip(*(part or (Linear(()), None) for part in parts), strict=True)
+        addresses = addresses_of(moving, unrolled)
+        if all(parts):
+            groups[fixed, access.write, -1].append(addresses)
+        else:  # each copy may be at another one
+            groups[fixed, True, number].append(np.repeat(addresses, copies_of(unrolled) // len(addresses), axis=0))
     return alone + sum(_most_in_one_bank(storage, np.concatenate(g), once=not key[1]) for key, g in groups.items())
+
+
+def split(form: Linear | None, unrolled: Unrolled) -> tuple[Linear, Linear] | None:
+    """What of an index is another in each copy of unrolled loops, and what is the same in all; None where nobody knows:
+    it has no form, or a quotient (or minimum, ...) hangs on both."""
+    if form is None:
+        return None
+    inside = [part for part, _ in form.derived if part.variables <= unrolled.keys()]
+    outside = [part for part, _ in form.derived if not part.variables & unrolled.keys()]
+    if len(inside) + len(outside) < len(form.derived):
+        return None
+    moving, fixed = (
+        Linear(
+            tuple((v, f) for v, f in form.terms if (v in unrolled) is moves),
+            form.constant if moves else 0,
+            tuple((part, f) for part, f in form.derived if (part in inside) is moves),
+        )
+        for moves in (True, False)
+    )
+    return moving, fixed
 
 
 def copies_of(unrolled: Unrolled) -> int:
@@ -123,19 +145,20 @@ def copies_of(unrolled: Unrolled) -> int:
     return math.prod(map(len, unrolled.values()))
 
 
-def _addresses(forms: list[Linear], unrolled: Unrolled) -> IntArray:
+def addresses_of(forms: Sequence[Linear], unrolled: Unrolled) -> IntArray:
     """Per copy of an access its index along each dimension: (copies, dimensions)."""
-    used = [v for v in unrolled if any(form.factor(v) for form in forms)]
-    if math.prod(len(unrolled[v]) for v in used) > _MOST_COPIES:
-        used = used[:1]
-    if not used:
+    spans = {v: unrolled[v] for form in forms for v in form.variables}
+    if not spans:
         return np.array([[form.constant for form in forms]], np.int64)
-    values = [np.asarray(unrolled[v], np.int64) for v in used]
-    grid = np.stack(np.meshgrid(*values, indexing="ij")).reshape(len(used), -1)
-    table = np.empty((grid.shape[1], len(forms)), np.int64)
+    if math.prod(map(len, spans.values())) > MOST_COPIES:
+        first = next(iter(spans))
+        spans = {v: span if v == first else span[:1] for v, span in spans.items()}
+    grid = np.meshgrid(*(np.asarray(span, np.int64) for span in spans.values()), indexing="ij")
+    values: Any = {v: axis.ravel() for v, axis in zip(spans, grid, strict=True)}
+    table = np.empty((math.prod(map(len, spans.values())), len(forms)), np.int64)
     for column, form in enumerate(forms):
-        factors = np.array([form.factor(v) for v in used], np.int64)
-        table[:, column] = form.constant + factors @ grid
+        along: Any = form.value(values)
+        table[:, column] = along
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
 from msgspec import Struct
@@ -13,7 +13,8 @@ from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Op
 from allo_dse.program.locations import SourceLoop
 
-from .memory import Storage
+from .item_walks import accesses
+from .memory import MOST_COPIES, Storage, addresses_of, copies_of
 from .plan import Item, Planned
 
 
@@ -57,7 +58,7 @@ def process_of(items: Sequence[Item], cycles: int, storages: Mapping[str, Storag
     """What a process takes and works on; elements of arrays that are split into them are arrays of their own."""
     rounds = max((item.trips for item in items if isinstance(item, Planned)), default=1)
     reads, writes = set[str](), set[str]()
-    for access, values in _accesses(items, {}):
+    for access, values in accesses(items, {}):
         (writes if access.write else reads).update(_parts(access, storages[access.array], values))
     return Process(cycles, math.ceil(cycles / max(1, rounds)), frozenset(reads), frozenset(writes))
 
@@ -120,12 +121,12 @@ def _parts(access: Access, storage: Storage, values: Mapping[int, range]) -> Ite
 
 def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Collection[int]:
     """The values of an index."""
-    if form is None or form.derived or not form.variables <= values.keys():
+    if form is None or not form.variables <= values.keys():
         return range(extent)
-    found = {form.constant}
-    for variable, factor in form.terms:
-        found = {one + factor * value for one in found for value in values[variable][:extent]}
-    return found & set(range(extent))
+    own = {variable: values[variable] for variable in form.variables}
+    if copies_of(own) > MOST_COPIES:
+        return range(extent)
+    return set(addresses_of([form], own).ravel().tolist()) & set(range(extent))
 
 
 def _sourced(item: Item) -> Iterator[int]:
@@ -139,17 +140,3 @@ def _sourced(item: Item) -> Iterator[int]:
         for side in item.sides:
             for nested in side:
                 yield from _sourced(nested)  # type: ignore[arg-type]
-
-
-def _accesses(items: Iterable[Item], values: Mapping[int, range]) -> Iterator[tuple[Access, Mapping[int, range]]]:
-    """All accesses, and the values of the loops around each."""
-    for item in items:
-        if isinstance(item, Op):
-            if item.access is not None:
-                yield item.access, values
-        elif isinstance(item, Planned):
-            own = range(item.first, item.first + item.trips * item.step, item.step)
-            yield from _accesses(item.body, values if item.varies else {**values, item.variable: own})
-        else:
-            for side in item.sides:
-                yield from _accesses(side, values)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from allo_dse.common.records import replace
 from allo_dse.ir.linear import Linear, Ranges, extent, replaced
-from allo_dse.ir.nest import Access, Branch, Loop, Nest, Node, Op
+from allo_dse.ir.nest import Branch, Loop, Nest, Node, Op
 from allo_dse.program.common_arrays import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, DATAFLOW, STREAM, Directive, stream_depth
@@ -314,10 +314,11 @@ def _unrolled(loop: Planned, factor: int) -> Planned:
     if factor == loop.trips and loop.mode != "pipeline":
         return replace(loop, mode="unroll")
     inner_variable = -1 - loop.variable  # value numbers are not negative
-    form = Linear(((inner_variable, loop.step), (loop.variable, 1)))
+    # The outer variable counts rounds, so that forms show the values it has.
+    form = Linear(((inner_variable, loop.step), (loop.variable, loop.step * factor)), loop.first)
     body = tuple(substituted(item, loop.variable, form) for item in loop.body)
     inner = Planned(inner_variable, "", factor, 0, 1, "unroll", 1, body)
-    return replace(loop, trips=math.ceil(loop.trips / factor), step=loop.step * factor, body=(inner,))
+    return replace(loop, trips=math.ceil(loop.trips / factor), first=0, step=1, body=(inner,))
 
 
 def substituted(item: Item, variable: int, form: Linear) -> Item:
@@ -332,7 +333,8 @@ def substituted(item: Item, variable: int, form: Linear) -> Item:
     if item.access is None:
         return item
     index = tuple(None if f is None else f.put_in(variable, form) for f in item.access.index)
-    return replace(item, access=Access(item.access.array, item.access.write, index))
+    spread = item.access.spread or (form.is_constant and index != item.access.index)
+    return replace(item, access=replace(item.access, index=index, spread=spread))
 
 
 def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:

@@ -40,7 +40,7 @@ class FpgaSimulator:
     """
 
     name = "fpga-simulator"
-    version = "7"
+    version = "8"
     quick = True
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:

@@ -204,7 +204,7 @@ def spreads_of(kernel: Kernel) -> list[Spread]:
             own = array.argument is None
             key = (kernel.name, array.name) if own else (REGION, tensors.get(array.argument or 0, array.name))
             for dim, form in enumerate(access.index):
-                if form is not None:
+                if form is not None and not form.derived:
                     names = frozenset(name for variable, name in loops.items() if form.factor(variable))
                     found[Spread(key, dim + 1, array.shape[dim], names)] = None
     return list(found)

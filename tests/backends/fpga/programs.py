@@ -122,6 +122,69 @@ def computed_index(kind: str) -> Any:
     return top
 
 
+def computed_banks(index: str, nested: bool) -> Any:
+    """Copies of elements whose index is linear only where unrolling makes it a number."""
+    rounds, copies = (8, 8) if nested else (64, 1)
+
+    @df.region()
+    def top(X: int32[64], Y: int32[64], H: int32[64]):
+        @df.kernel(mapping=[1], args=[X, Y, H])
+        def k(x: int32[64], y: int32[64], h: int32[64]):
+            for i in range(rounds):
+                for u in range(copies):
+                    with allo.meta_if(index == "half"):
+                        y[copies * i + u] = x[(copies * i + u) // 2]
+                    with allo.meta_elif(index == "three of eight"):
+                        y[copies * i + u] = x[(copies * i + u) * 3 % 8]
+                    with allo.meta_elif(index == "shifted"):
+                        y[copies * i + u] = x[(copies * i + u) >> 1]
+                    with allo.meta_elif(index == "data"):
+                        y[copies * i + u] = x[h[copies * i + u]]
+                    with allo.meta_else():
+                        y[copies * i + u] = x[(copies * i + u) // 2 * 4]
+
+    return top
+
+
+def put_after_copies(kind: str) -> Any:
+    """A token that follows from sums of unrolled copies: of each other's, of some copies only, or of two for each
+    element."""
+
+    @df.region()
+    def top(X: float32[8, 8], Y: float32[8]):
+        pipe: Stream[float32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: float32[8, 8]):
+            s: float32[9] = 0
+            for i in range(8):
+                with allo.meta_if(kind == "chain"):
+                    s[0] = x[i, 0]
+                    for u in range(8):
+                        s[u + 1] = s[u] + x[i, u]
+                    pipe.put(s[8])
+                with allo.meta_elif(kind == "later"):
+                    s[0] = 0.0
+                    for u in range(8):
+                        if u >= 4:
+                            s[0] += x[i, u]
+                        if u == 7:
+                            pipe.put(s[0])
+                with allo.meta_else():
+                    for v in range(4):
+                        s[v] = x[i, v]
+                    for u in range(8):
+                        s[u // 2] += x[i, u]
+                    pipe.put(s[3])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def other(y: float32[8]):
+            for i in range(8):
+                y[i] = pipe.get()
+
+    return top
+
+
 def scattered_sums() -> Any:
     """A convolution that adds each input to all outputs it is part of."""
 

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.fpga.overlap import Process, overlapped
+from allo_dse.backends.fpga.memory import Split, Storage
+from allo_dse.backends.fpga.overlap import Process, overlapped, process_of
+from allo_dse.backends.fpga.plan import Planned
 from allo_dse.backends.fpga.task import TaskCost, task_cost
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.linear import Linear, derive
+from allo_dse.ir.nest import Access, Array, Op
 from allo_dse.lang.schedule import customize
 from allo_dse.mapper.program import load_program
 from tests.frontend.schedule import programs
@@ -45,6 +49,15 @@ def test_independent_nests_run_side_by_side() -> None:
     schedule.dataflow("fork")
     assert cost(schedule).cycles == pytest.approx(alone.cycles / 2, abs=8)
     assert cost(schedule).logic.dsp == 2 * alone.logic.dsp, "what runs at once shares no operators"
+
+
+def test_a_process_uses_the_parts_that_its_indices_reach() -> None:
+    """Also where these are not linear: of eight elements that are apart, `a[2 * (i // 4)]` is two."""
+    index = derive("arith.floordivsi", Linear.variable(1), Linear((), 4)).scaled(2)
+    load = Op("load", (), (2,), "", 32, (), Access("a", False, (index,)))
+    loop = Planned(1, "i", 8, 0, 1, "pipeline", 1, (load,))
+    storages = {"a": Storage(Array("a", (8,), 32), (Split("cyclic", 8),))}
+    assert process_of([loop], 10, storages).reads == {"a[0]", "a[2]"}
 
 
 def names(letters: str) -> st.SearchStrategy[frozenset[str]]:

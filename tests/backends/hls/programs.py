@@ -139,6 +139,25 @@ def widths(N: int = 8) -> Any:
     return widths
 
 
+def rounded(N: int = 8) -> Any:
+    """Integers of more than 64 bits as floats: a little more than halfway between two of them."""
+
+    @df.region()
+    def rounded(A: UInt(23)[N], B: UInt(32)[N], C: UInt(32)[N]):
+        @df.kernel(mapping=[1], args=[A, B, C])
+        def core(a: UInt(23)[N], b: UInt(32)[N], c: UInt(32)[N]):
+            for i in range(N):
+                between: UInt(130) = a[i] | (1 << 23)
+                between = (2 * between + 1 << 70) + 1
+                negative: Int(130) = 0 - between
+                one: float32 = between
+                other: float32 = negative
+                b[i] = one.bitcast()
+                c[i] = other.bitcast()
+
+    return rounded
+
+
 def chosen(N: int = 8) -> Any:
     """What one of two values is chosen of has one type in C++, also where numbers written alone widen one of them."""
 
@@ -367,6 +386,6 @@ def twice(N: int = 4, P: int = 2) -> Any:
 
 
 ALL = (
-    scaled_rows, fir, feedback, widths, chosen, flags, some_blocks, numbers, counter, polling, histogram, routed,
-    while_, tile, borrowed, twice,
+    scaled_rows, fir, feedback, widths, rounded, chosen, flags, some_blocks, numbers, counter, polling, histogram,
+    routed, while_, tile, borrowed, twice,
 )  # fmt: skip

@@ -1,30 +1,31 @@
 """When the operations of one round of a pipelined loop happen: as soon as their operands and memory ports allow.
 
 Times are (cycle, nanoseconds into it). Combinational operations follow each other within a cycle as long as the clock
-allows; a result of latency L is there L cycles later. Unrolled loops are walked two or three times: how much later
-each copy is than the one before it says when the last one is done. Only where copies use what some before the last one
-have left, each is walked.
+allows; a result of latency L is there L cycles later. Unrolled loops are walked three times: how much later each copy
+is than the one before it says when the last one is done. (Loops whose copies are not alike `copies` has written out.)
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from allo_dse.device.device import FpgaDevice
-from allo_dse.ir.linear import Linear, Test, decided
+from allo_dse.ir.linear import Test, decided
 from allo_dse.ir.nest import Access, Branch, Op
 
 from ..observed import Asked
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
-from .effects import Element, apart, depends, reaches_far
+from .effects import Element, apart
 
 Time = tuple[int, float]
 START: Time = (0, 0.0)
+_Form = tuple[tuple[object, object] | None, ...]
 Guard = tuple[Test | Asked, bool]
 """A condition, and the side of it."""
 
@@ -60,6 +61,8 @@ class Walk:
         fabric: whether floating-point sums take the adder with the shorter latency.
         guard: whether this is after the inner loop of a flattened nest.
         clocked: elements whose value comes straight from the last register of an operator of several cycles.
+        order: elements in the order in which they are stored.
+        _alike: the same by array, and by what of their index is no number: among those of a kind only equal ones meet.
     """
 
     device: FpgaDevice
@@ -73,6 +76,8 @@ class Walk:
     finish: int = 0
     guard: bool = False
     clocked: set[Element] = field(default_factory=set)
+    order: list[Element] = field(default_factory=list)
+    _alike: defaultdict[str, dict[_Form, dict[Element, None]]] = field(default_factory=lambda: defaultdict(dict))
     pipelined: set[int] = field(default_factory=set)
     level: int = 0
     tests: tuple[Guard, ...] = ()
@@ -148,12 +153,9 @@ class Walk:
         self._set(op, self.stored[element] if known else self._unstored(element))
 
     def _element(self, access: Access) -> Element:
-        """An element. What is handed on may go through elements that copies of several loops reach: there the variable
-        of each copy is a constant."""
-        index = access.index
-        for variable, value in self.copies if self.carried else ():
-            index = tuple(form and form.put_in(variable, Linear((), value)) for form in index)
-        return access.array, index
+        """An element: in each copy of an unrolled loop its variable is a number."""
+        values = dict(self.copies)
+        return access.array, tuple(form and form.at(values) for form in access.index)
 
     def _unstored(self, element: Element) -> Time:
         """When an element is there that this round may have stored, but has not for sure."""
@@ -168,7 +170,18 @@ class Walk:
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
-        return [other for other in self.stored if not apart(other, element)]
+        own, found = _without_constants(element), [element] if element in self.stored else []
+        for form, others in self._alike[element[0]].items():
+            if form != own or None in form:
+                found += [o for o in others if o != element and o in self.stored and not apart(o, element)]
+        return found
+
+    def _keep(self, element: Element, time: Time, *, clocked: bool) -> None:
+        self.stored[element] = time
+        self.order.append(element)
+        self._alike[element[0]].setdefault(_without_constants(element), {})[element] = None
+        if clocked:
+            self.clocked.add(element)
 
     def _store(self, op: Op) -> None:
         assert op.access is not None
@@ -180,10 +193,11 @@ class Walk:
             if not clocked:
                 self.clocked.discard(other)
         if None not in key[1] or key not in self.stored:
-            self.stored[key] = time
-            if clocked:
-                self.clocked.add(key)
-        if op.access.array not in self.registers:
+            self._keep(key, time, clocked=clocked)
+        self._finish_store(key, time)
+
+    def _finish_store(self, element: Element, time: Time) -> None:
+        if element[0] not in self.registers:
             late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
             self.finish = max(self.finish, time[0] + late, 1)  # its address takes the first cycle
 
@@ -204,29 +218,30 @@ class Walk:
     def _branch(self, branch: Branch) -> None:
         outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
-        ends, outcomes, clocks, last = [], [], [], dict(self.last)
+        ends, outcomes, clocks, lasts, last, finishes = [], [], [], [], dict(self.last), [self.finish]
         # In a copy of an unrolled loop its variable is a constant, and only one side is there.
         taken = decided(branch.test, dict(self.copies))
-        latest = dict(last)
         test = Asked(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):
             self.tests = (*outer, (test, number == 0))
             self.path = (*path, (branch.condition, number == 0))
             self.stored, self.last = dict(before), dict(last)  # of one stream only one side moves a token
             if taken is not None:
-                self.clocked = set(clocked)
+                self.clocked, self.finish = set(clocked), finishes[0]
             self.block(side)  # type: ignore[arg-type]
             clocks.append(self.clocked)
-            latest = {
-                stream: max(self.last.get(stream, -1), latest.get(stream, -1)) for stream in {**latest, **self.last}
-            }
+            lasts.append(self.last)
+            finishes.append(self.finish)
             outcomes.append(self.stored)
             ends.append(self._ready(branch.results[number]))
-        self.tests, self.path, self.stored, self.last = outer, path, before, latest
+        self.tests, self.path = outer, path
         if taken is None:
+            self.stored, (one, other) = before, lasts
+            self.last = {stream: max(one.get(stream, -1), other.get(stream, -1)) for stream in {**one, **other}}
             self._join(outcomes, clocked)
         else:
-            self.stored, self.clocked, ends = outcomes[not taken], clocks[not taken], [ends[not taken]]
+            self.stored, self.clocked, self.last = outcomes[not taken], clocks[not taken], lasts[not taken]
+            self.finish, ends = finishes[1 + (not taken)], [ends[not taken]]
         select = Op("arith.select", (), branch.outputs, "", branch.bits)
         if branch.outputs:
             chosen = unit_of(select, self.device)
@@ -252,30 +267,28 @@ class Walk:
             return
         outer_copies = self.copies
         history: list[dict[Element, Time]] = []
+        orders: list[list[Element]] = []
         per_copy = 0
-        # What is handed on over several copies is there in time for some that come later.
-        walked = loop.trips if self.carried and reaches_far(loop) else min(loop.trips, 3)
-        for copy in range(walked):
-            self._forget(loop.variable)
+        for copy in range(min(loop.trips, 3)):
             self.copies = (*outer_copies, (loop.variable, loop.first + copy * loop.step))
-            start = len(self.events)
+            start, stores = len(self.events), len(self.order)
             self.block(loop.body)
             per_copy = len(self.events) - start
             history.append(dict(self.stored))
+            orders.append(self.order[stores:])
         self.copies = outer_copies
-        if loop.trips > walked:
-            self._extrapolate(loop, history)
+        if loop.trips > 3:
+            self._extrapolate(loop, history, orders)
             self._repeat_events(loop, per_copy)
 
-    def _forget(self, variable: int) -> None:
-        """Elements that depend on the variable are others in the next copy."""
-        for key in [key for key in self.stored if depends(key, variable)]:
-            del self.stored[key]
+    def _extrapolate(self, loop: Planned, history: list[dict[Element, Time]], orders: list[list[Element]]) -> None:
+        """Times of what is handed from copy to copy, and of what each copy stores, after the last one.
 
-    def _extrapolate(self, loop: Planned, history: list[dict[Element, Time]]) -> None:
-        """Times of what is handed from copy to copy, after the last one."""
+        Args:
+            history: of three copies, what is stored after each. orders: what each stores, in order.
+        """
         usable = self.device.clock.usable_ns
-        earlier = _elements_before(history)
+        earlier = {b: a for a, b in zip(*orders[1:], strict=False) if a != b and a[0] == b[0]}
         for key, time in history[2].items():
             if key not in earlier and history[0].get(key) == history[1].get(key):
                 continue  # stored by one of the copies
@@ -290,8 +303,10 @@ class Walk:
             else:  # integer sums are balanced as a tree
                 total = _ns(history[0].get(key, time), usable) + step * math.ceil(math.log2(loop.trips))
                 late = (int(total // usable), total % usable)
-            self.stored[key] = late
+            last = _ahead(earlier[key], key, loop.trips - 3) if key in earlier else key
+            self._keep(last, late, clocked=key in self.clocked)
             self.finish = max(self.finish, late[0])
+            self._finish_store(last, late)
 
     def _repeat_events(self, loop: Planned, per_copy: int) -> None:
         if not per_copy:
@@ -316,6 +331,12 @@ class Walk:
                 )
                 self.finish = max(self.finish, stage)
                 self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
+
+
+def may_happen(event: StreamEvent) -> bool:
+    """Whether conditions on the variables of unrolled loops leave a stream operation to its copy."""
+    copies = dict(event.copies)
+    return all(isinstance(test, Asked) or decided(test, copies) in (None, side) for test, side in event.tests)
 
 
 def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
@@ -344,7 +365,11 @@ def _ns(time: Time, usable: float) -> float:
     return time[0] * usable + time[1]
 
 
-def _elements_before(history: list[dict[Element, Time]]) -> dict[Element, Element]:
-    """Elements that only the third copy of a loop stores, with those that only the second one does in their place."""
-    second, third = ([key for key in history[n] if key not in history[n - 1]] for n in (1, 2))
-    return dict(zip(third, second, strict=True)) if len(second) == len(third) else {}
+def _without_constants(element: Element) -> _Form:
+    return tuple(None if form is None else (form.terms, form.derived) for form in element[1])
+
+
+def _ahead(second: Element, third: Element, copies: int) -> Element:
+    """The element that a later copy stores where two copies store these."""
+    pairs = zip(second[1], third[1], strict=True)
+    return third[0], tuple(a and b and b + (b + a.scaled(-1)).scaled(copies) for a, b in pairs)

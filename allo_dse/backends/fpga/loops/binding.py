@@ -112,8 +112,8 @@ def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
 
 def _is_computed(access: Access, unrolled: Unrolled) -> bool:
     """Whether each copy of an access adds its own offset to an address that changes from round to round."""
-    variables = {v for form in access.index if form is not None for v, _ in form.terms}
-    return bool(variables & set(unrolled)) and bool(variables - set(unrolled))
+    variables = {v for form in access.index if form is not None for v in form.variables}
+    return (access.spread or bool(variables & set(unrolled))) and bool(variables - set(unrolled))
 
 
 Staged: TypeAlias = tuple[int, int, bool]

@@ -4,20 +4,25 @@
     effects.uses        # the loads and stores that need a port of their array
     effects.carried     # the arrays of loads that may find what an earlier round stored
 
+Of unrolled loops `copies` has seen to it that the same index is the same element, whichever loop it stands in, and that
+other copies have other elements.
+
 A store under a condition only *may* happen. What it stores replaces nothing for sure, so a load after it still needs
 the old value, which an earlier round may have stored: `if j == 0: acc = 0` does not end the recurrence of a sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from allo_dse.ir.linear import Linear
+from allo_dse.ir.linear import Linear, Ranges, extent
 from allo_dse.ir.nest import Access, Branch, Op
 
 from ..memory import Unrolled
@@ -70,6 +75,7 @@ class _Reader:
         pending: stores that nothing in memory depends on so far, by element, each with the number of conditions around
             it; a store under no more conditions that comes later makes them superfluous.
         conditions: how many are around the place that is read.
+        ranges: of the variables of the unrolled loops so far.
     """
 
     uses: list[Use] = field(default_factory=list)
@@ -77,6 +83,7 @@ class _Reader:
     known: set[Element] = field(default_factory=set)
     pending: dict[Element, tuple[tuple[Op, int], ...]] = field(default_factory=dict)
     conditions: int = 0
+    ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def maybe(self, items: Iterable[Item]) -> None:
         """Items that only some rounds execute."""
@@ -85,10 +92,9 @@ class _Reader:
     def block(self, items: Iterable[Item], unrolled: Unrolled) -> None:
         for item in items:
             if isinstance(item, Planned):
-                self._forget(item.variable)
                 values = range(item.first, item.first + item.trips * item.step, item.step)
+                self.ranges[item.variable] = min(values, default=0), max(values, default=0)
                 self.block(item.body, {**unrolled, item.variable: values})
-                self._forget(item.variable)
             elif isinstance(item, Branch):
                 self._either(item.sides, unrolled)  # type: ignore[arg-type]
             elif item.access is not None and not item.block:
@@ -108,9 +114,11 @@ class _Reader:
         second = self.pending
         self.pending = {}
         for element in {**first, **second}:
-            mine, theirs = first.get(element, ()), second.get(element, ())
-            kept = [use for use in pending.get(element, ()) if use in mine and use in theirs]
-            new = [use for use in (*mine, *theirs) if use not in pending.get(element, ())]
+            before, mine, theirs = (part.get(element, ()) for part in (pending, first, second))
+            # By identity: copies of an unrolled loop may be equal.
+            old, *both = ({id(op) for op, _ in part} for part in (before, mine, theirs))
+            kept = [use for use in before if id(use[0]) in both[0] & both[1]]
+            new = [use for use in (*mine, *theirs) if id(use[0]) not in old]
             self.pending[element] = (*kept, *new)
 
     def _load(self, op: Op, access: Access, unrolled: Unrolled) -> None:
@@ -119,12 +127,12 @@ class _Reader:
             return
         # What a condition may have stored to the very same element is chosen in a register, not read from memory.
         self.uses.append((op, unrolled))
-        self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element)}
+        self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element, self.ranges)}
 
     def _store(self, op: Op, access: Access, unrolled: Unrolled) -> None:
         element = (access.array, access.index)
         self.uses.append((op, unrolled))
-        self.known = {e for e in self.known if apart(e, element)}
+        self.known = {e for e in self.known if apart(e, element, self.ranges)}
         if None in access.index:
             return
         before = self.pending.get(element, ())
@@ -132,48 +140,27 @@ class _Reader:
         self.pending[element] = (*((o, n) for o, n in before if n < self.conditions), (op, self.conditions))
         self.known.add(element)
 
-    def _forget(self, variable: int) -> None:
-        """Elements that depend on the variable of an unrolled loop are others in each of its copies."""
-        self.known = {e for e in self.known if not depends(e, variable)}
-        self.pending = {e: ops for e, ops in self.pending.items() if not depends(e, variable)}
+
+def apart(one: Element, other: Element, ranges: Ranges = MappingProxyType({})) -> bool:
+    """Whether two elements are different ones in every round: of two arrays, or apart in a dimension.
+
+    Args:
+        ranges: of the variables of unrolled loops.
+    """
+    if one[0] != other[0]:
+        return True
+    pairs = [(a, b) for a, b in zip(one[1], other[1], strict=True) if a is not None and b is not None]
+    alike = [a.terms == b.terms and a.derived == b.derived for a, b in pairs]
+    if any(same and a.constant != b.constant for same, (a, b) in zip(alike, pairs, strict=True)):
+        return True
+    return any(not same and _differ(a, b, ranges) for same, (a, b) in zip(alike, pairs, strict=True))
 
 
-def apart(one: Element, other: Element) -> bool:
-    """Whether two elements are different ones in every round: of two arrays, or a constant apart in a dimension."""
-    return one[0] != other[0] or any(
-        a is not None and b is not None and a.terms == b.terms and a.constant != b.constant
-        for a, b in zip(one[1], other[1], strict=True)
-    )
-
-
-def reaches_far(loop: Planned) -> bool:
-    """Whether a copy of an unrolled loop may load what a copy before the last one has stored."""
-    accesses = list(_accesses(loop.body))
-    stores, loads = ([access for access in accesses if access.write is write] for write in (True, False))
-    return any(store.array == load.array and _copies_apart(store, load, loop) > 1 for store in stores for load in loads)
-
-
-def _accesses(items: Iterable[Item]) -> Iterator[Access]:
-    for item in items:
-        if isinstance(item, Planned):
-            yield from _accesses(item.body)
-        elif isinstance(item, Branch):
-            yield from _accesses((*item.sides[0], *item.sides[1]))  # type: ignore[arg-type]
-        elif item.access is not None:
-            yield item.access
-
-
-def _copies_apart(store: Access, load: Access, loop: Planned) -> int:
-    """How many copies before that of a load the same element is stored; 0 where nothing tells."""
-    found = 0
-    for form, other in zip(store.index, load.index, strict=True):
-        if form is not None and other is not None and form.terms == other.terms:
-            step, offset = form.factor(loop.variable) * loop.step, form.constant - other.constant
-            if step and offset % step == 0:
-                found = max(found, offset // step)
-    return found
-
-
-def depends(element: Element, variable: int) -> bool:
-    """Whether an element is another one where a variable is. Of an unknown index nobody can say that."""
-    return any(form is not None and form.factor(variable) for form in element[1])
+def _differ(a: Linear, b: Linear, ranges: Ranges) -> bool:
+    """Whether forms that have not the same terms never have the same value."""
+    difference = a + b.scaled(-1)
+    divisor = math.gcd(*(factor for _, factor in (*difference.terms, *difference.derived))) or 1
+    if difference.constant % divisor:
+        return True
+    low, high = extent(difference, ranges) if ranges else (0, 0)
+    return low > 0 or high < 0

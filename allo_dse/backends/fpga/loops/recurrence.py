@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import product
 
+import numpy as np
 from msgspec import Struct
 
 from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.linear import Linear
-from allo_dse.ir.nest import Access
 
-from ..memory import Unrolled
+from ..memory import addresses_of, split
 from ..plan import Planned
 from .asap import Time, Walk
-from .effects import Effects
+from .effects import Effects, Use
 
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
@@ -40,10 +41,9 @@ def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[
     """
     found = []
     for array in effects.carried:
-        uses = [(op.access, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
-        stores, loads = ([use for use in uses if use[0].write is write] for write in (True, False))
-        pairs = [(store, load, {**one, **other}) for store, one in stores for load, other in loads]
-        between = [d for pair in pairs if (d := _between(*pair, loops)) is not None]
+        uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
+        stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
+        between = [d for pair in product(stores, loads) if (d := _between(*pair, loops)) is not None]
         if between:
             found.append(Carried(array, min(between), array in registers))
     return found
@@ -95,42 +95,45 @@ def memory_interval(
     return worst, name
 
 
-def _between(store: Access, load: Access, unrolled: Unrolled, loops: tuple[Planned, ...]) -> int | None:
-    """Rounds from a store to the next load of the same element; None when there is none.
-
-    Args:
-        unrolled: loops around one of them or both.
-    """
+def _between(store: Use, load: Use, loops: tuple[Planned, ...]) -> int | None:
+    """Rounds from a store to the next load of the same element; None when there is none."""
     stride, strides = 1, {}
     for loop in reversed(loops):
         strides[loop.variable] = stride
         stride *= loop.trips
-    pairs = list(zip(store.index, load.index, strict=True))
-    forms = [(s, g) for s, g in pairs if s is not None and g is not None]
-    if len(forms) < len(pairs) or any(s.terms != g.terms for s, g in forms):
-        return 1
     steps = {loop.variable: loop.step for loop in loops}
     apart: dict[int, set[int]] = {}  # rounds of each loop
-    for form, other in forms:
-        offsets = _offsets(form, form.constant - other.constant, unrolled)
-        moving = [v for v, _ in form.terms if v in strides]
-        if len(moving) == 1:
-            step = form.factor(moving[0]) * steps[moving[0]]
+    used: set[int] = set()
+    nearest = False
+    for fixed, offsets in _dimensions(store, load):
+        moving = [v for v, _ in fixed.terms if v in strides] if fixed else []
+        used.update(moving)
+        if fixed is None or fixed.derived or (len(moving) > 1 and offsets != {0}):
+            nearest = True
+        elif len(moving) == 1:
+            step = fixed.factor(moving[0]) * steps[moving[0]]
             reached = {offset // step for offset in offsets if offset % step == 0}
             apart[moving[0]] = apart.get(moving[0], reached) & reached
-        elif (moving and offsets != {0}) or 0 not in offsets:
-            return 1
-    used = {v for form, _ in forms for v, _ in form.terms}
+        elif 0 not in offsets:
+            return None
+    if nearest:
+        return 1
     distances = {0, *(strides[v] for v in strides if v not in used)}
     for variable, rounds in apart.items():
         distances = {d + n * strides[variable] for d in distances for n in rounds}
     return min((d for d in distances if d > 0), default=None)
 
 
-def _offsets(form: Linear, offset: int, unrolled: Unrolled) -> set[int]:
-    """What one index may be more than another of the same form in another copy."""
-    found = {offset}
-    for variable, values in unrolled.items():
-        if step := form.factor(variable) * values.step:
-            found = {one + step * copies for one in found for copies in range(1 - len(values), len(values))}
-    return found
+def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:
+    """Per dimension what two indices have in common in all copies, and by how much the first may then be more than the
+    second; None where that is not known."""
+    (one, mine), (other, theirs) = store, load
+    assert one.access is not None
+    assert other.access is not None
+    for a, b in zip(one.access.index, other.access.index, strict=True):
+        first, second = split(a, mine), split(b, theirs)
+        if first is None or second is None or first[1] != second[1]:
+            yield None, set()
+        else:
+            places = (addresses_of([part[0]], unrolled) for part, unrolled in ((first, mine), (second, theirs)))
+            yield first[1], set(np.unique(np.subtract.outer(*places)).tolist())

@@ -16,8 +16,9 @@ from allo_dse.program.tasks import TaskClass
 from ..memory import Accesses, Storage, busiest_bank
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in
-from .asap import Time, Walk
+from .asap import Time, Walk, may_happen
 from .binding import Staged, by_array, staged, units
+from .copies import told_apart
 from .effects import Effects, Use, effects_of
 
 Level = tuple[Item, ...]
@@ -66,7 +67,10 @@ class Round:
             op.access.array
             for op, unrolled in self.effects.uses
             if op.access is not None
-            and any(form is None or any(map(form.factor, (self.variable, *unrolled))) for form in op.access.index)
+            and (
+                op.access.spread
+                or any(form is None or form.variables & {self.variable, *unrolled} for form in op.access.index)
+            )
         }
         return frozenset(self.effects.carried) - moving
 
@@ -135,6 +139,7 @@ class Round:
                 walk.block(self.body)
             else:
                 self._go_through(walk)
+                walk.events = list(filter(may_happen, walk.events))
         return self._walks[key]
 
     def _go_through(self, walk: Walk) -> None:
@@ -171,7 +176,8 @@ class KnownRounds:
         """The round that is made of these."""
         key = (variable, before, body, after)
         if key not in self._known:
-            self._known[key] = Round(self.device, *key)
+            outside = (tuple(map(told_apart, levels)) for levels in (before, after))
+            self._known[key] = Round(self.device, variable, next(outside), told_apart(body), next(outside))
         return self._known[key]
 
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:

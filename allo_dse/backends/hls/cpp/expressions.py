@@ -202,8 +202,6 @@ def _text(node: Node) -> tuple[str, int]:
         return _const(node)
     if node.op == "call":
         return f"{node.text}({', '.join(render(a) for a in args)})", PRIMARY
-    if node.op == "member":
-        return f"{render(args[0], PRIMARY)}.{node.text}", PRIMARY
     if node.op in ("cast", "extend"):
         return f"({node.type}){render(args[0], UNARY)}", UNARY
     if node.op in ("!", "neg"):

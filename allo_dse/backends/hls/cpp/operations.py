@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from allo_dse.common.errors import AlloDseError
 from allo_dse.ir.bindings import ir
 
-from .elements import BOOL, Element, element_of
+from .elements import BOOL, NATIVE_BITS, Element, element_of
 from .expressions import (
     Node,
     as_signed,
@@ -207,8 +207,9 @@ def _from_int(a: Node, type_: Element, signed: bool) -> Node:
     if a.type == BOOL:
         return cast(cast(a, Element("int", 32)), type_)
     value = as_signed(a) if signed else as_unsigned(a)
-    if value.type.bits > 64:
-        return cast(Node("member", Element("float", 64), (value,), "to_double()", reads=value.reads), type_)
+    if value.type.bits > NATIVE_BITS[-1]:
+        through = Element("float", max(32, type_.bits))
+        return cast(call(f"allo::rounded<{through}>", through, typed(value)), type_)
     if type_.kind == "bfloat" or type_.bits == 16:
         return cast(cast(value, _FLOAT32), type_)
     return cast(value, type_)

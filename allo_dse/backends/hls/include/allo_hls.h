@@ -111,6 +111,27 @@ template <typename T> T ceil_div(T a, T by) {
   return (a % b != 0 && ((a < 0) == (b < 0))) ? T(quotient + 1) : quotient;
 }
 
+// An integer of more than 64 bits as the nearest float or double. It is rounded once: below its 64 highest bits only
+// matters whether any is set, so the lowest of these stands for all of them.
+template <typename Float, int N> Float rounded(const ap_uint<N> &value) {
+  ap_uint<N> high = value;
+  bool below = false;
+  int shift = 0;
+  for (int bit = 64; bit < N; bit++) {
+    if ((high >> 64) != 0) {
+      below = below || high[0];
+      high = high >> 1;
+      shift++;
+    }
+  }
+  return hls::ldexp(Float(high.to_uint64() | below), shift);
+}
+template <typename Float, int N> Float rounded(const ap_int<N> &value) {
+  const bool minus = value < 0;
+  const Float magnitude = rounded<Float>(minus ? ap_uint<N>(-value) : ap_uint<N>(value));
+  return minus ? -magnitude : magnitude;
+}
+
 // The smaller and larger of two numbers; of floating-point numbers, NaN if either is.
 template <typename T> T minimum(T a, T b) { return (a != a || a < b) ? a : b; }
 template <typename T> T maximum(T a, T b) { return (a != a || a > b) ? a : b; }

@@ -27,6 +27,8 @@ ALLO_MATH_BINARY(pow) ALLO_MATH_BINARY(atan2) ALLO_MATH_BINARY(fmod) ALLO_MATH_B
 ALLO_MATH_BINARY(copysign)
 #undef ALLO_MATH_BINARY
 
+inline float ldexp(float x, int n) { return std::ldexp(x, n); }
+inline double ldexp(double x, int n) { return std::ldexp(x, n); }
 inline float rsqrt(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline half rsqrt(half x) { return half(1 / std::sqrt(float(x))); }

@@ -189,6 +189,12 @@ def test_a_store_that_a_later_one_replaces_needs_no_port() -> None:
     assert len(effects_of([first, elsewhere, second]).uses) == 3
 
 
+def test_equal_stores_of_two_copies_are_two_stores() -> None:
+    copies = [Branch(9, None, ((element("a", True, 0, 1),), ()), (), ((), ()), 0) for _ in range(2)]
+    last = element("a", True, 0, 2)
+    assert [op for op, _ in effects_of([*copies, last]).uses] == [last]
+
+
 def put(value: int, stream: int = 0) -> Op:
     return Op("df.put", (value,), (), "", 32, stream=stream, op=value)
 

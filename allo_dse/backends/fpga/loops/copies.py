@@ -1,0 +1,185 @@
+"""Unrolled loops in a form in which linear indices tell the elements of their copies apart.
+
+Loops with the same values get one variable: of what one loop leaves and the next one uses, copies with the same number
+have the same element. A loop is written out, copy by copy, where copies use what other copies leave, as in
+`x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`; and where a condition on the copy
+does not hold in all of them alike, the first one aside.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
+from allo_dse.ir.linear import Linear, Test, decided, forms_of
+from allo_dse.ir.nest import Access, Branch
+
+from ..item_walks import accesses
+from ..memory import Unrolled, addresses_of, copies_of, split
+from ..plan import Item, Planned, substituted
+
+_MOST_ACCESSES = 1 << 10
+"""Of loops that are written out in one round; where there would be more, copies count as independent."""
+
+
+def told_apart(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Operations of one round, whose unrolled loops are changed as this module says."""
+    shared = tuple(_shared(items, {}, ()))
+    variables = _dependent(shared)
+    return (
+        tuple(_written(shared, variables))
+        if variables and _accesses_of(shared, variables) <= _MOST_ACCESSES
+        else shared
+    )
+
+
+def _values(loop: Planned) -> range:
+    return range(loop.first, loop.first + loop.trips * loop.step, loop.step)
+
+
+def _shared(items: Iterable[Item], known: dict[range, list[int]], around: tuple[int, ...]) -> Iterator[Item]:
+    """The items with one variable for loops of the same values that are not inside each other.
+
+    Args:
+        known: variables by values. around: the variables of loops around the items.
+    """
+    for item in items:
+        if isinstance(item, Planned):
+            same = known.setdefault(_values(item), [])
+            variable, body = next((v for v in same if v not in around), item.variable), item.body
+            if variable not in same:
+                same.append(variable)
+            if variable != item.variable:
+                body = tuple(substituted(inner, item.variable, Linear.variable(variable)) for inner in body)
+            yield replace(item, variable=variable, body=tuple(_shared(body, known, (*around, variable))))
+        elif isinstance(item, Branch):
+            yield replace(item, sides=tuple(tuple(_shared(side, known, around)) for side in item.sides))  # type: ignore[arg-type]
+        else:
+            yield item
+
+
+class _Use(Struct, frozen=True, dict=True):
+    """Loads or stores of one index, in all copies of the unrolled loops around them.
+
+    Attributes:
+        around: the variables of those loops. variables: those that it depends on.
+        fixed: per dimension what is the same in all copies; None where nobody knows.
+        places: per copy the rest of the index along each dimension; none where there are too many.
+        computed: whether this rest is not linear.
+    """
+
+    write: bool
+    around: tuple[int, ...]
+    variables: tuple[int, ...]
+    fixed: tuple[Linear | None, ...]
+    places: tuple[tuple[int, ...], ...]
+    computed: bool
+
+    @staticmethod
+    def of(access: Access, unrolled: Unrolled) -> _Use:
+        own = {v: values for v, values in unrolled.items() if any(v in form.variables for form in access.index if form)}
+        parts = [split(form, own) for form in access.index]
+        moving, fixed = zip(*(part or (Linear(()), None) for part in parts), strict=True)
+        places = addresses_of(moving, own).tolist() if copies_of(own) <= _MOST_ACCESSES else ()
+        computed = any(form.derived for form in moving)
+        return _Use(access.write, tuple(unrolled), tuple(own), fixed, tuple(map(tuple, places)), computed)
+
+    @cached_property
+    def values(self) -> tuple[frozenset[int], ...]:
+        """Along each dimension."""
+        return tuple(map(frozenset, zip(*self.places, strict=True)))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether two copies store to one element of a round."""
+        return self.write and None not in self.fixed and len(set(self.places)) < len(self.places)
+
+    def meets(self, other: _Use) -> bool:
+        """Whether a copy of either may be to one element of a round, as far as anything is known of both."""
+        both = list(zip(self.fixed, other.fixed, strict=True))
+        dims = [n for n, (a, b) in enumerate(both) if a is not None and a == b]
+        if not (self.places and other.places) or any(self.values[n].isdisjoint(other.values[n]) for n in dims):
+            return False
+        if not dims:
+            return all(None not in pair for pair in both)
+        mine, theirs = ({tuple(place[n] for n in dims) for place in use.places} for use in (self, other))
+        return not mine.isdisjoint(theirs)
+
+
+def _dependent(items: Iterable[Item]) -> set[int]:
+    """The variables of the loops to be written out."""
+    by_array: dict[str, dict[tuple[Linear | None, ...], _Use]] = defaultdict(dict)
+    for access, unrolled in accesses(items, {}):
+        uses = by_array[access.array]
+        if access.index and (access.write or access.index not in uses):
+            uses[access.index] = _Use.of(access, unrolled)
+    found = {variable for test, unrolled in _conditions(items, {}) for variable in _told_apart_by(test, unrolled)}
+    for uses in by_array.values():
+        if any(use.write for use in uses.values()):
+            found.update(*(use.variables for use in uses.values() if use.computed or use.repeats))
+            found.update(*(_that_meet(*pair) for pair in combinations(uses.values(), 2)))
+    return found
+
+
+def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Test | None, Unrolled]]:
+    """The conditions in some items, with the unrolled loops around each."""
+    for item in items:
+        if isinstance(item, Planned):
+            yield from _conditions(item.body, {**unrolled, item.variable: _values(item)})
+        elif isinstance(item, Branch):
+            yield item.test, unrolled
+            yield from _conditions((*item.sides[0], *item.sides[1]), unrolled)  # type: ignore[arg-type]
+
+
+def _told_apart_by(test: Test | None, unrolled: Unrolled) -> set[int]:
+    """The variables of loops of which a condition holds in some copies only, the first ones aside."""
+    variables = {variable for form in forms_of(test) for variable in form.variables}
+    if not variables <= unrolled.keys() or copies_of({v: unrolled[v] for v in variables}) > _MOST_ACCESSES:
+        return set()
+    later = [unrolled[variable][1:] or unrolled[variable] for variable in variables]
+    holds = {decided(test, dict(zip(variables, values, strict=True))) for values in product(*later)}
+    return variables if len(holds) > 1 else set()
+
+
+def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
+    """The variables of which copies leave something to each other, or may do so."""
+    if not (one.write or other.write) or not one.around + other.around or not one.meets(other):
+        return ()
+    # Where nobody knows whether they do, what any copy around them leaves is not certain.
+    return one.variables + other.variables if one.fixed == other.fixed else one.around + other.around
+
+
+def _accesses_of(items: Iterable[Item], variables: set[int]) -> int:
+    """How many loads and stores there are when some loops are written out."""
+    total = 0
+    for item in items:
+        if isinstance(item, Planned):
+            total += _accesses_of(item.body, variables) * (item.trips if item.variable in variables else 1)
+        elif isinstance(item, Branch):
+            total += _accesses_of((*item.sides[0], *item.sides[1]), variables)  # type: ignore[arg-type]
+        else:
+            total += item.access is not None
+    return total
+
+
+def _written(items: Iterable[Item], variables: set[int]) -> Iterator[Item]:
+    """The items with some loops written out: each copy is a loop of one round, whose variable is a number inside."""
+    for item in items:
+        if isinstance(item, Planned) and item.variable in variables:
+            for value in _values(item):
+                copy = (substituted(inner, item.variable, Linear((), value)) for inner in item.body)
+                yield replace(item, first=value, trips=1, body=tuple(_written(copy, variables)))
+        elif isinstance(item, Planned):
+            yield replace(item, body=tuple(_written(item.body, variables)))
+        elif isinstance(item, Branch):
+            sides: Any = tuple(tuple(_written(side, variables)) for side in item.sides)  # type: ignore[arg-type]
+            taken = None if item.outputs else decided(item.test, {})
+            yield from (replace(item, sides=sides),) if taken is None else sides[not taken]
+        else:
+            yield item
