@@ -65,17 +65,19 @@ class LogFollower:
         """
         found: list[tuple[Entry, Where]] = []
         for line in lines:
-            intact = sealed(line)
-            try:
-                entry = decode_entry(line) if intact else None
-            except NONSENSE:
-                if found:
-                    return found  # the next look says what is wrong
-                raise
+            length, entry = len(line), None
+            if sealed(line):
+                try:
+                    entry = decode_entry(line)
+                except NONSENSE:
+                    if found:
+                        return found  # the next look says what is wrong
+                    raise
+            elif line:
+                self.damaged += 1
             if entry is not None:
-                found.append((entry, (self.offset, len(line))))
-            self.damaged += bool(line) and not intact
-            self.offset += len(line) + 1
+                found.append((entry, (self.offset, length)))
+            self.offset += length + 1
         return found
 
     def lines_of(self, begin: int, end: int) -> list[bytes]:

@@ -153,4 +153,4 @@ def _array(values: Values) -> Values:
     if not set(map(type, values)) <= {str, type(None)}:
         return values
     places = {value: place for place, value in enumerate(dict.fromkeys(values))}
-    return Repeated(list(places), np.array([places[value] for value in values], np.int32))
+    return Repeated(list(places), np.fromiter(map(places.__getitem__, values), np.int32, len(values)))

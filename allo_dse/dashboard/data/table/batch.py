@@ -8,7 +8,7 @@ from typing import Any
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.store.run_info import RunInfo
 
-from .cells import Part, Parts, meta, not_metrics, reason
+from .cells import Part, Parts, fixed_names, meta, parameters, reason
 from .columns import Kind, Repeated, Values, listed
 
 Columns = dict[str, tuple[Kind, Values]]
@@ -28,16 +28,16 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
         Irregular: then they have to be taken one by one.
         TypeError, AttributeError, ValueError: if one of them is no description of a design.
     """
-    parameters, mapping, said = parts.parameters(entries), parts.mapping(entries), meta(entries)
-    groups = _groups(entries, parameters, mapping, said)
+    chosen, mapping, said = parameters(entries), parts.mapping(entries), meta(entries)
+    groups = _groups(entries, chosen, mapping, said)
     if len(groups) == 1:
-        return dict(_columns(entries, parameters, mapping, said, facts))
+        return dict(_columns(entries, chosen, mapping, said, facts))
     whole: dict[str, tuple[Kind, list[object]]] = {}
     for members in groups:
-        some, chosen = [entries[i] for i in members], [parameters[i] for i in members]
+        some, picked = [entries[i] for i in members], [chosen[i] for i in members]
         mapped = [part.of(members) for part in mapping]
         own = {name: [values[i] for i in members] for name, values in said.items()}
-        for name, (kind, values) in dict(_columns(some, chosen, mapped, own, facts)).items():
+        for name, (kind, values) in dict(_columns(some, picked, mapped, own, facts)).items():
             column = whole.setdefault(name, (kind, [None] * len(entries)))[1]
             for position, value in zip(members, listed(values), strict=True):
                 column[position] = value
@@ -46,7 +46,7 @@ def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Colum
 
 def _groups(
     entries: Sequence[Record],
-    parameters: Sequence[Mapping[str, object]],
+    chosen: Sequence[Mapping[str, object]],
     mapping: Sequence[Repeated[Part]],
     said: Mapping[str, Sequence[object]],
 ) -> list[Sequence[int]]:
@@ -57,7 +57,7 @@ def _groups(
         if len(set(shapes)) > 1:
             traits.append([shapes[position] for position in own.which.tolist()])
     named = [[tuple(e.metrics or ()) for e in entries], [tuple(e.values or ()) for e in entries]]
-    named.append(list(map(tuple, parameters)))
+    named.append(list(map(tuple, chosen)))
     traits += [[*names] for names in named if len(set(names)) > 1]
     traits += [[v is None for v in values] for values in said.values() if 0 < values.count(None) < len(values)]
     if not traits:
@@ -70,7 +70,7 @@ def _groups(
 
 def _columns(
     entries: Sequence[Record],
-    parameters: Sequence[Mapping[str, object]],
+    chosen: Sequence[Mapping[str, object]],
     mapping: Sequence[Repeated[Part]],
     said: Mapping[str, Sequence[object]],
     facts: RunInfo,
@@ -81,13 +81,13 @@ def _columns(
     absent = (None,) * len(entries)
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name, absent)))
-    yield from ((name, ("parameter", values)) for name, values in _turned(parameters).items())
+    taken = fixed_names(facts)
+    yield from ((name, ("parameter", values)) for name, values in _turned(chosen).items() if name not in taken)
     for own in mapping:
         columns = zip(own.few[0].names, zip(*(part.values for part in own.few), strict=True), strict=True)
         yield from ((name, ("mapping", Repeated(few, own.which))) for name, few in columns)
-    taken = not_metrics(parameters[0], facts)
     for name, column in metrics.items():
-        if name not in taken:
+        if name not in taken and name not in chosen[0]:
             yield from ((name, ("metric", values)) for name, values in _metric(name, column))
     yield from ((name, ("meta", own)) for name, own in said.items() if own[0] is not None)
     yield "reason", ("meta", [reason(entry) for entry in entries])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -41,19 +41,11 @@ class Part(NamedTuple):
 
 
 class Parts:
-    """What entries say of their designs. Many share a part of their mapping, and few their parameters."""
+    """Parts of the mappings of designs: many designs share each."""
 
-    def __init__(self, facts: RunInfo) -> None:
-        self._taken = _no_choices(facts)
+    def __init__(self) -> None:
         self._shapes: dict[tuple[str, ...], int] = {}
         self._known: tuple[dict[bytes, Part], ...] = tuple({} for _ in _MAPPING)
-
-    def parameters(self, entries: Sequence[Record]) -> list[dict[str, object]]:
-        """Parameters of designs, but for those of which something else has the name."""
-        found = [said or {} for said in json_values([entry.params_json for entry in entries])]
-        if all(map(self._taken.isdisjoint, found)):
-            return found
-        return [{n: v for n, v in said.items() if n not in self._taken} for said in found]
 
     def mapping(self, entries: Sequence[Record]) -> list[Repeated[Part]]:
         """Per text of a mapping the parts of some designs.
@@ -74,7 +66,9 @@ class Parts:
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
-        return Repeated([known[text] for text in places], np.array([places[text] for text in texts], np.int32))
+        return Repeated(
+            [known[text] for text in places], np.fromiter(map(places.__getitem__, texts), np.int32, len(texts))
+        )
 
 
 def cells(entry: Record, parts: Parts, facts: RunInfo) -> dict[str, tuple[Kind, object]]:
@@ -86,13 +80,13 @@ def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, t
     metrics, stated = entry.metrics or {}, entry.values or {}
     for objective in facts.objectives:
         yield objective.name, ("objective", stated.get(objective.name, metrics.get(objective.name)))
-    (parameters,) = parts.parameters([entry])
-    yield from ((name, ("parameter", value)) for name, value in parameters.items())
+    (said,) = parameters([entry])
+    taken = fixed_names(facts)
+    yield from ((name, ("parameter", value)) for name, value in said.items() if name not in taken)
     for part in parts.mapping([entry]):
         yield from ((name, ("mapping", value)) for name, value in part.few[0].cells)
-    taken = not_metrics(parameters, facts)
     for name, value in metrics.items():
-        if name in taken:
+        if name in taken or name in said:
             continue
         if isinstance(value, dict):
             for inner, amount in value.items():
@@ -110,13 +104,13 @@ def meta(entries: Sequence[Record]) -> dict[str, Sequence[Any]]:
     return said | {name: [value or None for value in said[name]] for name in ("evaluator", "worker", "cached")}
 
 
-def not_metrics(parameters: Iterable[str], facts: RunInfo) -> set[str]:
-    """Names under which metrics are not shown, because something else has them."""
-    return {*_no_choices(facts), *parameters}
+def parameters(entries: Sequence[Record]) -> list[dict[str, object]]:
+    """Parameters of designs."""
+    return [said or {} for said in json_values([entry.params_json for entry in entries])]
 
 
-def _no_choices(facts: RunInfo) -> frozenset[str]:
-    """Names of columns that every design has."""
+def fixed_names(facts: RunInfo) -> frozenset[str]:
+    """Names of columns that every design has: parameters and metrics of these names are not shown."""
     return frozenset((*META, "reason", *(o.name for o in facts.objectives)))
 
 

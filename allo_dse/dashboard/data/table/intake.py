@@ -67,7 +67,7 @@ class Intake:
 
     def __init__(self, facts: RunInfo, known: Container[str]) -> None:
         self._facts, self._known = facts, known
-        self._parts = Parts(facts)
+        self._parts = Parts()
 
     def items(self, found: Iterable[Found]) -> Iterator[Item]:
         """What entries say, in their order, but for what is no row: that comes at once.
