@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 AT_ONCE = 512  # results that are compared with each other
-STRONG = 16  # points of a front that are compared with all others at once
+PAIRS = 8192  # of points that are compared at once
 
 
 class Individual(Struct, frozen=True):
@@ -111,10 +111,15 @@ def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
 
 def beaten(points: Floats, front: Floats) -> Booleans:
     """Which of many points, (designs, objectives), some point of a front is nowhere worse than."""
-    left = np.arange(len(points))
-    for start in range(0, len(front), STRONG):  # few beat most of them
-        some = front[start : start + STRONG]
-        left = left[~np.logical_and.reduce(some.T[:, :, None] <= points[left].T[:, None, :]).any(0)]
+    left, columns = np.arange(len(points)), np.ascontiguousarray(points.T)
+    start = 0
+    while start < len(front) and len(left):
+        # Few beat most: of many points some are left soon, and those are compared with more at once.
+        some = front[start : start + max(1, PAIRS // len(left))]
+        start += len(some)
+        under = np.logical_and.reduce(some.T[:, :, None] <= columns[:, None, :]).any(0)
+        if under.any():
+            left, columns = left[~under], columns[:, ~under]
     found = np.ones(len(points), bool)
     found[left] = False
     return found
@@ -125,7 +130,10 @@ def front_with(front: Floats, results: Results) -> Floats:
     losses = results.losses[results.penalty <= 0]
     for start in range(0, len(losses), AT_ONCE):
         some = losses[start : start + AT_ONCE]
-        found = np.unique(some[~beaten(some, front)], axis=0)
+        some = some[~beaten(some, front)]
+        if not len(some):
+            continue
+        found = np.unique(some, axis=0)
         found = found[~dominates(found, found).any(0)]
         front = np.concatenate((front[~dominates(found, front).any(0)], found)) if len(front) else found
     return front
