@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from functools import lru_cache
 
 from allo_dse.ir.nest import loops_of, read_nest
 from allo_dse.lang.types import DType
 
 from .compiled import CompiledProgram
-from .kernel import Kernel
 
 _MANTISSA_BITS = {"f16": 10, "f32": 23, "f64": 52, "bf16": 7}
 
@@ -36,13 +35,12 @@ def rounding_of(dtype: DType) -> float:
 
 def _roundings(program: CompiledProgram) -> int:
     """How many one result may have behind it."""
-    return max(max(*kernel.mesh, *_rounds(kernel)) for kernel in program.kernels)
+    bodies = (task_class.body.mlir for kernel in program.kernels for task_class in kernel.classes)
+    return max(*(extent for kernel in program.kernels for extent in kernel.mesh), *map(_rounds, bodies))
 
 
-def _rounds(kernel: Kernel) -> Iterator[int]:
-    """How often each loop of a kernel's source runs, where that is a number; 1 if there is none."""
-    yield 1
-    for task_class in kernel.classes:
-        for loop in loops_of(read_nest(task_class.body.mlir).body):
-            if loop.source is not None and loop.trips is not None and loop.trips.is_constant:
-                yield loop.trips.constant
+@lru_cache(maxsize=256)  # asked for every tensor, and for each of a program's designs
+def _rounds(mlir: str) -> int:
+    """How often the longest loop of a body's source runs, of those of which that is a number; 1 if there is none."""
+    trips = (loop.trips for loop in loops_of(read_nest(mlir).body) if loop.source is not None)
+    return max((count.constant for count in trips if count is not None and count.is_constant), default=1)
