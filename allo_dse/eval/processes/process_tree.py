@@ -81,6 +81,15 @@ def end_tree(pid: int, mark: str) -> None:
     _send(pid, signal.SIGKILL)
 
 
+def end_marked(mark: str) -> None:
+    """Kill what has a mark in its environment, and wait until that is gone."""
+    until = time.monotonic() + END_SECONDS
+    while (left := marked(mark)) and time.monotonic() < until:
+        for process in left:
+            _send(process, signal.SIGKILL)
+        time.sleep(0.005)
+
+
 def end_descendants() -> None:
     """Kill everything this process started."""
     for pid in descendants(os.getpid()):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from .process_tree import end_tree, marked
+from .process_tree import end_marked, end_tree, marked
 
 MARK = "ALLO_DSE_TOOL"  # in the environment of everything that a tool starts
 WATCH_SECONDS = 0.05  # between looks at the tool
@@ -88,9 +88,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     if process.returncode is None:
         end_tree(process.pid, mark)
         process.wait()
-    for pid in marked(mark):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    end_marked(mark)
 
 
 def tail(log: Path) -> str:
