@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -69,23 +70,21 @@ def end_tree(pid: int, mark: str) -> None:
     The child is stopped first, so that it cannot start anything while its tree is looked at. What has left the tree,
     because its parents have exited, is known by the `mark` in its environment.
     """
-    until = time.monotonic() + END_SECONDS
     _send(pid, signal.SIGSTOP)
-    while time.monotonic() < until:
-        others = {*descendants(pid), *marked(mark)} - {pid}
-        if not others:
-            break
-        for process in others:
-            _send(process, signal.SIGKILL)
-        time.sleep(0.005)
+    _end_all(lambda: {*descendants(pid), *marked(mark)} - {pid})
     _send(pid, signal.SIGKILL)
 
 
 def end_marked(mark: str) -> None:
     """Kill what has a mark in its environment, and wait until that is gone."""
+    _end_all(lambda: marked(mark))
+
+
+def _end_all(look: Callable[[], Collection[int]]) -> None:
+    """Kill processes until there are none left."""
     until = time.monotonic() + END_SECONDS
-    while (left := marked(mark)) and time.monotonic() < until:
-        for process in left:
+    while (found := look()) and time.monotonic() < until:
+        for process in found:
             _send(process, signal.SIGKILL)
         time.sleep(0.005)
 
