@@ -11,7 +11,6 @@ import select
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -21,6 +20,7 @@ from typing import Any
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.common.own_python import python_running
 from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Needs
 from allo_dse.eval.processes.process_tree import descendants, end_tree, resident_bytes
@@ -41,7 +41,7 @@ REPLY_BYTES = 16 << 20  # of an answer without an end
 MOST_PROCESSES = 1000  # that a design may start at once: synthesis takes dozens
 COUNT_SECONDS = 1.0  # between counts of them
 PRINTED_LIMIT = 16 << 20  # printed at once, before the beginning is dropped
-_CHILD = "import sys; sys.path[:] = sys.argv[2:]; from allo_dse.tune.workers.isolated_child import main; main()"
+_CHILD = "allo_dse.tune.workers.isolated_child"
 
 
 class _Ended(Exception):
@@ -124,10 +124,8 @@ class IsolatedBench:
         reading, writing = os.pipe()
         name, _, value = self._mark.partition("=")
         self._files = tempfile.TemporaryDirectory(prefix="allo-dse-", ignore_cleanup_errors=True)
-        # Not PYTHONPATH, which tools that the evaluator starts would take for theirs, in a Python of another version.
-        path = [p or os.getcwd() for p in sys.path]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(writing), *path],
+            python_running(_CHILD, str(writing)),
             stdin=subprocess.PIPE, stdout=self._printed, stderr=subprocess.STDOUT, pass_fds=(writing,),
             env={**os.environ, name: value, "TMPDIR": self._files.name}, start_new_session=True,
         )  # fmt: skip

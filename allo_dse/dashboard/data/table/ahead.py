@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from allo_dse.common.cores import usable_cores
 from allo_dse.common.garbage import collect_rarely
+from allo_dse.common.own_python import python_running
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.store.run_info import RunInfo
 
@@ -24,7 +25,6 @@ from .intake import KEY, Batch, Intake, Item, Later
 
 LONG = 32 << 20  # bytes from which on starting processes takes less time than they save
 MOST = 8  # processes: one can hardly take in what more make
-_CHILD = "import sys; sys.path[:] = sys.argv[1:]; from allo_dse.dashboard.data.table.ahead import main; main()"
 
 
 class Task(Struct, frozen=True):
@@ -95,7 +95,7 @@ def read_ahead(
 @contextmanager
 def _reading(task: Task) -> Iterator[IO[bytes]]:
     """What a process writes that reads."""
-    command = [sys.executable, "-c", _CHILD, *sys.path]
+    command = python_running(__name__)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -145,12 +145,9 @@ def _packed(batch: Batch) -> Batch:
 
 
 def _array(values: Values) -> Values:
-    if isinstance(values, Repeated):
+    if isinstance(values, Repeated | np.ndarray):
         return values
     numbers = as_numbers(values)
     if numbers is not None:
         return numbers
-    if not set(map(type, values)) <= {str, type(None)}:
-        return values
-    places = {value: place for place, value in enumerate(dict.fromkeys(values))}
-    return Repeated(list(places), np.fromiter(map(places.__getitem__, values), np.int32, len(values)))
+    return Repeated.among(values) if set(map(type, values)) <= {str, type(None)} else values

@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from allo_dse.tune.results.choices import TEXTS, mapping_choices
 from allo_dse.tune.store.record import NOTHING, Record, json_value, json_values
@@ -59,16 +58,13 @@ class Parts:
         known = self._known[number]
         if len(known) >= MAX_PARTS:
             known.clear()
-        texts = [_ABSENT if text is NOTHING else bytes(text) for text in raw]
-        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-        for text in places.keys() - known.keys():
+        texts = Repeated.among([_ABSENT if text is NOTHING else bytes(text) for text in raw])
+        for text in set(texts.few) - known.keys():
             pairs = mapping_choices(_MAPPING[number], json_value(msgspec.Raw(text)))
             names = tuple(name for name, _ in pairs)
             shape = self._shapes.setdefault(names, len(self._shapes))
             known[text] = Part(names, tuple(value for _, value in pairs), shape)
-        return Repeated(
-            [known[text] for text in places], np.fromiter(map(places.__getitem__, texts), np.int32, len(texts))
-        )
+        return Repeated([known[text] for text in texts.few], texts.which)
 
 
 def cells(entry: Record, parts: Parts, facts: RunInfo) -> dict[str, tuple[Kind, object]]:

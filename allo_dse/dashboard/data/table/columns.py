@@ -61,6 +61,12 @@ class Repeated(NamedTuple, Generic[Value]):
     few: Sequence[Value]
     which: Codes
 
+    @staticmethod
+    def among(values: Sequence[Value]) -> Repeated[Value]:
+        """Values row by row, those that are equal once."""
+        places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+        return Repeated(list(places), np.fromiter(map(places.__getitem__, values), np.int32, len(values)))
+
     @property
     def all(self) -> list[Value]:
         """Row by row."""
@@ -68,9 +74,8 @@ class Repeated(NamedTuple, Generic[Value]):
 
     def of(self, rows: Sequence[int]) -> Repeated[Value]:
         """Those of some rows."""
-        which = self.which[np.asarray(rows)].tolist()
-        places = {position: place for place, position in enumerate(dict.fromkeys(which))}
-        return Repeated([self.few[i] for i in places], np.array([places[i] for i in which], np.int32))
+        some = Repeated.among(self.which[np.asarray(rows)].tolist())
+        return Repeated([self.few[position] for position in some.few], some.which)
 
 
 Values: TypeAlias = Sequence[object] | Repeated[object] | Floats
