@@ -73,7 +73,6 @@ class Tile(Model):
         dma_in, dma_out: DMA channels that write into the tile's memory (S2MM) and that read from it (MM2S). For a shim
             tile the memory is DRAM: `dma_out` channels feed the array, `dma_in` channels drain it.
         descriptor_banks: descriptors are divided evenly among banks; channel c can use bank c modulo this number only.
-        task_queue: descriptors a channel can have queued.
     """
 
     dma_in: Count
@@ -81,7 +80,6 @@ class Tile(Model):
     buffer_descriptors: Count
     descriptor_banks: Count
     locks: Count
-    task_queue: Count
     descriptor: Descriptor
 
     @model_validator(mode="after")

@@ -110,6 +110,14 @@ class Composition:
         return ", ".join(f"{run.step.title} reads {run.reads_strided}" for run in runs if run.strided)
 
     @property
+    def configuring_us(self) -> float:
+        """What Allo's host program spends beside the calls: it configures the array for each."""
+        device = self.fronts.device
+        if self.fronts.target != "allo" or not isinstance(device, NpuDevice):
+            return 0.0
+        return device.board.reconfigure_us * sum(len(launch.runs) for launch in self.launches)
+
+    @property
     def gap(self) -> float:
         """How much faster another composition may be, as a share of this one's time."""
         return max(0.0, 1 - self.bound_us / self.takes_us)

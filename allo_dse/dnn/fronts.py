@@ -85,6 +85,7 @@ class Fronts(Struct, frozen=True):
     candidates: the steps that programs do, each by itself and those that one can do together.
     points: the front of every work by its key, the fewest columns first.
     strided: the same designs for what lies in another order, by key and walk; None where one cannot read so.
+    target: what shall build the designs.
     """
 
     network: Network
@@ -92,6 +93,7 @@ class Fronts(Struct, frozen=True):
     candidates: tuple[Operator, ...]
     points: Mapping[str, tuple[Point, ...]]
     strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = field(default_factory=dict)
+    target: str = "allo"
 
     def points_of(self, one: Operator) -> tuple[Point | None, ...]:
         """The designs of an operator, as it reads."""
@@ -163,7 +165,7 @@ def search_fronts(
     candidates = tuple(one for one in candidates if one.key in points)
     if isinstance(found, FpgaDevice):
         candidates = tuple(_with_copies(candidates))
-    return Fronts(network, found, candidates, points)
+    return Fronts(network, found, candidates, points, target=target)
 
 
 class Options(Struct, frozen=True):

@@ -114,6 +114,15 @@ def test_what_runs_at_once_is_simulated_together(tmp_path: Path) -> None:
     assert found.inputs_per_s() <= found.inputs_per_s(16) <= 1e6 / launch.period_us(found.fronts.device)
 
 
+def test_only_allo_configures_the_array_for_each_call(fronts: Fronts) -> None:
+    device = fronts.device
+    assert isinstance(device, NpuDevice)
+    found = compose(fronts)
+    calls = sum(len(launch.runs) for launch in found.launches)
+    assert found.configuring_us == calls * device.board.reconfigure_us
+    assert compose(replace(fronts, target="model")).configuring_us == 0
+
+
 def test_every_launch_is_written_with_designs_to_build(fronts: Fronts, tmp_path: Path) -> None:
     found = compose(fronts)
     written = export(found, tmp_path / "built")
@@ -166,6 +175,8 @@ def test_the_command_maps_a_network(tmp_path: Path) -> None:
     assert done.stderr.splitlines() == [f"{at} of 4: designs of {one}" for at, one in enumerate(designs, 1)]
     again = allo_tune("network", study, *SIZES, *OPTIONS, "--cache", cache)
     assert "no composition of these designs is faster" in again.stdout
+    assert found["configuring_us"] == 2 * 3400
+    assert "2 calls after each other" in again.stdout
     assert not again.stderr
 
 

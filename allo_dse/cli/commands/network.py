@@ -127,6 +127,7 @@ def _show(composition: Composition) -> None:
         "latency": f"{composition.latency_us:,.0f} us on {composition.where}",
         "of which": ", ".join(f"{name} {us:,.0f}" for name, us in spent if us > 0.5),
         **({} if resources else {"simulated": _simulated(composition)}),
+        **({"by Allo": _one_by_one(composition)} if composition.configuring_us else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
         **({"strided": composition.strided} if composition.strided else {}),
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
@@ -139,6 +140,13 @@ def _show(composition: Composition) -> None:
 def _simulated(composition: Composition) -> str:
     more = composition.simulated_us / composition.latency_us - 1
     return f"{composition.simulated_us:,.0f} us, with what runs at once simulated together ({more:+.1%})"
+
+
+def _one_by_one(composition: Composition) -> str:
+    calls = [run.point.latency_us for launch in composition.launches for run in launch.runs]
+    many, each = (f"{len(calls)} calls after each other", "each") if len(calls) > 1 else ("a call", "it")
+    one_us = composition.configuring_us / len(calls)
+    return f"{many}, {sum(calls):,.0f} us, and {one_us:,.0f} us for configuring the array before {each}"
 
 
 def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -40,6 +40,7 @@ def facts_of(composition: Composition) -> JsonObject:
         "latency_us": round(composition.latency_us, 1),
         "bound_us": round(composition.bound_us, 1),
         "simulated_us": round(composition.simulated_us, 1),
+        "configuring_us": round(composition.configuring_us, 1),
         "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
         "columns": composition.columns,
         "certificate": composition.certificate,
