@@ -14,15 +14,17 @@ ABSENT = -0.5  # feature of a gene that a design does not have; those that it ha
 
 
 class Features(Struct, frozen=True):
-    """Genes as numbers: positions in their ranges from 0 to 1, and one number per category.
+    """Genes as numbers: positions in their ranges from 0 to 1, and one number per category that was met.
 
     Attributes:
         names: of the genes.
+        met: the categories of each gene that is one of them, that designs have.
         groups: the position in `names` of the gene that each feature belongs to, (features,).
     """
 
     names: tuple[str, ...]
     ranges: tuple[Gene, ...]
+    met: tuple[tuple[int, ...], ...]
     groups: Integers
 
     @classmethod
@@ -31,24 +33,24 @@ class Features(Struct, frozen=True):
         known = sorted({name for design in designs for name in design})
         names = tuple(name for name in known if len({design.get(name) for design in designs}) > 1)
         ranges = tuple(genes[name] for name in names)
-        widths = [_width(gene) for gene in ranges]
-        return cls(names, ranges, np.repeat(np.arange(len(names)), widths))
+        met = tuple(
+            tuple(sorted({design[name] for design in designs if name in design})) if gene.kind == "categorical" else ()
+            for name, gene in zip(names, ranges, strict=True)
+        )
+        return cls(names, ranges, met, np.repeat(np.arange(len(names)), [len(categories) + 1 for categories in met]))
 
     def encode(self, designs: Sequence[Mapping[str, int]]) -> Floats:
         """(designs, features)."""
         columns: list[Floats] = []
-        for name, gene in zip(self.names, self.ranges, strict=True):
+        for name, gene, met in zip(self.names, self.ranges, self.met, strict=True):
             values = np.array([design.get(name, gene.low - 1) for design in designs], float)
             if gene.kind == "categorical":
-                # Different categories are at distance 1.
-                columns += [(values == value) * 0.5**0.5 for value in range(gene.low, gene.high + 1)]
+                # Each is at distance 1 from those that were met; all others are as far from these, and share a number.
+                others = (values >= gene.low) & ~np.isin(values, met)
+                columns += [which * 0.5**0.5 for which in (*(values == value for value in met), others)]
             else:
                 columns.append(np.where(values < gene.low, ABSENT, _position(values, gene)))
         return np.stack(columns, 1) if columns else np.empty((len(designs), 0))
-
-
-def _width(gene: Gene) -> int:
-    return gene.high - gene.low + 1 if gene.kind == "categorical" else 1
 
 
 def _position(values: Floats, gene: Gene) -> Floats:

@@ -105,14 +105,19 @@ def test_a_prediction_is_that_of_the_textbook() -> None:
     np.testing.assert_allclose(model.predict(features)[0], expected)
 
 
-def test_each_category_is_a_feature_wherever_categories_begin() -> None:
-    genes = {"c": Gene(2, 4, "categorical"), "n": Gene(3, 9)}
-    designs = [{"c": category, "n": category + 2} for category in (2, 3, 4)]
-    features = Features.of(designs, genes)
-    assert features.groups.tolist() == [0, 0, 0, 1]
-    coded = features.encode(designs)
-    assert coded.shape == (3, 4)
-    assert ((coded[0, :3] - coded[1, :3]) ** 2).sum() == pytest.approx(1)
+def test_categories_are_as_far_from_those_that_were_met_as_they_should_be() -> None:
+    """However many there are, and wherever they begin: 0 from the same, 1 from others, 1/2 where one has none."""
+    genes = {"c": Gene(2, 1_000_000_000, "categorical"), "n": Gene(3, 9)}
+    known: list[Genes] = [{"c": 2, "n": 3}, {"c": 4, "n": 3}, {"c": 77, "n": 3}, {"n": 3}, {"c": 4, "n": 9}]
+    others: list[Genes] = [*known[:4], {"c": 3, "n": 3}, {"c": 1_000_000_000, "n": 3}]
+    features = Features.of(known, genes)
+    assert features.groups.tolist() == [0, 0, 0, 0, 1]
+
+    def apart(one: Genes, other: Genes) -> float:
+        return float(one.get("c") != other.get("c")) * (1 if "c" in one and "c" in other else 0.5)
+
+    expected = [[apart(one, other) for other in known[:4]] for one in others]
+    assert np.allclose(_squares(features.encode(others), features.encode(known[:4])), expected)
 
 
 def test_features_that_make_no_difference_have_longer_scales() -> None:
