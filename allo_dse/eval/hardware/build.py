@@ -112,7 +112,11 @@ def build(design: Mapping[str, Any], options: argparse.Namespace) -> tuple[Any, 
     """Allo's module of the design, and its program; a refusal ends the program with an exit code of its own."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    df = importlib.import_module("allo.dataflow")
+    try:
+        df = importlib.import_module("allo.dataflow")
+    except ModuleNotFoundError as missing:
+        needed = "this needs Allo with its AIE backend, github.com/cornell-zhang/allo"
+        raise SystemExit(f"{sys.executable} has no module {missing.name!r}; {needed}") from None
     program, mapping = _own("program"), _own("mapping")
     if (HERE / "allo_folding.py").exists():
         _own("allo_folding").install()

@@ -89,6 +89,15 @@ def test_a_mapping_that_allo_refuses_is_a_refusal(tmp_path: Path, design: Design
     assert "Allo refuses the design: AssertionError: Node(nobody) not found" in done.stderr
 
 
+def test_an_exported_program_says_that_it_needs_allo(tmp_path: Path, design: Design) -> None:
+    write_files(design_files(design), tmp_path / "best")
+    command = [sys.executable, "build.py"]
+    done = subprocess.run(command, cwd=tmp_path / "best", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "has no module 'allo'; this needs Allo" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_device_is_measured(design: Design, equipped: dse.NpuRun) -> None:
     assert equipped.unavailable() is None
     found = equipped.evaluate(design)
