@@ -45,6 +45,8 @@ MAX_UNFOLDED_TASKS = 100_000
 QUICK_OPERATIONS = 8_000_000
 """Operations on data that are compared, in one run, without being asked for: less than a second's."""
 
+_RAW = "; it gets and returns raw integers of fixed-point numbers"
+
 _Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
 _REDUCED: WeakKeyDictionary[Program, tuple[_Smaller, Program]] = WeakKeyDictionary()
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
@@ -343,7 +345,8 @@ def _differs_from_reference(
         else:
             wrong, why = _unlike(value, wanted, tolerance_of(dtype, program) if dtype.is_float else None)
         if wrong.any():
-            return f"{name} differs from the reference in {_share(wrong)}{why}"
+            raw = _RAW if any(other.is_fixed for other in types.values()) else ""
+            return f"{name} differs from the reference in {_share(wrong)}{why}{raw}"
     return ""
 
 

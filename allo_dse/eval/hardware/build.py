@@ -267,7 +267,8 @@ def checked(
 def wrong_elements(found: Any, wanted: Any, tolerance: float | None) -> int:
     """How many elements differ; floats by more than a share of the largest finite value."""
     if tolerance is None:
-        return int(np.count_nonzero(found != wanted.astype(found.dtype)))
+        whole = wanted.astype(np.int64) if wanted.dtype.kind == "f" else wanted  # from which what does not fit wraps
+        return int(np.count_nonzero(found != whole.astype(found.dtype)))
     own, exact = found.astype(np.float64), wanted.astype(np.float64)
     allowed = tolerance * float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
     with np.errstate(invalid="ignore"):
