@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+import allo_dse as dse
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.live import LiveReporter
@@ -13,6 +14,7 @@ from allo_dse.tune.show.numbers import format_duration, format_value
 from allo_dse.tune.show.output import print_result
 from allo_dse.tune.show.reporter_of_run import make_reporter
 from allo_dse.tune.show.reporters import JsonReporter, PlainReporter
+from tests.backends.fpga.programs import fixed_sums
 from tests.tune.fakes import fake_study
 
 
@@ -81,6 +83,15 @@ def test_the_result_for_a_person(tmp_path: Path) -> None:
     assert "knee" in text
     assert "best latency_us: chained" in text
     assert "pareto.csv" in text
+
+
+def test_a_study_for_an_fpga_without_schedules_is_told_of_them(tmp_path: Path) -> None:
+    study = dse.Study("sums", program=fixed_sums, device="u280", objectives=[dse.minimize("latency_us")])
+    result = study.run(1, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    for study.schedules, hints in (((), 1), ("auto", 0)):
+        console = Console(file=io.StringIO(), width=140)
+        print_result(result, console, [])
+        assert cast(io.StringIO, console.file).getvalue().count('`schedules="auto"` in the study') == hints
 
 
 def test_no_feasible_design_is_said(tmp_path: Path) -> None:
