@@ -60,7 +60,7 @@ class NpuSimulator:
     """
 
     name = "npu-simulator"
-    version = "5"
+    version = "6"
     quick = True
 
     def bounding(self) -> NpuBounds:

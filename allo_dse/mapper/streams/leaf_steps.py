@@ -54,10 +54,14 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
 
 
 class Step(Struct, frozen=True):
-    """A share of a task's work: the channels it gets from first and puts to afterwards, and its ticks."""
+    """A share of a task's work.
 
-    gets: tuple[int, ...]
-    puts: tuple[int, ...]
+    Attributes:
+        parts: the channels it gets from, and those that it puts to then; again where another get follows a put.
+        ticks: of the work, all of which comes before it puts anything.
+    """
+
+    parts: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     ticks: int
 
     def write(self, table: Table, first: int) -> None:
@@ -65,37 +69,48 @@ class Step(Struct, frozen=True):
 
         Room for what it puts is taken before it works, as a core acquires its object FIFOs.
         """
-        for channel in self.gets:
-            table.get(2 * (first + channel))
-        for channel in self.puts:
-            table.get(2 * (first + channel) + 1)
-        table.wait(self.ticks)
-        for channel in self.gets:
-            table.put(2 * (first + channel) + 1)
-        for channel in self.puts:
-            table.put(2 * (first + channel))
+        for part, (gets, puts) in enumerate(self.parts):
+            for channel in gets:
+                table.get(2 * (first + channel))
+            for channel in puts:
+                table.get(2 * (first + channel) + 1)
+            if not part:
+                table.wait(self.ticks)
+            for channel in gets:
+                table.put(2 * (first + channel) + 1)
+            for channel in puts:
+                table.put(2 * (first + channel))
 
 
 def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
     """As many steps as the busiest channel has tokens.
 
     The tokens of other channels are spread evenly; a single one comes in the first step when its port stands before the
-    busiest one's, and else in the last.
+    busiest one's, and else in the last. In each step they follow each other as the ports do.
     """
     tokens = Counter(uses)
     count = max(tokens.values(), default=1)
-    busiest = next((use for use, own in tokens.items() if own == count), None)
     order = list(tokens)
-    gets: list[list[int]] = [[] for _ in range(count)]
-    puts: list[list[int]] = [[] for _ in range(count)]
-    for use, own in tokens.items():
-        is_put, link = use
+    busiest = next((number for number, own in enumerate(tokens.values()) if own == count), 0)
+    got = next((number for number, (is_put, _) in enumerate(order) if not is_put), 0)
+    steps: list[list[Use]] = [[] for _ in range(count)]
+    for number, (use, own) in enumerate(tokens.items()):
+        worked_out = use[0] and number >= got  # what is put before anything is got is there
         for token in range(own):
             step = token * count // own
-            if own == 1 and busiest is not None and order.index(use) > order.index(busiest):
+            if own == 1 and number > busiest:
                 step = count - 1
-            elif own > 1 and is_put:
+            elif own > 1 and worked_out:
                 step = -(-(token + 1) * count // own) - 1
-            (puts if is_put else gets)[step].append(link)
+            steps[step].append(use)
     share, rest = divmod(ticks, count)
-    return [Step(tuple(gets[i]), tuple(puts[i]), share + (rest if i == count - 1 else 0)) for i in range(count)]
+    return [Step(_parts(own), share + (rest if i == count - 1 else 0)) for i, own in enumerate(steps)]
+
+
+def _parts(uses: Sequence[Use]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    parts: list[tuple[list[int], list[int]]] = [([], [])]
+    for is_put, channel in uses:
+        if not is_put and parts[-1][True]:
+            parts.append(([], []))
+        parts[-1][is_put].append(channel)
+    return tuple((tuple(gets), tuple(puts)) for gets, puts in parts)

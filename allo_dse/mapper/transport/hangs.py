@@ -155,7 +155,8 @@ class _Exchange:
     def _channel(self, name: str, moves: int, sources: list[int], targets: list[int]) -> None:
         """Tiles from FIFOs to FIFOs, all at once."""
         table = Table()
-        step = Step(tuple(range(len(sources))), tuple(range(len(sources), len(sources) + len(targets))), 1)
+        fifos = tuple(range(len(sources) + len(targets)))
+        step = Step(((fifos[: len(sources)], fifos[len(sources) :]),), 1)
         with table.repeat(moves):
             step.write(table, 0)
         self._process(name, table, [*sources, *targets])

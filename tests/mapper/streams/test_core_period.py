@@ -1,17 +1,22 @@
 """How a task's work is cut into steps by the tokens it exchanges."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import allo_dse as dse
 from allo_dse import Buffering, Design, Device, NpuSimulator
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.streams.leaf_steps import leaf_steps
 from tests.support.programs import attention_program
+
+from .programs import line
 
 USES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=24)
 
@@ -21,26 +26,41 @@ USES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=24)
 def test_steps_add_up(ticks: Any, uses: Any) -> None:
     steps = leaf_steps(ticks, uses)
     assert sum(step.ticks for step in steps) == ticks
-    found = Counter(
-        (is_put, link) for step in steps for is_put in (False, True) for link in (step.puts if is_put else step.gets)
-    )
-    assert found == Counter(uses)
+    order = list(dict.fromkeys(uses))
+    found = [[(is_put, c) for part in step.parts for is_put in (False, True) for c in part[is_put]] for step in steps]
+    assert Counter(use for own in found for use in own) == Counter(uses)
+    assert all(own == sorted(own, key=order.index) for own in found)
     assert len(steps) == max(Counter(uses).values(), default=1)
 
 
 def test_a_token_each_is_one_step() -> None:
     (step,) = leaf_steps(10, [(False, 0), (True, 1)])
-    assert (step.gets, step.puts, step.ticks) == ((0,), (1,), 10)
+    assert (step.parts, step.ticks) == ((((0,), (1,)),), 10)
 
 
 def test_a_loop_gets_and_puts_once_per_step() -> None:
     steps = leaf_steps(9, [*[(False, 0)] * 3, *[(True, 1)] * 3, (True, 2)])
-    assert [(s.gets, s.puts, s.ticks) for s in steps] == [((0,), (1,), 3), ((0,), (1,), 3), ((0,), (1, 2), 3)]
+    assert [(s.parts, s.ticks) for s in steps] == [((((0,), puts),), 3) for puts in ((1,), (1,), (1, 2))]
 
 
 def test_what_comes_before_the_loop_is_in_its_first_step() -> None:
     steps = leaf_steps(4, [(False, 2), *[(False, 0)] * 2])
-    assert [s.gets for s in steps] == [(2, 0), (0,)]
+    assert [s.parts for s in steps] == [(((2, 0), ()),), (((0,), ()),)]
+
+
+@pytest.mark.parametrize("up_and_down", [False, True])
+def test_tasks_may_put_before_they_get(up_and_down: bool, tmp_path: Path) -> None:
+    """What neighbours exchange has the order of the program: none gets all of its tokens before it puts any."""
+    study = dse.Study(
+        "line",
+        program=line(4, up_and_down=up_and_down),
+        device="npu1_4col",
+        objectives=[dse.minimize("latency_us")],
+        target="model",
+    )
+    result = study.run(4, run_dir=tmp_path / "run", progress="quiet")
+    assert result.front
+    assert all(checked.ok for checked in result.verified.values())
 
 
 def test_long_rows_pass_through_shallow_streams() -> None:
