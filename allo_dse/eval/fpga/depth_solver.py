@@ -34,8 +34,9 @@ def hopeless(network: FpgaNetwork, result: RunResult, arrays: Sequence[str]) -> 
     circle = f": its tasks wait for each other at {' and '.join(arrays[n] for n in numbers)}" if numbers else ""
     return SimulationError(
         f"the design deadlocks at any stream depth{circle}",
-        hint="a pipelined loop that waits holds up what its earlier rounds have still to put: it needs an interval as "
-        'long as that takes, pipeline("kernel:loop", [8])',
+        hint="HLS may begin a put and a get after it in one cycle, and waits with both: put a round ahead of what "
+        "comes back. A pipelined loop that waits holds up what its earlier rounds have still to put: it needs an "
+        'interval as long as that takes, pipeline("kernel:loop", [8])',
     )
 
 
