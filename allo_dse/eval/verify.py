@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.common.records import replace
+from allo_dse.common.users_code import of_the_study
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded
@@ -46,6 +46,8 @@ QUICK_OPERATIONS = 8_000_000
 """Operations on data that are compared, in one run, without being asked for: less than a second's."""
 
 _RAW = "; it gets and returns raw integers of fixed-point numbers"
+
+_LOST = "nothing is lost: correct it, and the same command verifies the front"
 
 _Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
 _REDUCED: WeakKeyDictionary[Program, tuple[_Smaller, Program]] = WeakKeyDictionary()
@@ -221,8 +223,8 @@ def _given(program: Program, read: list[str], inputs: object, seed: int) -> list
     others = random_arrays(program, read, seed)
     if inputs is None:
         return [others]
-    with _of_the_study("inputs"):
-        sets = sets_of(inputs, program.params)
+    sets = sets_of(inputs, program)
+    with of_the_study("inputs", _LOST):
         given = [Arguments(program, arrays_of(program, one)).by_name for one in sets]
     return [others | {name: arrays[name] for name in one} for one, arrays in zip(sets, given, strict=True)]
 
@@ -240,7 +242,7 @@ def _reduced(program: Program, verify_with: _Smaller) -> Program:
     known = _REDUCED.get(program)
     if known is not None and known[0] is verify_with:
         return known[1]
-    with _of_the_study("verify_with"):
+    with of_the_study("verify_with", _LOST):
         reduced = program.with_params(**verify_with(Assignment(program.params)))
     for kernel, small in zip(program.kernels, reduced.kernels, strict=True):
         if kernel.mesh != small.mesh:
@@ -250,16 +252,6 @@ def _reduced(program: Program, verify_with: _Smaller) -> Program:
             )
     _REDUCED[program] = verify_with, reduced
     return reduced
-
-
-@contextmanager
-def _of_the_study(name: str) -> Iterator[None]:
-    """An error in a study's own function says nothing of the design."""
-    try:
-        yield
-    except Exception as error:
-        hint = "nothing is lost: correct it, and the same command verifies the front"
-        raise StudyError(f"{name} of the study: {type(error).__name__}: {error}", hint=hint) from error
 
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
@@ -331,7 +323,7 @@ def _differs_from_reference(
     found: Arrays,
 ) -> str:
     """How the outputs differ from the reference's; empty if they agree."""
-    with _of_the_study("reference"):
+    with of_the_study("reference", _LOST):
         given = reference(*(as_computable(arrays[name]) for name in inputs))
         expected = [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in found]

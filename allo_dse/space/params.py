@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from traceback import walk_tb
 from typing import Any
 
 from allo_dse.common.divisors import divisors_of
 from allo_dse.common.errors import StudyError
+from allo_dse.common.users_code import of_the_study
 
 Condition = Callable[["Assignment"], object]
 
@@ -252,10 +252,7 @@ class ParameterSpace:
 
 
 def _ask(condition: Condition, params: Assignment, what: str) -> bool:
-    try:
+    with of_the_study(
+        what, "`when=` sees the parameters declared before it; conditional ones may be absent (use p.get(name))"
+    ):
         return bool(condition(params))
-    except Exception as error:
-        places = [f" ({frame.f_code.co_filename}:{line})" for frame, line in walk_tb(error.__traceback__)]
-        said = f"{type(error).__name__}: {error}{places[1] if len(places) > 1 else ''}"
-        hint = "`when=` sees the parameters declared before it; conditional ones may be absent (use p.get(name))"
-        raise StudyError(f"{what} of the study: {said}", hint=hint) from error

@@ -63,7 +63,7 @@ class CompiledPrograms:
         completed: adds to a program what is to be known of it, such as its runs on inputs.
     """
 
-    def __init__(self, source: Any, completed: Callable[[Program, Assignment], Program] | None = None) -> None:
+    def __init__(self, source: Any, completed: Callable[[Program], Program] | None = None) -> None:
         self._source = source
         self._completed = completed
         self._programs: dict[_Key, Program] = {}
@@ -80,7 +80,7 @@ class CompiledPrograms:
 
     def _compiled(self, params: Assignment, watch: Watch | None) -> Program:
         program = load_watched(self._source, params, watch)
-        return program if self._completed is None else self._completed(program, params)
+        return program if self._completed is None else self._completed(program)
 
     def pack(self, program: Program) -> Packed | None:
         """What was compiled, which is data; None where parameters are objects that cannot be sent."""

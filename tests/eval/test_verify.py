@@ -23,6 +23,7 @@ from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
 from allo_dse.simulator.engine import engine
 from allo_dse.space.design import Design
+from allo_dse.space.params import Assignment
 from tests.backends.fpga import programs
 
 from .designs import gemm_fold
@@ -167,6 +168,12 @@ def test_a_program_is_run_on_the_inputs_of_its_study() -> None:
     assert not verify_design(made, reference=lambda x, at: 0 * x, inputs=sized).ok  # what is not given is not zero
     with pytest.raises(StudyError, match=r"inputs of the study: .*At"):
         verify_design(made, inputs=[{"At": np.zeros(8)}])
+    study = dse.Study(
+        "at", program=programs.picked, device="u280", inputs=sized, objectives=[dse.minimize("latency_us")]
+    )
+    assert study.programs.load(Assignment({})).params == {"N": 8}  # whose default is asked for, too
+    with pytest.raises(StudyError, match=rf"inputs of .*no parameter 'size'; there are N \({__file__}:\d+\)"):
+        verify_design(made, inputs=lambda p: {"At": np.zeros(p.size)})
 
 
 def test_a_reference_may_take_what_is_updated() -> None:

@@ -157,7 +157,7 @@ def equivalent(
     if most_operations is not None:
         for side in sides:
             require_little_work(side.vmg, most_operations)
-    given = [None] if inputs is None else [_numbers(program, one) for one in sets_of(inputs, {})]
+    given = [None] if inputs is None else [_numbers(program, one) for one in sets_of(inputs, program)]
     found = _compared(sides, given, limits := _Limits(seed, seconds, most_operations))
     if found.ended is None and any(t.dtype.is_float for t in program.tensors) and found.equal == allow_reassociation:
         others = [replace(side, allow_reassociation=not allow_reassociation) for side in sides]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from allo_dse.backends.fpga.observed import data_sites
 from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.common.records import replace
+from allo_dse.common.users_code import of_the_study
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.ir.bindings import arith, func, ir
 from allo_dse.ir.dialect import text_context
@@ -29,6 +30,7 @@ from allo_dse.program.decisions import Decisions, Pid
 from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
+from allo_dse.space.params import Assignment
 
 from .functional import Labels, Run, network_of
 from .own_words import with_own_words
@@ -242,13 +244,14 @@ class _Writer:
             self._call("df_round", [], at, variable)
 
 
-def sets_of(given: object, params: Mapping[str, object]) -> list[Inputs]:
-    """A study's `inputs`: one set, several, or a function of the parameters that returns either.
+def sets_of(given: object, program: CompiledProgram) -> list[Inputs]:
+    """A study's `inputs` for a program: one set, several, or a function of the parameters that returns either.
 
     Raises:
-        StudyError: for anything else.
+        StudyError: for anything else, and where the function fails.
     """
-    found = given(params) if callable(given) else given
+    with of_the_study("inputs", 'a function of the parameters: inputs=lambda p: [{"X": x(p.N)}]'):
+        found = given(Assignment(program.params)) if callable(given) else given
     sets = [found] if isinstance(found, Mapping) else list(found) if isinstance(found, list | tuple) else []
     if not sets or not all(isinstance(one, Mapping) for one in sets):
         raise StudyError(

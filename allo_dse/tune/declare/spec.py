@@ -153,11 +153,11 @@ class StudySpec:
             return self._programs
         return CompiledPrograms(self.program, None if self.inputs is None else self._observed)
 
-    def _observed(self, program: Program, params: Mapping[str, object]) -> Program:
+    def _observed(self, program: Program) -> Program:
         """A program with what it decides on the study's inputs, where data decides."""
         from allo_dse.eval.program.observe import observed, sets_of
 
-        return observed(program, sets_of(self.inputs, params))
+        return observed(program, sets_of(self.inputs, program))
 
     @cached_property
     def folds(self) -> FoldChoice:

@@ -90,7 +90,7 @@ def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Progra
     """The study's inputs for a program; first those that the design's latency is of."""
     from allo_dse.eval.program.observe import sets_of
 
-    sets = sets_of(study.inputs, program.params)
+    sets = sets_of(study.inputs, program)
     cycles = metrics.get("timed_on", {}).get("latency_cycles", [])
     slowest = cycles.index(max(cycles)) if len(cycles) == len(sets) else 0
     return [sets[slowest], *sets[:slowest], *sets[slowest + 1 :]]
