@@ -905,3 +905,52 @@ def handed_on() -> Any:
             f[:] = s
 
     return top
+
+
+def added_up(spelling: str) -> Any:
+    """Sums of eight integers, from what an earlier round leaves on."""
+
+    @df.region()
+    def top(X: int32[16, 8], Y: int32[1]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[16, 8], y: int32[1]):
+            acc: int32 = 0
+            for i in range(16):
+                with allo.meta_if(spelling == "loop"):
+                    for j in range(8):
+                        acc += x[i, j]
+                with allo.meta_elif(spelling == "statements"), allo.meta_for(8) as j:
+                    acc += x[i, j]
+                with allo.meta_else():
+                    acc += (
+                        x[i, 0] + x[i, 1] + x[i, 2] + x[i, 3] + x[i, 4] + x[i, 5] + x[i, 6] + x[i, 7]
+                    )  # of 33 bits, 34 bits, ...
+            y[0] = acc
+
+    return top
+
+
+def first_of_copies(by_hand: bool) -> Any:
+    """A product in the first of eight copies only, and a store to an element of its own."""
+
+    @df.region()
+    def top(X: int32[16, 8], Y: int32[16], Z: int32[16, 8]):
+        @df.kernel(mapping=[1], args=[X, Y, Z])
+        def k(x: int32[16, 8], y: int32[16], z: int32[16, 8]):
+            acc: int32 = 0
+            for i in range(16):
+                with allo.meta_if(by_hand):
+                    acc = x[i, 0] * y[i]
+                    z[i, 0] = acc
+                    with allo.meta_for(7) as j:
+                        acc += x[i, j + 1]
+                with allo.meta_else():
+                    for u in range(8):
+                        if u == 0:
+                            acc = x[i, u] * y[i]
+                            z[i, u] = acc
+                        else:
+                            acc += x[i, u]
+                y[i] = acc
+
+    return top

@@ -13,8 +13,8 @@ from allo_dse.ir.nest import Access, Branch, Op
 from ..memory import Accesses, Storage, Unrolled, copies_of
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
-from .asap import multiply_adds
 from .effects import Use
+from .sums import multiply_adds
 
 
 def held_bits(ports: Mapping[str, int], span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int) -> int:

@@ -2,14 +2,14 @@
 
 Loops with the same values get one variable: of what one loop leaves and the next one uses, copies with the same number
 have the same element. A loop is written out, copy by copy, where copies use what other copies leave, as in
-`x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`; and where a condition on the copy
-does not hold in all of them alike, the first one aside.
+`x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`; and where a condition does not
+hold in all of them alike. Of those where it does but for the first copy, as in `if u == 0: x = 0`, only that is.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.ir.linear import Linear, Test, decided, forms_of
-from allo_dse.ir.nest import Access, Branch
+from allo_dse.ir.nest import WIRING, Access, Branch, Op
 
 from ..item_walks import accesses
 from ..memory import Unrolled, addresses_of, copies_of, split
@@ -31,12 +31,12 @@ _MOST_ACCESSES = 1 << 10
 def told_apart(items: tuple[Item, ...]) -> tuple[Item, ...]:
     """Operations of one round, whose unrolled loops are changed as this module says."""
     shared = tuple(_shared(items, {}, ()))
-    variables = _dependent(shared)
-    return (
-        tuple(_written(shared, variables))
-        if variables and _accesses_of(shared, variables) <= _MOST_ACCESSES
-        else shared
-    )
+    conditions = [_told_apart_by(*condition) for condition in _conditions(shared, {})]
+    first = frozenset[int]().union(*(variables for variables, _ in conditions))
+    every = frozenset(_dependent(shared)).union(*(variables for _, variables in conditions))
+    if _accesses_of(shared, every) > _MOST_ACCESSES:
+        every = frozenset()
+    return tuple(_written(shared, first, every, {}))
 
 
 def _values(loop: Planned) -> range:
@@ -113,13 +113,13 @@ class _Use(Struct, frozen=True, dict=True):
 
 
 def _dependent(items: Iterable[Item]) -> set[int]:
-    """The variables of the loops to be written out."""
+    """The variables of the loops of which copies use what others leave."""
     by_array: dict[str, dict[tuple[Linear | None, ...], _Use]] = defaultdict(dict)
     for access, unrolled in accesses(items, {}):
         uses = by_array[access.array]
         if access.index and (access.write or access.index not in uses):
             uses[access.index] = _Use.of(access, unrolled)
-    found = {variable for test, unrolled in _conditions(items, {}) for variable in _told_apart_by(test, unrolled)}
+    found = set[int]()
     for uses in by_array.values():
         if any(use.write for use in uses.values()):
             found.update(*(use.variables for use in uses.values() if use.computed or use.repeats))
@@ -137,14 +137,23 @@ def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Tes
             yield from _conditions((*item.sides[0], *item.sides[1]), unrolled)  # type: ignore[arg-type]
 
 
-def _told_apart_by(test: Test | None, unrolled: Unrolled) -> set[int]:
-    """The variables of loops of which a condition holds in some copies only, the first ones aside."""
-    variables = {variable for form in forms_of(test) for variable in form.variables}
-    if not variables <= unrolled.keys() or copies_of({v: unrolled[v] for v in variables}) > _MOST_ACCESSES:
-        return set()
-    later = [unrolled[variable][1:] or unrolled[variable] for variable in variables]
-    holds = {decided(test, dict(zip(variables, values, strict=True))) for values in product(*later)}
-    return variables if len(holds) > 1 else set()
+def _told_apart_by(test: Test | None, unrolled: Unrolled) -> tuple[set[int], set[int]]:
+    """The variables of loops of which a condition tells the first copy, or all copies, from the others."""
+    own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
+    if not own.keys() <= unrolled.keys() or copies_of(own) > _MOST_ACCESSES or _decided(test, own) is not None:
+        return set(), set()
+    parts = product(*((values[:1], values[1:]) for values in own.values()))
+    alike = all(_decided(test, dict(zip(own, part, strict=True))) is not None for part in parts if all(part))
+    return (set(own), set()) if alike else (set(), set(own))
+
+
+def _decided(test: Test | None, unrolled: Unrolled) -> bool | None:
+    """Whether a condition holds in all copies of unrolled loops, or in none; None where nobody knows."""
+    own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
+    if copies_of(own) > _MOST_ACCESSES:
+        return None
+    holds = {decided(test, dict(zip(own, values, strict=True))) for values in product(*own.values())}
+    return holds.pop() if len(holds) == 1 else None
 
 
 def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
@@ -155,7 +164,7 @@ def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
     return one.variables + other.variables if one.fixed == other.fixed else one.around + other.around
 
 
-def _accesses_of(items: Iterable[Item], variables: set[int]) -> int:
+def _accesses_of(items: Iterable[Item], variables: Set[int]) -> int:
     """How many loads and stores there are when some loops are written out."""
     total = 0
     for item in items:
@@ -168,18 +177,31 @@ def _accesses_of(items: Iterable[Item], variables: set[int]) -> int:
     return total
 
 
-def _written(items: Iterable[Item], variables: set[int]) -> Iterator[Item]:
-    """The items with some loops written out: each copy is a loop of one round, whose variable is a number inside."""
+def _written(items: Iterable[Item], first: Set[int], every: Set[int], unrolled: Unrolled) -> Iterator[Item]:
+    """The items with some loops written out: each copy is a loop of one round, whose variable is a number inside.
+
+    Args:
+        first: the variables of loops of which the first copy is written out. every: of those of which all are.
+        unrolled: loops around the items.
+    """
     for item in items:
-        if isinstance(item, Planned) and item.variable in variables:
-            for value in _values(item):
+        if isinstance(item, Planned):
+            values = _values(item)
+            copies = values if item.variable in every else values[: item.variable in first]
+            for value in copies:
                 copy = (substituted(inner, item.variable, Linear((), value)) for inner in item.body)
-                yield replace(item, first=value, trips=1, body=tuple(_written(copy, variables)))
-        elif isinstance(item, Planned):
-            yield replace(item, body=tuple(_written(item.body, variables)))
+                yield replace(item, first=value, trips=1, body=tuple(_written(copy, first, every, unrolled)))
+            if rest := values[len(copies) :]:
+                body = tuple(_written(item.body, first, every, {**unrolled, item.variable: rest}))
+                yield replace(item, first=rest[0], trips=len(rest), body=body)
         elif isinstance(item, Branch):
-            sides: Any = tuple(tuple(_written(side, variables)) for side in item.sides)  # type: ignore[arg-type]
-            taken = None if item.outputs else decided(item.test, {})
-            yield from (replace(item, sides=sides),) if taken is None else sides[not taken]
+            taken = _decided(item.test, unrolled)
+            sides: Any = tuple(tuple(_written(side, first, every, unrolled)) for side in item.sides)  # type: ignore[arg-type]
+            if taken is None:
+                yield replace(item, sides=sides)
+            else:
+                yield from sides[not taken]
+                for result, output in zip(item.results[not taken], item.outputs, strict=True):
+                    yield Op(WIRING, (result,), (output,), "", item.bits)
         else:
             yield item

@@ -16,8 +16,8 @@ from allo_dse.ir.nest import Op
 from ..memory import Storage
 from ..operators import Unit
 from ..plan import Item, Planned
-from .asap import StreamEvent
 from .binding import held_bits, muxes
+from .events import StreamEvent
 from .recurrence import Carried, carried, chain_interval, memory_interval
 from .round import KnownRounds, Round
 

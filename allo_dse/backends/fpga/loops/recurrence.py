@@ -14,8 +14,9 @@ from allo_dse.ir.linear import Linear
 
 from ..memory import addresses_of, split
 from ..plan import Planned
-from .asap import Time, Walk
+from .asap import Walk
 from .effects import Effects, Use
+from .sums import Time
 
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 

@@ -16,10 +16,12 @@ from allo_dse.program.tasks import TaskClass
 from ..memory import Accesses, Storage, busiest_bank
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in
-from .asap import Time, Walk, may_happen
+from .asap import Walk
 from .binding import Staged, by_array, staged, units
 from .copies import told_apart
 from .effects import Effects, Use, effects_of
+from .events import may_happen
+from .sums import Time
 
 Level = tuple[Item, ...]
 _Made = TypeVar("_Made")

@@ -18,8 +18,8 @@ from allo_dse.backends.fpga.memory import Split, Storage
 from allo_dse.backends.fpga.plan import Item, Planned, substituted
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
-from allo_dse.ir.linear import Linear, derive
-from allo_dse.ir.nest import Access, Array, Op
+from allo_dse.ir.linear import Compare, Linear, decided, derive
+from allo_dse.ir.nest import Access, Array, Branch, Op
 from tests.backends.fpga import programs
 from tests.backends.fpga.test_cost import cost, directive, loop, partition, pipeline
 from tests.support.values import present
@@ -44,7 +44,8 @@ def index(draw: st.DrawFn, variables: list[int]) -> Linear:
 
 @st.composite
 def rounds(draw: st.DrawFn) -> tuple[Item, ...]:
-    """Up to two unrolled loops inside each other and beside each other, with sums of elements and puts."""
+    """Up to two unrolled loops inside each other and beside each other, with sums of elements and puts, some of them in
+    some copies only."""
     numbers = itertools.count(100)
 
     def block(variables: list[int], depth: int) -> tuple[Item, ...]:
@@ -54,6 +55,11 @@ def rounds(draw: st.DrawFn) -> tuple[Item, ...]:
                 own = next(numbers)
                 first, trips = draw(st.integers(0, 1)), draw(st.integers(1, 5))
                 items.append(Planned(own, "", trips, first, 1, "unroll", 1, block([*variables, own], depth - 1)))
+            elif len(variables) > 1 and draw(st.integers(0, 3)) == 0:
+                copy = Linear.variable(draw(st.sampled_from(variables[1:]))) + Linear((), -draw(st.integers(0, 3)))
+                test = Compare(draw(st.sampled_from(["eq", "sge"])), copy)
+                sides = tuple(step(variables)), tuple(step(variables)) if draw(st.booleans()) else ()
+                items.append(Branch(next(numbers), test, sides, (), ((), ()), 0))
             else:
                 items += step(variables)
         return tuple(items)
@@ -70,7 +76,8 @@ def rounds(draw: st.DrawFn) -> tuple[Item, ...]:
         if draw(st.integers(0, 3)) == 0:
             return [loads[0], Op("df.put", (one,), (), "", 32, stream=0)]
         result = element(variables, True, total)
-        return [*loads, Op("arith.addf", (one, other), (total,), "f32", 32, (32, 32)), result]
+        name, element_type = draw(st.sampled_from([("arith.addf", "f32"), ("arith.addi", "i32")]))
+        return [*loads, Op(name, (one, other), (total,), element_type, 32, (32, 32)), result]
 
     return block([ROUND], 2)
 
@@ -82,8 +89,9 @@ def by_hand(items: Iterable[Item], numbers: Iterator[int]) -> Iterator[Item]:
         if isinstance(item, Planned):
             for value in range(item.first, item.first + item.trips):
                 yield from by_hand((substituted(i, item.variable, Linear((), value)) for i in item.body), numbers)
+        elif isinstance(item, Branch):
+            yield from by_hand(item.sides[not decided(item.test, {})], numbers)  # type: ignore[arg-type]
         else:
-            assert isinstance(item, Op)
             known.update((value, next(numbers)) for value in item.outputs)
             yield replace(
                 item, inputs=tuple(known[v] for v in item.inputs), outputs=tuple(known[v] for v in item.outputs)
@@ -91,12 +99,13 @@ def by_hand(items: Iterable[Item], numbers: Iterator[int]) -> Iterator[Item]:
 
 
 def timed(items: Iterable[Item], banks: int) -> Any:
-    """Interval, depth, and when what happens to streams."""
+    """Interval, depth, operators, and when what happens to streams."""
     body = tuple(items)
     flat = Flat((Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, body),), KnownRounds(U280).of(ROUND, (), body, ()))
     split = Split("cyclic", banks) if banks > 1 else None
     built = build(flat, {name: Storage(Array(name, (WORDS,), 32), (split,)) for name in "ab"})
-    return built.ii, built.depth, [(event.stage, event.kind) for event in built.events]
+    units = sorted((unit.kind, copies) for unit, copies in built.units if copies)
+    return built.ii, built.depth, units, [(event.stage, event.kind) for event in built.events]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -152,3 +161,16 @@ def test_a_put_after_copies_waits_for_what_it_sends(kind: str, sums: int) -> Non
     addition = present(U280.operator("f32", "add")).latency + 1  # and a register
     assert [stage for stage, _, _ in pipe.ops] == [addition * sums]
     assert (pipe.ii, pipe.depth) == (1, pipe.ops[0][0] + 1)
+
+
+@pytest.mark.parametrize("spelling", ["loop", "statements", "expression"])
+def test_sums_of_integers_are_trees_however_they_are_written(spelling: str) -> None:
+    """Four levels of adders for nine operands, of which two fit a cycle; what the round before leaves comes last."""
+    found = loop(programs.added_up(spelling), pipeline("k:i"), partition("k:x", 2))
+    assert (found.ii, found.depth) == (1, 4)
+
+
+def test_what_the_first_copy_does_alone_is_built_once() -> None:
+    banks = [partition("k:x", 2), partition("k:z", 2)]
+    copies, by_hand = (cost(programs.first_of_copies(hand), pipeline("k:i"), *banks) for hand in (False, True))
+    assert (copies.loops[-1].depth, copies.logic) == (by_hand.loops[-1].depth, by_hand.logic)
