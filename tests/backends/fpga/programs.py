@@ -954,3 +954,48 @@ def first_of_copies(by_hand: bool) -> Any:
                 y[i] = acc
 
     return top
+
+
+def sent_behind(by_hand: bool) -> Any:
+    """Sums in eight copies, of which one is sent behind the inner loop."""
+
+    @df.region()
+    def top(X: float32[8, 128, 8], Y: float32[8]):
+        pipe: Stream[float32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: float32[8, 128, 8]):
+            s: float32[8] = 0
+            for i in range(8):
+                for j in range(128):
+                    with allo.meta_if(by_hand), allo.meta_for(8) as u:
+                        s[u] += x[i, j, u]
+                    with allo.meta_else():
+                        for u in range(8):
+                            s[u] += x[i, j, u]
+                pipe.put(s[5])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def sink(y: float32[8]):
+            for i in range(8):
+                y[i] = pipe.get()
+
+    return top
+
+
+def overlapping(by_hand: bool) -> Any:
+    """Windows of which copies share elements, summed in one element."""
+
+    @df.region()
+    def top(X: int32[80], H: int32[4], Y: int32[64]):
+        @df.kernel(mapping=[1], args=[X, H, Y])
+        def k(x: int32[80], h: int32[4], y: int32[64]):
+            for i in range(64):
+                with allo.meta_if(by_hand), allo.meta_for(4) as u, allo.meta_for(4) as v:
+                    y[i] += x[i + u + v] * h[u] - x[i]
+                with allo.meta_else():
+                    for u in range(4):
+                        for v in range(4):
+                            y[i] += x[i + u + v] * h[u] - x[i]
+
+    return top

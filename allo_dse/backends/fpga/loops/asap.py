@@ -7,7 +7,6 @@ is than the one before it says when the last one is done. (Loops whose copies ar
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from functools import partial
 
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
 from allo_dse.ir.linear import decided
 from allo_dse.ir.nest import Access, Branch, Op
 
@@ -339,8 +339,11 @@ class Walk:
                 continue
             if step >= usable:
                 late = (time[0] + (time[0] - before[0]) * (loop.trips - 3), time[1])
-            else:
-                late = (time[0] + math.ceil(step * (loop.trips - 3) / usable), time[1])
+            else:  # a register may have come between the last two
+                first = _ns(before, usable) - _ns(history[0].get(key, START), usable)
+                delay, late = min(step, first) if first > 0 else step, time
+                for _ in range(loop.trips - 3):
+                    late = self.after(late, Unit("", 0, delay, Resources()))
             last = _ahead(earlier[key], key, loop.trips - 3) if key in earlier else key
             self._keep(last, late, clocked=key in self.clocked)
             self.finish = max(self.finish, late[0])

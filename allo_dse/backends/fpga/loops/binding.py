@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Branch, Op
 
-from ..memory import Accesses, Storage, Unrolled, copies_of
+from ..memory import Accesses, Storage, Unrolled, addresses_of, copies_of, split
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
 from .effects import Use
@@ -44,7 +45,7 @@ def muxes(
     storages: Mapping[str, Storage],
     span: int,
     units: Iterable[tuple[Unit, int]],
-    accesses: Mapping[str, Accesses],
+    accesses: Mapping[str, Addresses],
 ) -> int:
     """LUTs that feed shared operators, and ports of memories, with what they do in each cycle.
 
@@ -56,16 +57,12 @@ def muxes(
         if copies > math.ceil(copies / span) and (unit.resources.dsp or unit.latency):
             inputs += 2 * copies
     addresses = 0
-    for array, group in accesses.items():
+    for array, (loads, stores, computed) in accesses.items():
         storage = storages[array]
-        copies = sum(copies_of(unrolled) for _, unrolled in group)
-        if copies <= storage.ports(device) * storage.banks or storage.in_registers:
+        if loads + stores <= storage.ports(device) * storage.banks or storage.in_registers:
             continue
-        bits = math.ceil(math.log2(max(2, storage.bank_words)))
-        for access, unrolled in group:
-            copies = copies_of(unrolled)
-            inputs += copies * (1 + access.write)
-            addresses += bits * copies * _is_computed(access, unrolled)
+        inputs += loads + 2 * stores
+        addresses += math.ceil(math.log2(max(2, storage.bank_words))) * computed
     return round(device.hls.mux_lut_per_input * inputs) + addresses
 
 
@@ -110,10 +107,32 @@ def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
     return groups
 
 
-def _is_computed(access: Access, unrolled: Unrolled) -> bool:
-    """Whether each copy of an access adds its own offset to an address that changes from round to round."""
-    variables = {v for form in access.index if form is not None for v in form.variables}
-    return (access.spread or bool(variables & set(unrolled))) and bool(variables - set(unrolled))
+class Addresses(NamedTuple):
+    """Of an array, different ones that a round loads from and stores to, and how many of them are the sum of an offset
+    of their own and an address that changes from round to round."""
+
+    loads: int
+    stores: int
+    computed: int
+
+    @staticmethod
+    def of(accesses: Accesses) -> Addresses:
+        unknown = [0, 0]
+        known: dict[tuple[Linear, ...], tuple[set[object], set[object]]] = {}
+        for access, unrolled in accesses:
+            parts = [part for form in access.index if (part := split(form, unrolled))]
+            if len(parts) < len(access.index):
+                unknown[access.write] += copies_of(unrolled)
+                continue
+            places = map(tuple, addresses_of([moving for moving, _ in parts], unrolled).tolist())
+            known.setdefault(tuple(fixed for _, fixed in parts), (set(), set()))[access.write].update(places)
+        computed = sum(
+            len(loaded) + len(stored)
+            for fixed, (loaded, stored) in known.items()
+            if len(loaded | stored) > 1 and any(form.variables for form in fixed)
+        )
+        loads, stores = (n + sum(len(places[kind]) for places in known.values()) for kind, n in enumerate(unknown))
+        return Addresses(loads, stores, computed)
 
 
 Staged: TypeAlias = tuple[int, int, bool]

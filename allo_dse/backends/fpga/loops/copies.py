@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import Any
 
 from msgspec import Struct
@@ -28,15 +28,17 @@ _MOST_ACCESSES = 1 << 10
 """Of loops that are written out in one round; where there would be more, copies count as independent."""
 
 
-def told_apart(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Operations of one round, whose unrolled loops are changed as this module says."""
-    shared = tuple(_shared(items, {}, ()))
-    conditions = [_told_apart_by(*condition) for condition in _conditions(shared, {})]
+def told_apart(levels: Iterable[tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
+    """Operations of one round, level by level, whose unrolled loops are changed as this module says."""
+    known: dict[range, list[int]] = {}
+    shared = [tuple(_shared(items, known, ())) for items in levels]
+    everything = tuple(chain(*shared))
+    conditions = [_told_apart_by(*condition) for condition in _conditions(everything, {})]
     first = frozenset[int]().union(*(variables for variables, _ in conditions))
-    every = frozenset(_dependent(shared)).union(*(variables for _, variables in conditions))
-    if _accesses_of(shared, every) > _MOST_ACCESSES:
+    every = frozenset(_dependent(everything)).union(*(variables for _, variables in conditions))
+    if _accesses_of(everything, every) > _MOST_ACCESSES:
         every = frozenset()
-    return tuple(_written(shared, first, every, {}))
+    return (tuple(_written(items, first, every, {})) for items in shared)
 
 
 def _values(loop: Planned) -> range:

@@ -141,7 +141,7 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
 
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -> Pipelined:
     once = flat.round
-    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.accesses))
+    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.addresses))
 
 
 def _build(

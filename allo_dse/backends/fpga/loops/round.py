@@ -17,7 +17,7 @@ from ..memory import Accesses, Storage, busiest_bank
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in
 from .asap import Walk
-from .binding import Staged, by_array, staged, units
+from .binding import Addresses, Staged, by_array, staged, units
 from .copies import told_apart
 from .effects import Effects, Use, effects_of
 from .events import may_happen
@@ -99,6 +99,11 @@ class Round:
         return by_array(self.uses)
 
     @cached_property
+    def addresses(self) -> Mapping[str, Addresses]:
+        """The same as different addresses."""
+        return {array: Addresses.of(accesses) for array, accesses in self.accesses.items()}
+
+    @cached_property
     def _loads(self) -> Mapping[str, Accesses]:
         return by_array(use for use in self.uses if not (use[0].access and use[0].access.write))
 
@@ -178,8 +183,9 @@ class KnownRounds:
         """The round that is made of these."""
         key = (variable, before, body, after)
         if key not in self._known:
-            outside = (tuple(map(told_apart, levels)) for levels in (before, after))
-            self._known[key] = Round(self.device, variable, next(outside), told_apart(body), next(outside))
+            *outside, inside = told_apart((*before, *after, body))
+            around, behind = tuple(outside[: len(before)]), tuple(outside[len(before) :])
+            self._known[key] = Round(self.device, variable, around, inside, behind)
         return self._known[key]
 
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:

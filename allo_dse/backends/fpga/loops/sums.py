@@ -64,21 +64,25 @@ class Sum(Struct, frozen=True):
                 counts[done] = counts.get(done, 0) + count
 
     def repeated(self, earlier: Sequence[Sum], copies: int) -> Sum | None:
-        """What it is after more copies of an unrolled loop, which add what the last one has added, as much later.
+        """What it is after more copies of an unrolled loop, if each adds as much as the one before, whole cycles later.
 
         Args:
-            earlier: what it was after the two copies before; None is returned where it was something else.
+            earlier: what it was after the two copies before.
         """
         first, second, third = (Counter(part.leaves) for part in (*earlier, self))
-        if len({part.kind for part in (*earlier, self)}) > 1 or first - second or second - third:
+        before, added = second - first, third - second
+        if len({part.kind for part in (*earlier, self)}) > 1 or first - second or second - third or not before:
             return None
-        before, added = max(second - first, default=None), third - second
-        if before is None or not added:
+        step = max(added)[0] - max(before)[0] if added else 0
+        if added != _later(before, step):
             return None
-        step = max(added)[0] - before[0]
         for number in range(1, copies + 1):
-            third.update({(cycle + number * step, ns): count for (cycle, ns), count in added.items()})
+            third += _later(added, number * step)
         return Sum.of(self.kind, third, self.after)
+
+
+def _later(leaves: Mapping[Time, int], cycles: int) -> Counter[Time]:
+    return Counter({(cycle + cycles, ns): count for (cycle, ns), count in leaves.items()})
 
 
 def kind_of(op: Op) -> str | None:

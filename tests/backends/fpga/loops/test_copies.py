@@ -99,13 +99,13 @@ def by_hand(items: Iterable[Item], numbers: Iterator[int]) -> Iterator[Item]:
 
 
 def timed(items: Iterable[Item], banks: int) -> Any:
-    """Interval, depth, operators, and when what happens to streams."""
+    """Interval, depth, operators and multiplexers, and when what happens to streams."""
     body = tuple(items)
     flat = Flat((Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, body),), KnownRounds(U280).of(ROUND, (), body, ()))
     split = Split("cyclic", banks) if banks > 1 else None
     built = build(flat, {name: Storage(Array(name, (WORDS,), 32), (split,)) for name in "ab"})
     units = sorted((unit.kind, copies) for unit, copies in built.units if copies)
-    return built.ii, built.depth, units, [(event.stage, event.kind) for event in built.events]
+    return built.ii, built.depth, units, built.muxes, [(event.stage, event.kind) for event in built.events]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -174,3 +174,16 @@ def test_what_the_first_copy_does_alone_is_built_once() -> None:
     banks = [partition("k:x", 2), partition("k:z", 2)]
     copies, by_hand = (cost(programs.first_of_copies(hand), pipeline("k:i"), *banks) for hand in (False, True))
     assert (copies.loops[-1].depth, copies.logic) == (by_hand.loops[-1].depth, by_hand.logic)
+
+
+def test_what_stands_behind_an_inner_loop_waits_for_the_copy_that_it_uses() -> None:
+    """Sums of floats in eight copies, of which the sixth is sent when the inner loop has ended."""
+    copies, by_hand = (cost(programs.sent_behind(hand), pipeline("k:j"), partition("k:s", 1)) for hand in (False, True))
+    assert copies.loops[-1].depth == by_hand.loops[-1].depth
+    assert copies.parts == by_hand.parts
+
+
+def test_copies_use_an_element_that_is_the_same_in_all_of_them_once() -> None:
+    """Four copies of a sum over elements that overlap: 7 loads, and `x[i]` for all; no store but the last one."""
+    copies, by_hand = (cost(programs.overlapping(hand), pipeline("k:i"), partition("k:h", 1)) for hand in (False, True))
+    assert (copies.loops, copies.logic) == (by_hand.loops, by_hand.logic)
