@@ -10,7 +10,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Fixed, Stream, float32, int8, int32, uint8
+from allo.ir.types import Fixed, Stream, float32, int8, int16, int32, uint8
 
 N = 256
 SIDE = 16
@@ -997,5 +997,33 @@ def overlapping(by_hand: bool) -> Any:
                     for u in range(4):
                         for v in range(4):
                             y[i] += x[i + u + v] * h[u] - x[i]
+
+    return top
+
+
+def of_two_products(kind: str, swapped: bool) -> Any:
+    """A sum of two products, in either order: one of what the round before has left, one that is wider, or one of three
+    uses of an element."""
+
+    @df.region()
+    def top(X: int16[32], Y: int16[32], B: int8[32], S: int16[1], Z: int32[32]):
+        @df.kernel(mapping=[1], args=[X, Y, B, S, Z])
+        def k(x: int16[32], y: int16[32], b: int8[32], s: int16[1], z: int32[32]):
+            for i in range(32):
+                with allo.meta_if(kind == "recurrence"):
+                    with allo.meta_if(swapped):
+                        s[0] = x[i] * y[i] + s[0] * x[i]
+                    with allo.meta_else():
+                        s[0] = s[0] * x[i] + x[i] * y[i]
+                with allo.meta_elif(kind == "wide"):
+                    with allo.meta_if(swapped):
+                        z[i] = x[i] * y[i] + b[i] * b[31 - i]
+                    with allo.meta_else():
+                        z[i] = b[i] * b[31 - i] + x[i] * y[i]
+                with allo.meta_else(), allo.meta_for(4) as _n:
+                    with allo.meta_if(swapped):
+                        s[0] += (s[0] * z[i]) + (s[0] + 5)
+                    with allo.meta_else():
+                        s[0] += (s[0] + 5) + (s[0] * z[i])
 
     return top

@@ -332,3 +332,9 @@ def test_schedules_that_say_the_same_of_an_array_share_it() -> None:
     taken = pickle.loads(pickle.dumps(other[names[0]]))
     assert "_hash" not in vars(taken)
     assert (taken, hash(taken)) == (other[names[0]], known)
+
+
+@pytest.mark.parametrize("kind", ["recurrence", "wide", "three uses"])
+def test_which_operand_of_a_sum_comes_first_does_not_matter(kind: str) -> None:
+    one, other = (cost(programs.of_two_products(kind, swapped), pipeline("k:i")) for swapped in (False, True))
+    assert (one.loops, one.logic) == (other.loops, other.logic)

@@ -40,6 +40,7 @@ class Walk:
         guard: whether this is after the inner loop of a flattened nest.
         clocked: elements whose value comes straight from the last register of an operator of several cycles.
         order: elements in the order in which they are stored.
+        macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
         sums: by value, what is added up. handed: by element, what was stored last.
         _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
             equal ones meet.
@@ -64,6 +65,7 @@ class Walk:
     copies: tuple[tuple[int, int], ...] = ()
     path: tuple[tuple[int, bool], ...] = ()
     macs: dict[int, Op] = field(default_factory=dict)
+    products: dict[int, Op] = field(default_factory=dict)
     sums: dict[int, Sum] = field(default_factory=dict)
     handed: dict[Element, Sum] = field(default_factory=dict)
     _once: frozenset[int] = frozenset()
@@ -102,6 +104,8 @@ class Walk:
             self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if passes_on(op) else None)
             if any(v in self.pipelined for v in op.inputs):
                 self.pipelined.update(op.outputs)
+            if op.inputs and op.inputs[0] in self.products and op.outputs[0] in self._once:
+                self.products[op.outputs[0]] = self.products[op.inputs[0]]
         elif not any(number in self.macs for number in op.outputs):
             self._compute(op)
 
@@ -113,11 +117,17 @@ class Walk:
             self._set(op, total.time if total else self.after(self._ready(op.inputs), unit), total)
             if unit.latency:
                 self.pipelined.update(op.outputs)
+            if op.name == "arith.muli" and op.outputs[0] in self._once:
+                self.products[op.outputs[0]] = op
             return
         mac = multiply_add(product, self.device)
         assert mac is not None
-        done = self.after(self._ready(product.inputs), mac)
-        addend = self._ready([v for v in op.inputs if v not in self.macs])
+        rest = [v for v in op.inputs if v not in self.macs]
+        addend, start = self._ready(rest), self._ready(product.inputs)
+        other = next((self.products[v] for v in rest if v in self.products), None)
+        if other and multiply_add(other, self.device) == mac and (first := self._ready(other.inputs)) < start:
+            addend, start = self.after(start, unit_of(product, self.device)), first  # the DSP takes what comes first
+        done = self.after(start, mac)
         # The addend enters the DSP in its last stage.
         cycle = max(done[0], addend[0] + (1 if addend[1] > self.device.clock.usable_ns - mac.delay_ns else 0))
         self._set(op, (cycle, mac.delay_ns))

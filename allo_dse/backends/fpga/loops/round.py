@@ -13,6 +13,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import Op, read_nest
 from allo_dse.program.tasks import TaskClass
 
+from ..item_walks import accesses
 from ..memory import Accesses, Storage, busiest_bank
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in
@@ -66,13 +67,10 @@ class Round:
         The compiler looks for it before it unrolls anything, so an index that uses a loop inside prevents it.
         """
         moving = {
-            op.access.array
-            for op, unrolled in self.effects.uses
-            if op.access is not None
-            and (
-                op.access.spread
-                or any(form is None or form.variables & {self.variable, *unrolled} for form in op.access.index)
-            )
+            access.array
+            for access, unrolled in accesses(self.body, {})
+            if access.spread
+            or any(form is None or form.variables & {self.variable, *unrolled} for form in access.index)
         }
         return frozenset(self.effects.carried) - moving
 
@@ -101,7 +99,7 @@ class Round:
     @cached_property
     def addresses(self) -> Mapping[str, Addresses]:
         """The same as different addresses."""
-        return {array: Addresses.of(accesses) for array, accesses in self.accesses.items()}
+        return {array: Addresses.of(group) for array, group in self.accesses.items()}
 
     @cached_property
     def _loads(self) -> Mapping[str, Accesses]:
@@ -110,12 +108,12 @@ class Round:
     def port_cycles(self, storages: Mapping[str, Storage], *, loads: bool = False) -> dict[str, int]:
         """Cycles that its accesses take, or its loads alone, per array."""
         found = {}
-        for array, accesses in (self._loads if loads else self.accesses).items():
+        for array, group in (self._loads if loads else self.accesses).items():
             storage = storages[array]
             key = (storage.array, storage.splits, storage.in_registers, loads)
             busiest = self._busiest.get(key)
             if busiest is None:
-                busiest = self._busiest[key] = busiest_bank(storage, accesses)
+                busiest = self._busiest[key] = busiest_bank(storage, group)
             found[array] = math.ceil(busiest / storage.ports(self.device))
         return found
 

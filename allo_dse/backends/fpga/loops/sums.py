@@ -96,14 +96,14 @@ def passes_on(op: Op) -> bool:
 
 
 def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
-    """Products of a block that are fused with the one addition that uses them, by value number."""
+    """Products of a block that are fused with the one addition that uses them, by value number; of two the wider."""
     ops = [item for item in items if isinstance(item, Op)]
     uses: dict[int, list[Op]] = {}
     for op in ops:
         for value in op.inputs:
             uses.setdefault(value, []).append(op)
     found: dict[int, Op] = {}
-    for op in ops:
+    for op in sorted(ops, key=lambda op: sorted(op.operand_bits, reverse=True), reverse=True):
         if op.name != "arith.muli" or multiply_add(op, device) is None:
             continue
         value, chain = op.outputs[0], [op.outputs[0]]
@@ -137,18 +137,21 @@ def _uses(items: Iterable[Item]) -> Counter[int]:
 
 
 def replaced_by_sums(items: Iterable[Item], once: Set[int]) -> frozenset[int]:
-    """The loads of a block from elements that it then replaces by sums of them; `once` are values of one use."""
+    """The loads of a block from elements that it then replaces by sums of them, where none but the sum uses what was
+    there; `once` are values of one use."""
     sources: dict[int, dict[int, Element]] = {}
-    found = set[int]()
+    loads, found = Counter[Element](), set[int]()
     for op in items:
         if not isinstance(op, Op):
             continue
         element = op.access and (op.access.array, op.access.index)
         if op.name == "load" and element:
+            loads[element] += 1
             sources[op.outputs[0]] = {op.outputs[0]: element}
-        elif op.name == "store" and op.inputs[0] in once:
-            found.update(value for value, loaded in sources.get(op.inputs[0], {}).items() if loaded == element)
+        elif op.name == "store" and element:
+            parts = sources.get(op.inputs[0], {}) if op.inputs[0] in once and loads.pop(element, 0) == 1 else {}
+            found.update(value for value, loaded in parts.items() if loaded == element)
         elif kind_of(op) or passes_on(op):
-            parts = [sources.get(value, {}) for value in op.inputs if value in once]
-            sources[op.outputs[0]] = {value: loaded for part in parts for value, loaded in part.items()}
+            summed = [sources.get(value, {}) for value in op.inputs if value in once]
+            sources[op.outputs[0]] = {value: loaded for part in summed for value, loaded in part.items()}
     return frozenset(found)
