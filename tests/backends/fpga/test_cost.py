@@ -304,6 +304,17 @@ def test_tokens_of_an_unrolled_loop_follow_each_other(count: int) -> None:
     assert (found.ii, found.depth) == (count, count + 2)
 
 
+@pytest.mark.parametrize("factor", range(2, 8))
+@pytest.mark.parametrize("schedule", [(), (pipeline("write:i"),)])
+def test_a_loop_whose_rounds_no_factor_divides_sends_no_more_tokens(
+    schedule: tuple[Directive, ...], factor: int
+) -> None:
+    """The last round has fewer copies than the others."""
+    parts = cost(programs.burst(7), *schedule, directive("unroll", "write:i", factor=factor)).parts
+    sent = [part.rounds * sum(stream == 0 for _, _, stream in part.ops) for part in parts if isinstance(part, Pipe)]
+    assert sum(sent) == 7
+
+
 def test_a_fifo_in_lutram_takes_lookup_tables_for_every_64_elements() -> None:
     rules, bits = U280.fifo, 16
     for depth in range(rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1):
