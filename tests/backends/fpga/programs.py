@@ -1027,3 +1027,31 @@ def of_two_products(kind: str, swapped: bool) -> Any:
                         s[0] += (s[0] + 5) + (s[0] * z[i])
 
     return top
+
+
+def chain_in_memory() -> Any:
+    """Rounds that follow each other at a memory, each a long chain of products and sums."""
+
+    @df.region()
+    def top(X: float32[16, 8], Y: float32[8]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[16, 8], y: float32[8]):
+            for i in range(16):
+                for j in range(7):
+                    y[j + 1] = y[j + 1] * x[i, j] + y[j]
+                y[0] = y[7]
+
+    return top
+
+
+def quotient_of_both() -> Any:
+    """A quotient of copy and round, which is linear in each copy."""
+
+    @df.region()
+    def top(X: int32[64], Y: int32[64]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[64], y: int32[64]):
+            for i in range(64):
+                y[i] = x[(i + 1) // 2]
+
+    return top

@@ -18,11 +18,14 @@ from .effects import Use
 from .sums import multiply_adds
 
 
-def held_bits(ports: Mapping[str, int], span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int) -> int:
+def held_bits(
+    ports: Mapping[str, int], ii: int, span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int
+) -> int:
     """Flip-flops that hold values between stages.
 
     Args:
         ports: cycles that the accesses of a round to each array take.
+        ii: cycles after which the next round brings others.
         span: cycles over which the copies of an operation are spread.
         held: what `staged` says.
         finish: the last stage of a round, if ports did not delay it.
@@ -32,7 +35,8 @@ def held_bits(ports: Mapping[str, int], span: int, held: Iterable[Staged], uses:
     # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and results for
     # a port.
     wait = max(1, (finish - span) // 2)
-    waiting = sum(bits * math.ceil(copies * wait / span) for bits, copies, load in held if not load)
+    rounds = min(wait / span, math.ceil(wait / ii))
+    waiting = sum(bits * math.ceil(copies * rounds) for bits, copies, load in held if not load)
     return waiting + sum(
         op.bits * copies_of(unrolled)
         for op, unrolled in uses

@@ -73,7 +73,7 @@ class _Use(Struct, frozen=True, dict=True):
         around: the variables of those loops. variables: those that it depends on.
         fixed: per dimension what is the same in all copies; None where nobody knows.
         places: per copy the rest of the index along each dimension; none where there are too many.
-        computed: whether this rest is not linear.
+        computed: whether this rest is not linear. mixed: whether it has a quotient (or minimum, ...) of copy and round.
     """
 
     write: bool
@@ -82,6 +82,7 @@ class _Use(Struct, frozen=True, dict=True):
     fixed: tuple[Linear | None, ...]
     places: tuple[tuple[int, ...], ...]
     computed: bool
+    mixed: bool
 
     @staticmethod
     def of(access: Access, unrolled: Unrolled) -> _Use:
@@ -90,7 +91,8 @@ class _Use(Struct, frozen=True, dict=True):
         moving, fixed = zip(*(part or (Linear(()), None) for part in parts), strict=True)
         places = addresses_of(moving, own).tolist() if copies_of(own) <= _MOST_ACCESSES else ()
         computed = any(form.derived for form in moving)
-        return _Use(access.write, tuple(unrolled), tuple(own), fixed, tuple(map(tuple, places)), computed)
+        mixed = any(form and not part for form, part in zip(access.index, parts, strict=True))
+        return _Use(access.write, tuple(unrolled), tuple(own), fixed, tuple(map(tuple, places)), computed, mixed)
 
     @cached_property
     def values(self) -> tuple[frozenset[int], ...]:
@@ -123,6 +125,7 @@ def _dependent(items: Iterable[Item]) -> set[int]:
             uses[access.index] = _Use.of(access, unrolled)
     found = set[int]()
     for uses in by_array.values():
+        found.update(*(use.variables for use in uses.values() if use.mixed))
         if any(use.write for use in uses.values()):
             found.update(*(use.variables for use in uses.values() if use.computed or use.repeats))
             found.update(*(_that_meet(*pair) for pair in combinations(uses.values(), 2)))

@@ -173,7 +173,7 @@ def _build(
     units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = held_bits(ports, span, once.staged, once.uses, walk.finish)
+    held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 

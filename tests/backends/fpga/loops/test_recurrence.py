@@ -65,6 +65,13 @@ def test_a_memory_of_sums_is_read_and_written_before_the_next_round_begins() -> 
     assert cost(programs.row_sums(), device=VU11P).logic.dsp == 10  # two elements a cycle
 
 
+def test_rounds_that_do_not_overlap_hold_the_values_of_one_round() -> None:
+    """Seven products, and as many elements loaded: however long each waits for the chain."""
+    found = cost(programs.chain_in_memory(), pipeline("k:i"))
+    assert found.loops[-1].ii == found.loops[-1].depth > 40
+    assert found.logic.ff < cost(programs.chain_in_memory(), pipeline("k:i"), partition("k:y", 1)).logic.ff + 7 * 2 * 32
+
+
 @pytest.mark.parametrize("copies", [1, 2, 8])
 def test_what_goes_through_other_arrays_is_handed_on_from_copy_to_copy(copies: int) -> None:
     """A float sum takes 4 cycles, and a register."""
