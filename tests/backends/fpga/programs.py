@@ -1045,13 +1045,13 @@ def chain_in_memory() -> Any:
 
 
 def quotient_of_both() -> Any:
-    """A quotient of copy and round, which is linear in each copy."""
+    """A quotient of copy and round."""
 
     @df.region()
-    def top(X: int32[64], Y: int32[64]):
+    def top(X: int32[48], Y: int32[48]):
         @df.kernel(mapping=[1], args=[X, Y])
-        def k(x: int32[64], y: int32[64]):
-            for i in range(64):
+        def k(x: int32[48], y: int32[48]):
+            for i in range(48):
                 y[i] = x[(i + 1) // 2]
 
     return top
