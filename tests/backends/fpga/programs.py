@@ -1055,3 +1055,33 @@ def quotient_of_both() -> Any:
                 y[i] = x[(i + 1) // 2]
 
     return top
+
+
+def swapped(kind: str) -> Any:
+    """Two sums that hand their values on to each other, or to none but the next round's own."""
+
+    @df.region()
+    def top(X: float32[64], Y: float32[2]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[64], y: float32[2]):
+            a: float32 = 0
+            b: float32 = 1
+            s: float32[4] = 0
+            for i in range(64):
+                with allo.meta_if(kind == "swapped"):
+                    old: float32 = a
+                    a = b + x[i]
+                    b = old
+                with allo.meta_elif(kind == "swapped twice"):
+                    old: float32 = a
+                    a = b + x[i]
+                    b = old + x[i]
+                with allo.meta_elif(kind == "handed on"):
+                    b = a + x[i]
+                    a = x[i]
+                with allo.meta_else():
+                    s[2] = s[1] + s[3] * x[i]
+                    s[1] = x[i]
+            y[0] = a + b + s[2]
+
+    return top

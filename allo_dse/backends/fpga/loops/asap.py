@@ -35,7 +35,7 @@ class Walk:
 
     Attributes:
         registers: arrays of which every element is a register of its own.
-        carried: arrays (or elements) whose value comes from an earlier round, with the time at which it is there.
+        carried: elements whose value comes from an earlier round, with the time at which it is there.
         fabric: whether floating-point sums take the adder with the shorter latency.
         guard: whether this is after the inner loop of a flattened nest.
         clocked: elements whose value comes straight from the last register of an operator of several cycles.
@@ -49,7 +49,7 @@ class Walk:
     device: FpgaDevice
     registers: Set[str]
     fabric: bool = False
-    carried: Mapping[str, Time] = field(default_factory=dict)
+    carried: Mapping[Element, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
     events: list[StreamEvent] = field(default_factory=list)
@@ -172,7 +172,8 @@ class Walk:
         known = element in self.stored and None not in element[1]
         handed = self.handed.pop(element, None)
         total = handed if handed and op.outputs[0] in self._replaced else None
-        time = self.stored[element] if known else self._unstored(element)
+        before = self.carried.get((op.access.array, op.access.index))
+        time = self.stored[element] if known else self._unstored(element, before)
         self._set(op, time, total if total and total.time == time else None)
 
     def _element(self, access: Access) -> Element:
@@ -180,16 +181,16 @@ class Walk:
         values = dict(self.copies)
         return access.array, tuple(form and form.at(values) for form in access.index)
 
-    def _unstored(self, element: Element) -> Time:
-        """When an element is there that this round may have stored, but has not for sure."""
-        array, maybe = element[0], [self.stored[other] for other in self._perhaps(element)]
-        before = self.carried.get(array, START)
-        if array in self.registers:
-            return max([before, *maybe])
-        if array in self.carried and not maybe:
+    def _unstored(self, element: Element, before: Time | None) -> Time:
+        """When an element is there that this round may have stored, but has not for sure; `before` is when what an
+        earlier round has left is."""
+        maybe = [self.stored[other] for other in self._perhaps(element)]
+        if element[0] in self.registers:
+            return max([before or START, *maybe])
+        if before and not maybe:
             return before
         start = max((time[0] + 1 for time in maybe), default=0)
-        return max(before, (start + 1, self.device.arrays.read_ns))
+        return max(before or START, (start + 1, self.device.arrays.read_ns))
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
@@ -279,9 +280,9 @@ class Walk:
 
         The choice is the enable or reset of a register and takes no time of its own.
         """
-        before = dict(self.stored)
+        before, left = dict(self.stored), {array: time for (array, _), time in self.carried.items()}
         for key in {**outcomes[0], **outcomes[1]}:
-            times = [side[key] if key in side else self._unstored(key) for side in outcomes]
+            times = [side[key] if key in side else self._unstored(key, left.get(key[0])) for side in outcomes]
             if any(side.get(key) != before.get(key) for side in outcomes):
                 self.stored[key] = max(times)
         for key in clocked:

@@ -28,7 +28,8 @@ from allo_dse.ir.nest import Access, Branch, Op
 from ..memory import Unrolled
 from ..plan import Item, Planned
 
-Element: TypeAlias = tuple[str, tuple[Linear | None, ...]]
+Index: TypeAlias = tuple[Linear | None, ...]
+Element: TypeAlias = tuple[str, Index]
 """An array and an index."""
 Use: TypeAlias = tuple[Op, Unrolled]
 """A load or store, with the unrolled loops around it."""

@@ -20,7 +20,7 @@ from ..plan import Item, Plan, Planned, planned, sources_in
 from .asap import Walk
 from .binding import Addresses, Staged, by_array, staged, units
 from .copies import told_apart
-from .effects import Effects, Use, effects_of
+from .effects import Effects, Element, Use, effects_of
 from .events import may_happen
 from .sums import Time
 
@@ -133,7 +133,7 @@ class Round:
         return tuple(staged(self._everything))
 
     def walk(
-        self, registers: frozenset[str], carried: Mapping[str, Time], *, fabric: bool, body_only: bool = False
+        self, registers: frozenset[str], carried: Mapping[Element, Time], *, fabric: bool, body_only: bool = False
     ) -> Walk:
         """When its operations happen; see `Walk`."""
         key = (registers, tuple(carried.items()), fabric, body_only)

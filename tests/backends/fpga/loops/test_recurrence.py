@@ -230,3 +230,12 @@ def test_a_token_on_either_side_of_a_condition_leaves_in_the_same_cycle() -> Non
     """Only one of them moves in a round; what both sides come before has to wait for the longer one."""
     stages = [e.stage for e in pipelined([under(9, (put(1), put(2)), (put(3),)), put(4)], {}).events]
     assert stages == [0, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "interval"), [("swapped", 2), ("swapped twice", 4), ("handed on", 1), ("elements", 1)]
+)
+def test_values_that_go_round_over_several_variables_take_all_their_rounds(kind: str, interval: int) -> None:
+    """Of two variables that hand their values on to each other a sum takes 4 cycles; they go round in two rounds."""
+    found = loop(programs.swapped(kind), pipeline("k:i"), partition("k:s", 1))
+    assert found.ii == interval
