@@ -1085,3 +1085,26 @@ def swapped(kind: str) -> Any:
             y[0] = a + b + s[2]
 
     return top
+
+
+def scaled_between_rows(as_condition: bool) -> Any:
+    """A sum that is scaled before each row, around the inner loop or in its first round."""
+
+    @df.region()
+    def top(X: float32[8, 128], Y: float32[1]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[8, 128], y: float32[1]):
+            acc: float32 = 0
+            for i in range(8):
+                with allo.meta_if(as_condition):
+                    for j in range(128):
+                        if j == 0:
+                            acc = acc * 0.5
+                        acc += x[i, j]
+                with allo.meta_else():
+                    acc = acc * 0.5
+                    for m in range(128):
+                        acc += x[i, m]
+            y[0] = acc
+
+    return top

@@ -185,8 +185,16 @@ def _adders(
     The tool takes it where that is `asked` for, or where a recurrence would set the interval, also when it is no
     faster.
     """
+    once = flat.round
+    # What stands around the inner loop happens in some of its rounds only: what it does is on the way, or it is not.
+    ways = [(found, True)]
+    if once.whole is not once.effects:
+        ways.append((carried(flat.loops, once.whole, registers), False))
     full, fabric = (
-        chain_interval(found, flat.round.device, partial(flat.round.walk, registers, fabric=choice, body_only=True))
+        max(
+            (chain_interval(some, once.device, partial(once.walk, registers, fabric=choice, body_only=inner)))
+            for some, inner in ways
+        )
         for choice in (False, True)
     )
     chosen = asked or (full[0] > least and fabric[0] <= full[0])

@@ -54,11 +54,16 @@ class Round:
         return effects_of(self.body)
 
     @cached_property
+    def whole(self) -> Effects:
+        """What a round of all levels does."""
+        if not any(self.before) and not any(self.after):
+            return self.effects
+        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
+
+    @property
     def uses(self) -> tuple[Use, ...]:
         """Loads and stores of all levels that need a port."""
-        if not any(self.before) and not any(self.after):
-            return self.effects.uses
-        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after))).uses
+        return self.whole.uses
 
     @cached_property
     def _updated(self) -> frozenset[str]:

@@ -19,6 +19,7 @@ from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Array, Branch, Op
 from tests.backends.fpga import programs
 from tests.backends.fpga.test_cost import cost, directive, loop, partition, pipeline
+from tests.support.values import present
 
 U280, VU11P = FpgaDevice.load("u280"), FpgaDevice.load("vu11p")
 LOOP = 0
@@ -239,3 +240,11 @@ def test_values_that_go_round_over_several_variables_take_all_their_rounds(kind:
     """Of two variables that hand their values on to each other a sum takes 4 cycles; they go round in two rounds."""
     found = loop(programs.swapped(kind), pipeline("k:i"), partition("k:s", 1))
     assert found.ii == interval
+
+
+def test_what_stands_around_an_inner_loop_is_on_the_way_of_what_rounds_hand_on() -> None:
+    """A product in the first round of each row, and a sum."""
+    around, inside = (loop(programs.scaled_between_rows(kind)) for kind in (False, True))
+    product, total = (present(U280.operator("f32", name)).latency for name in ("mul", "add_fabric"))
+    assert around.trips == inside.trips == 8 * 128
+    assert product + total <= around.ii == inside.ii
