@@ -1108,3 +1108,26 @@ def scaled_between_rows(as_condition: bool) -> Any:
             y[0] = acc
 
     return top
+
+
+def later_copies(by_condition: bool) -> Any:
+    """Sums over a thousand copies, of which half do nothing, or are not there."""
+
+    @df.region()
+    def top(X: float32[16, 20, 50], Y: float32[1]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[16, 20, 50], y: float32[1]):
+            acc: float32 = 0
+            for i in range(16):
+                with allo.meta_if(by_condition):
+                    for u in range(20):
+                        for v in range(50):
+                            if u >= 10:
+                                acc += x[i, u, v]
+                with allo.meta_else():
+                    for w in range(10, 20):
+                        for z in range(50):
+                            acc += x[i, w, z]
+            y[0] = acc
+
+    return top

@@ -2,19 +2,19 @@
 
 Loops with the same values get one variable: of what one loop leaves and the next one uses, copies with the same number
 have the same element. A loop is written out, copy by copy, where copies use what other copies leave, as in
-`x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`; and where a condition does not
-hold in all of them alike. Of those where it does but for the first copy, as in `if u == 0: x = 0`, only that is.
+`x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`. It is cut where a condition
+changes, as after the first copy of `if u == 0: x = 0`, so that either all copies of a part do something or none.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
-from itertools import chain, combinations, product
+from itertools import chain, combinations, pairwise, product
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from allo_dse.common.records import replace
 from allo_dse.ir.linear import Linear, Test, decided, forms_of
@@ -26,6 +26,7 @@ from ..plan import Item, Planned, substituted
 
 _MOST_ACCESSES = 1 << 10
 """Of loops that are written out in one round; where there would be more, copies count as independent."""
+_PARTS = -1 << 32  # and less: variables of parts of loops
 
 
 def told_apart(levels: Iterable[tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
@@ -33,12 +34,17 @@ def told_apart(levels: Iterable[tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]
     known: dict[range, list[int]] = {}
     shared = [tuple(_shared(items, known, ())) for items in levels]
     everything = tuple(chain(*shared))
-    conditions = [_told_apart_by(*condition) for condition in _conditions(everything, {})]
-    first = frozenset[int]().union(*(variables for variables, _ in conditions))
-    every = frozenset(_dependent(everything)).union(*(variables for _, variables in conditions))
-    if _accesses_of(everything, every) > _MOST_ACCESSES:
-        every = frozenset()
-    return (tuple(_written(items, first, every, {})) for items in shared)
+    cuts: dict[int, set[int]] = defaultdict(set)
+    for condition in _conditions(everything, {}):
+        for variable, values in _changes(*condition):
+            cuts[variable].update(values)
+    every = _dependent(everything)
+    if _accesses_of(everything, cuts, every) > _MOST_ACCESSES:
+        every = set()
+    if _accesses_of(everything, cuts, every) > _MOST_ACCESSES:
+        cuts.clear()
+    writer = _Writer(cuts, every)
+    return (tuple(writer.written(items, {})) for items in shared)
 
 
 def _values(loop: Planned) -> range:
@@ -142,14 +148,19 @@ def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Tes
             yield from _conditions((*item.sides[0], *item.sides[1]), unrolled)  # type: ignore[arg-type]
 
 
-def _told_apart_by(test: Test | None, unrolled: Unrolled) -> tuple[set[int], set[int]]:
-    """The variables of loops of which a condition tells the first copy, or all copies, from the others."""
+def _changes(test: Test | None, unrolled: Unrolled) -> Iterator[tuple[int, Iterable[int]]]:
+    """By variable the values from which on copies of loops differ in a condition from those before."""
     own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
     if not own.keys() <= unrolled.keys() or copies_of(own) > _MOST_ACCESSES or _decided(test, own) is not None:
-        return set(), set()
+        return
+    if len(own) == 1:
+        ((variable, values),) = own.items()
+        holds = [decided(test, {variable: value}) for value in values]
+        yield variable, [value for value, (a, b) in zip(values[1:], pairwise(holds), strict=True) if a != b]
+        return
     parts = product(*((values[:1], values[1:]) for values in own.values()))
     alike = all(_decided(test, dict(zip(own, part, strict=True))) is not None for part in parts if all(part))
-    return (set(own), set()) if alike else (set(), set(own))
+    yield from ((variable, values[1:2] if alike else values[1:]) for variable, values in own.items())
 
 
 def _decided(test: Test | None, unrolled: Unrolled) -> bool | None:
@@ -169,44 +180,64 @@ def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
     return one.variables + other.variables if one.fixed == other.fixed else one.around + other.around
 
 
-def _accesses_of(items: Iterable[Item], variables: Set[int]) -> int:
-    """How many loads and stores there are when some loops are written out."""
+def _accesses_of(items: Iterable[Item], cuts: Mapping[int, Set[int]], every: Set[int]) -> int:
+    """How many loads and stores there are when some loops are cut or written out."""
     total = 0
     for item in items:
         if isinstance(item, Planned):
-            total += _accesses_of(item.body, variables) * (item.trips if item.variable in variables else 1)
+            parts = item.trips if item.variable in every else 1 + len(cuts.get(item.variable, ()))
+            total += _accesses_of(item.body, cuts, every) * parts
         elif isinstance(item, Branch):
-            total += _accesses_of((*item.sides[0], *item.sides[1]), variables)  # type: ignore[arg-type]
+            total += _accesses_of((*item.sides[0], *item.sides[1]), cuts, every)  # type: ignore[arg-type]
         else:
             total += item.access is not None
     return total
 
 
-def _written(items: Iterable[Item], first: Set[int], every: Set[int], unrolled: Unrolled) -> Iterator[Item]:
-    """The items with some loops written out: each copy is a loop of one round, whose variable is a number inside.
+class _Writer(Struct, frozen=True):
+    """Writes the copies of some loops out: each is a loop of one round, whose variable is a number inside.
 
-    Args:
-        first: the variables of loops of which the first copy is written out. every: of those of which all are.
-        unrolled: loops around the items.
+    Attributes:
+        cuts: by variable, the values with which another part of a loop begins. every: the variables of loops of which
+            each copy is a part.
     """
-    for item in items:
-        if isinstance(item, Planned):
-            values = _values(item)
-            copies = values if item.variable in every else values[: item.variable in first]
-            for value in copies:
-                copy = (substituted(inner, item.variable, Linear((), value)) for inner in item.body)
-                yield replace(item, first=value, trips=1, body=tuple(_written(copy, first, every, unrolled)))
-            if rest := values[len(copies) :]:
-                body = tuple(_written(item.body, first, every, {**unrolled, item.variable: rest}))
-                yield replace(item, first=rest[0], trips=len(rest), body=body)
-        elif isinstance(item, Branch):
-            taken = _decided(item.test, unrolled)
-            sides: Any = tuple(tuple(_written(side, first, every, unrolled)) for side in item.sides)  # type: ignore[arg-type]
-            if taken is None:
-                yield replace(item, sides=sides)
+
+    cuts: Mapping[int, Set[int]]
+    every: Set[int]
+    _variables: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def written(self, items: Iterable[Item], unrolled: Unrolled) -> Iterator[Item]:
+        """The items in this form, inside some loops."""
+        for item in items:
+            if isinstance(item, Planned):
+                for values in self._parts(item):
+                    yield self._part(item, values, unrolled)
+            elif isinstance(item, Branch):
+                taken = _decided(item.test, unrolled)
+                sides: Any = tuple(tuple(self.written(side, unrolled)) for side in item.sides)  # type: ignore[arg-type]
+                if taken is None:
+                    yield replace(item, sides=sides)
+                else:
+                    yield from sides[not taken]
+                    for result, output in zip(item.results[not taken], item.outputs, strict=True):
+                        yield Op(WIRING, (result,), (output,), "", item.bits)
             else:
-                yield from sides[not taken]
-                for result, output in zip(item.results[not taken], item.outputs, strict=True):
-                    yield Op(WIRING, (result,), (output,), "", item.bits)
+                yield item
+
+    def _parts(self, loop: Planned) -> Iterator[range]:
+        values, own = _values(loop), self.cuts.get(loop.variable, ())
+        starts = [n for n, value in enumerate(values) if n == 0 or loop.variable in self.every or value in own]
+        yield from (values[start:end] for start, end in pairwise([*starts, len(values)]))
+
+    def _part(self, loop: Planned, values: range, unrolled: Unrolled) -> Planned:
+        """Copies with these values, of a variable of their own: parts have other elements."""
+        if len(values) == loop.trips > 1:
+            unrolled, variable, body = {**unrolled, loop.variable: values}, loop.variable, loop.body
         else:
-            yield item
+            number = self._variables.setdefault((loop.variable, values[0]), _PARTS - len(self._variables))
+            single = len(values) == 1
+            variable, form = (loop.variable, Linear((), values[0])) if single else (number, Linear.variable(number))
+            unrolled = unrolled if single else {**unrolled, variable: values}
+            body = tuple(substituted(inner, loop.variable, form) for inner in loop.body)
+        inside = tuple(self.written(body, unrolled))
+        return replace(loop, variable=variable, first=values[0], trips=len(values), body=inside)

@@ -194,3 +194,10 @@ def test_quotients_of_copy_and_round_are_those_of_each_copy() -> None:
     banks = [partition(f"k:{name}", 1, 4) for name in "xy"]
     found = loop(programs.quotient_of_both(), pipeline("k:i"), directive("unroll", "k:i", factor=3), *banks)
     assert (found.trips, found.ii, found.depth) == (16, 1, 2)
+
+
+def test_copies_that_a_condition_leaves_out_are_not_there() -> None:
+    """Too many to write each of them out."""
+    whole, part = (cost(programs.later_copies(kind), pipeline("k:i")) for kind in (True, False))
+    assert (whole.loops, whole.logic) == (part.loops, part.logic)
+    assert whole.loops[-1].ii >= 500 * present(U280.operator("f32", "add_fabric")).latency
