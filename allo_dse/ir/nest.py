@@ -20,7 +20,9 @@ from .dialect import text_context
 from .linear import SHIFTS, Linear, LinearForms, Test
 from .rounds import Around, Path, Under
 
-_FREE = frozenset({"arith.constant", "memref.cast", "memref.dealloc", "func.return", "scf.yield", "scf.condition"})
+_FREE = frozenset(
+    {"arith.constant", "memref.cast", "memref.dealloc", "func.return", "scf.yield", "affine.yield", "scf.condition"}
+)
 CONTROL = ("scf.for", "affine.for", "scf.if", "scf.while")
 """Operations that decide what happens next. Each has a site: its position among them; a `while` has two, one for its
 rounds and one for whether each of them goes on."""

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from allo_dse.common.records import replace
-from allo_dse.ir.linear import Linear, Ranges, extent, replaced
+from allo_dse.ir.linear import Compare, Linear, Ranges, extent, replaced
 from allo_dse.ir.nest import Branch, Loop, Nest, Node, Op
 from allo_dse.program.common_arrays import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.program.compiled import CompiledProgram
@@ -316,7 +316,10 @@ def _unrolled(loop: Planned, factor: int) -> Planned:
     inner_variable = -1 - loop.variable  # value numbers are not negative
     # The outer variable counts rounds, so that forms show the values it has.
     form = Linear(((inner_variable, loop.step), (loop.variable, loop.step * factor)), loop.first)
-    body = tuple(substituted(item, loop.variable, form) for item in loop.body)
+    body: tuple[Item, ...] = tuple(substituted(item, loop.variable, form) for item in loop.body)
+    if loop.trips % factor:  # the last round has fewer copies
+        left = Compare("slt", Linear(((inner_variable, 1), (loop.variable, factor)), -loop.trips))
+        body = (Branch(inner_variable, left, (body, ()), (), ((), ()), 0),)  # type: ignore[arg-type]
     inner = Planned(inner_variable, "", factor, 0, 1, "unroll", 1, body)
     return replace(loop, trips=math.ceil(loop.trips / factor), first=0, step=1, body=(inner,))
 

@@ -24,7 +24,8 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.tasks import TaskClass
 
 from .item_walks import asks_data, control_forms, has_loops, stream_ops
-from .loops.asap import StreamEvent, Walk
+from .loops.asap import Walk
+from .loops.events import StreamEvent
 from .loops.parts import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.round import KnownRounds

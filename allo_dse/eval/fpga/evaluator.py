@@ -40,7 +40,7 @@ class FpgaSimulator:
     """
 
     name = "fpga-simulator"
-    version = "8"
+    version = "9"
     quick = True
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:

@@ -10,7 +10,7 @@ allo_dse.lang.install()
 
 import allo
 import allo.dataflow as df
-from allo.ir.types import Fixed, Stream, float32, int8, int32, uint8
+from allo.ir.types import Fixed, Stream, float32, int8, int16, int32, uint8
 
 N = 256
 SIDE = 16
@@ -903,5 +903,231 @@ def handed_on() -> Any:
                 for w in range(4):
                     s[w] = n[w]
             f[:] = s
+
+    return top
+
+
+def added_up(spelling: str) -> Any:
+    """Sums of eight integers, from what an earlier round leaves on."""
+
+    @df.region()
+    def top(X: int32[16, 8], Y: int32[1]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[16, 8], y: int32[1]):
+            acc: int32 = 0
+            for i in range(16):
+                with allo.meta_if(spelling == "loop"):
+                    for j in range(8):
+                        acc += x[i, j]
+                with allo.meta_elif(spelling == "statements"), allo.meta_for(8) as j:
+                    acc += x[i, j]
+                with allo.meta_else():
+                    acc += (
+                        x[i, 0] + x[i, 1] + x[i, 2] + x[i, 3] + x[i, 4] + x[i, 5] + x[i, 6] + x[i, 7]
+                    )  # of 33 bits, 34 bits, ...
+            y[0] = acc
+
+    return top
+
+
+def first_of_copies(by_hand: bool) -> Any:
+    """A product in the first of eight copies only, and a store to an element of its own."""
+
+    @df.region()
+    def top(X: int32[16, 8], Y: int32[16], Z: int32[16, 8]):
+        @df.kernel(mapping=[1], args=[X, Y, Z])
+        def k(x: int32[16, 8], y: int32[16], z: int32[16, 8]):
+            acc: int32 = 0
+            for i in range(16):
+                with allo.meta_if(by_hand):
+                    acc = x[i, 0] * y[i]
+                    z[i, 0] = acc
+                    with allo.meta_for(7) as j:
+                        acc += x[i, j + 1]
+                with allo.meta_else():
+                    for u in range(8):
+                        if u == 0:
+                            acc = x[i, u] * y[i]
+                            z[i, u] = acc
+                        else:
+                            acc += x[i, u]
+                y[i] = acc
+
+    return top
+
+
+def sent_behind(by_hand: bool) -> Any:
+    """Sums in eight copies, of which one is sent behind the inner loop."""
+
+    @df.region()
+    def top(X: float32[8, 128, 8], Y: float32[8]):
+        pipe: Stream[float32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def k(x: float32[8, 128, 8]):
+            s: float32[8] = 0
+            for i in range(8):
+                for j in range(128):
+                    with allo.meta_if(by_hand), allo.meta_for(8) as u:
+                        s[u] += x[i, j, u]
+                    with allo.meta_else():
+                        for u in range(8):
+                            s[u] += x[i, j, u]
+                pipe.put(s[5])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def sink(y: float32[8]):
+            for i in range(8):
+                y[i] = pipe.get()
+
+    return top
+
+
+def overlapping(by_hand: bool) -> Any:
+    """Windows of which copies share elements, summed in one element."""
+
+    @df.region()
+    def top(X: int32[80], H: int32[4], Y: int32[64]):
+        @df.kernel(mapping=[1], args=[X, H, Y])
+        def k(x: int32[80], h: int32[4], y: int32[64]):
+            for i in range(64):
+                with allo.meta_if(by_hand), allo.meta_for(4) as u, allo.meta_for(4) as v:
+                    y[i] += x[i + u + v] * h[u] - x[i]
+                with allo.meta_else():
+                    for u in range(4):
+                        for v in range(4):
+                            y[i] += x[i + u + v] * h[u] - x[i]
+
+    return top
+
+
+def of_two_products(kind: str, swapped: bool) -> Any:
+    """A sum of two products, in either order: one of what the round before has left, one that is wider, or one of three
+    uses of an element."""
+
+    @df.region()
+    def top(X: int16[32], Y: int16[32], B: int8[32], S: int16[1], Z: int32[32]):
+        @df.kernel(mapping=[1], args=[X, Y, B, S, Z])
+        def k(x: int16[32], y: int16[32], b: int8[32], s: int16[1], z: int32[32]):
+            for i in range(32):
+                with allo.meta_if(kind == "recurrence"):
+                    with allo.meta_if(swapped):
+                        s[0] = x[i] * y[i] + s[0] * x[i]
+                    with allo.meta_else():
+                        s[0] = s[0] * x[i] + x[i] * y[i]
+                with allo.meta_elif(kind == "wide"):
+                    with allo.meta_if(swapped):
+                        z[i] = x[i] * y[i] + b[i] * b[31 - i]
+                    with allo.meta_else():
+                        z[i] = b[i] * b[31 - i] + x[i] * y[i]
+                with allo.meta_else(), allo.meta_for(4) as _n:
+                    with allo.meta_if(swapped):
+                        s[0] += (s[0] * z[i]) + (s[0] + 5)
+                    with allo.meta_else():
+                        s[0] += (s[0] + 5) + (s[0] * z[i])
+
+    return top
+
+
+def chain_in_memory() -> Any:
+    """Rounds that follow each other at a memory, each a long chain of products and sums."""
+
+    @df.region()
+    def top(X: float32[16, 8], Y: float32[8]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[16, 8], y: float32[8]):
+            for i in range(16):
+                for j in range(7):
+                    y[j + 1] = y[j + 1] * x[i, j] + y[j]
+                y[0] = y[7]
+
+    return top
+
+
+def quotient_of_both() -> Any:
+    """A quotient of copy and round."""
+
+    @df.region()
+    def top(X: int32[48], Y: int32[48]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: int32[48], y: int32[48]):
+            for i in range(48):
+                y[i] = x[(i + 1) // 2]
+
+    return top
+
+
+def swapped(kind: str) -> Any:
+    """Two sums that hand their values on to each other, or to none but the next round's own."""
+
+    @df.region()
+    def top(X: float32[64], Y: float32[2]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[64], y: float32[2]):
+            a: float32 = 0
+            b: float32 = 1
+            s: float32[4] = 0
+            for i in range(64):
+                with allo.meta_if(kind == "swapped"):
+                    old: float32 = a
+                    a = b + x[i]
+                    b = old
+                with allo.meta_elif(kind == "swapped twice"):
+                    old: float32 = a
+                    a = b + x[i]
+                    b = old + x[i]
+                with allo.meta_elif(kind == "handed on"):
+                    b = a + x[i]
+                    a = x[i]
+                with allo.meta_else():
+                    s[2] = s[1] + s[3] * x[i]
+                    s[1] = x[i]
+            y[0] = a + b + s[2]
+
+    return top
+
+
+def scaled_between_rows(as_condition: bool) -> Any:
+    """A sum that is scaled before each row, around the inner loop or in its first round."""
+
+    @df.region()
+    def top(X: float32[8, 128], Y: float32[1]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[8, 128], y: float32[1]):
+            acc: float32 = 0
+            for i in range(8):
+                with allo.meta_if(as_condition):
+                    for j in range(128):
+                        if j == 0:
+                            acc = acc * 0.5
+                        acc += x[i, j]
+                with allo.meta_else():
+                    acc = acc * 0.5
+                    for m in range(128):
+                        acc += x[i, m]
+            y[0] = acc
+
+    return top
+
+
+def later_copies(by_condition: bool) -> Any:
+    """Sums over a thousand copies, of which half do nothing, or are not there."""
+
+    @df.region()
+    def top(X: float32[16, 20, 50], Y: float32[1]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def k(x: float32[16, 20, 50], y: float32[1]):
+            acc: float32 = 0
+            for i in range(16):
+                with allo.meta_if(by_condition):
+                    for u in range(20):
+                        for v in range(50):
+                            if u >= 10:
+                                acc += x[i, u, v]
+                with allo.meta_else():
+                    for w in range(10, 20):
+                        for z in range(50):
+                            acc += x[i, w, z]
+            y[0] = acc
 
     return top

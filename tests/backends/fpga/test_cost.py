@@ -304,6 +304,17 @@ def test_tokens_of_an_unrolled_loop_follow_each_other(count: int) -> None:
     assert (found.ii, found.depth) == (count, count + 2)
 
 
+@pytest.mark.parametrize("factor", range(2, 8))
+@pytest.mark.parametrize("schedule", [(), (pipeline("write:i"),)])
+def test_a_loop_whose_rounds_no_factor_divides_sends_no_more_tokens(
+    schedule: tuple[Directive, ...], factor: int
+) -> None:
+    """The last round has fewer copies than the others."""
+    parts = cost(programs.burst(7), *schedule, directive("unroll", "write:i", factor=factor)).parts
+    sent = [part.rounds * sum(stream == 0 for _, _, stream in part.ops) for part in parts if isinstance(part, Pipe)]
+    assert sum(sent) == 7
+
+
 def test_a_fifo_in_lutram_takes_lookup_tables_for_every_64_elements() -> None:
     rules, bits = U280.fifo, 16
     for depth in range(rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1):
@@ -332,3 +343,9 @@ def test_schedules_that_say_the_same_of_an_array_share_it() -> None:
     taken = pickle.loads(pickle.dumps(other[names[0]]))
     assert "_hash" not in vars(taken)
     assert (taken, hash(taken)) == (other[names[0]], known)
+
+
+@pytest.mark.parametrize("kind", ["recurrence", "wide", "three uses"])
+def test_which_operand_of_a_sum_comes_first_does_not_matter(kind: str) -> None:
+    one, other = (cost(programs.of_two_products(kind, swapped), pipeline("k:i")) for swapped in (False, True))
+    assert (one.loops, one.logic) == (other.loops, other.logic)

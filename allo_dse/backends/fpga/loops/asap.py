@@ -7,48 +7,26 @@ is than the one before it says when the last one is done. (Loops whose copies ar
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 
-from msgspec import Struct
-
+from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
-from allo_dse.ir.linear import Test, decided
+from allo_dse.device.fpga_model import Resources
+from allo_dse.ir.linear import decided
 from allo_dse.ir.nest import Access, Branch, Op
 
 from ..observed import Asked
 from ..operators import FREE, Unit, multiply_add, unit_of
 from ..plan import Item, Planned
 from .effects import Element, apart
+from .events import Guard, StreamEvent
+from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
 
-Time = tuple[int, float]
 START: Time = (0, 0.0)
 _Form = tuple[tuple[object, object] | None, ...]
-Guard = tuple[Test | Asked, bool]
-"""A condition, and the side of it."""
-
-
-class StreamEvent(Struct, frozen=True):
-    """A stream operation in a round.
-
-    Attributes:
-        stage: cycles after the round begins.
-        tests: conditions under which it happens, with the side of each it is on.
-        copies: values of the unrolled loops' variables.
-        path: the same conditions by their value numbers, with sides.
-    """
-
-    stage: int
-    kind: str
-    stream: int
-    op: int
-    tests: tuple[Guard, ...] = ()
-    copies: tuple[tuple[int, int], ...] = ()
-    level: int = 0
-    after: bool = False
-    path: tuple[tuple[int, bool], ...] = ()
 
 
 @dataclass
@@ -57,18 +35,21 @@ class Walk:
 
     Attributes:
         registers: arrays of which every element is a register of its own.
-        carried: arrays (or elements) whose value comes from an earlier round, with the time at which it is there.
+        carried: elements whose value comes from an earlier round, with the time at which it is there.
         fabric: whether floating-point sums take the adder with the shorter latency.
         guard: whether this is after the inner loop of a flattened nest.
         clocked: elements whose value comes straight from the last register of an operator of several cycles.
         order: elements in the order in which they are stored.
-        _alike: the same by array, and by what of their index is no number: among those of a kind only equal ones meet.
+        macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
+        sums: by value, what is added up. handed: by element, what was stored last.
+        _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
+            equal ones meet.
     """
 
     device: FpgaDevice
     registers: Set[str]
     fabric: bool = False
-    carried: Mapping[str, Time] = field(default_factory=dict)
+    carried: Mapping[Element, Time] = field(default_factory=dict)
     values: dict[int, Time] = field(default_factory=dict)
     stored: dict[Element, Time] = field(default_factory=dict)
     events: list[StreamEvent] = field(default_factory=list)
@@ -84,11 +65,21 @@ class Walk:
     copies: tuple[tuple[int, int], ...] = ()
     path: tuple[tuple[int, bool], ...] = ()
     macs: dict[int, Op] = field(default_factory=dict)
+    products: dict[int, Op] = field(default_factory=dict)
+    sums: dict[int, Sum] = field(default_factory=dict)
+    handed: dict[Element, Sum] = field(default_factory=dict)
+    _once: frozenset[int] = frozenset()
+    _replaced: frozenset[int] = frozenset()
 
-    def block(self, items: Iterable[Item]) -> None:
+    def block(self, items: Sequence[Item]) -> None:
         """Walk over operations in order."""
-        items = tuple(items)
+        self._once = used_once(items)
+        self._block(items)
+
+    def _block(self, items: Iterable[Item]) -> None:
+        items, around = tuple(items), self._replaced
         self._fuse(items)
+        self._replaced = replaced_by_sums(items, self._once)
         for item in items:
             if isinstance(item, Planned):
                 self._loop(item)
@@ -96,6 +87,7 @@ class Walk:
                 self._branch(item)
             else:
                 self._op(item)
+        self._replaced = around
 
     def _fuse(self, items: tuple[Item, ...]) -> None:
         """Remember products that only feed an addition: one DSP does both."""
@@ -109,9 +101,11 @@ class Walk:
         elif op.name == "store":
             self._store(op)
         elif op.name in FREE:
-            self._set(op, self._ready(op.inputs))
+            self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if passes_on(op) else None)
             if any(v in self.pipelined for v in op.inputs):
                 self.pipelined.update(op.outputs)
+            if op.inputs and op.inputs[0] in self.products and op.outputs[0] in self._once:
+                self.products[op.outputs[0]] = self.products[op.inputs[0]]
         elif not any(number in self.macs for number in op.outputs):
             self._compute(op)
 
@@ -119,17 +113,40 @@ class Walk:
         product = next((self.macs[v] for v in op.inputs if v in self.macs), None)
         unit = unit_of(op, self.device, fabric=self.fabric)
         if product is None:
-            self._set(op, self.after(self._ready(op.inputs), unit))
+            total = self._sum(op, unit)
+            self._set(op, total.time if total else self.after(self._ready(op.inputs), unit), total)
             if unit.latency:
                 self.pipelined.update(op.outputs)
+            if op.name == "arith.muli" and op.outputs[0] in self._once:
+                self.products[op.outputs[0]] = op
             return
         mac = multiply_add(product, self.device)
         assert mac is not None
-        done = self.after(self._ready(product.inputs), mac)
-        addend = self._ready([v for v in op.inputs if v not in self.macs])
+        rest = [v for v in op.inputs if v not in self.macs]
+        addend, start = self._ready(rest), self._ready(product.inputs)
+        other = next((self.products[v] for v in rest if v in self.products), None)
+        if other and multiply_add(other, self.device) == mac and (first := self._ready(other.inputs)) < start:
+            addend, start = self.after(start, unit_of(product, self.device)), first  # the DSP takes what comes first
+        done = self.after(start, mac)
         # The addend enters the DSP in its last stage.
         cycle = max(done[0], addend[0] + (1 if addend[1] > self.device.clock.usable_ns - mac.delay_ns else 0))
         self._set(op, (cycle, mac.delay_ns))
+
+    def _part(self, value: int) -> Sum | None:
+        """What a sum that uses a value adds itself."""
+        return self.sums.get(value) if value in self._once else None
+
+    def _sum(self, op: Op, unit: Unit) -> Sum | None:
+        """What an operation adds up, no later than it would be in the order in which it is written."""
+        kind = kind_of(op)
+        if kind is None:
+            return None
+        leaves = Counter[Time]()
+        for value in op.inputs:
+            part = self._part(value)
+            leaves.update(part.leaves if part and part.kind == kind else {self.values.get(value, START): 1})
+        total = Sum.of(kind, leaves, partial(self.after, unit=unit))
+        return replace(total, time=min(total.time, self.after(self._ready(op.inputs), unit)))
 
     def after(self, ready: Time, unit: Unit) -> Time:
         """When an operator is done whose operands are there at `ready`."""
@@ -141,32 +158,39 @@ class Walk:
     def _ready(self, inputs: Iterable[int]) -> Time:
         return max((self.values.get(v, START) for v in inputs), default=START)
 
-    def _set(self, op: Op, time: Time) -> None:
+    def _set(self, op: Op, time: Time, total: Sum | None = None) -> None:
         for value in op.outputs:
             self.values[value] = time
+            self.sums.pop(value, None)
+            if total:
+                self.sums[value] = total
         self.finish = max(self.finish, time[0])
 
     def _load(self, op: Op) -> None:
         assert op.access is not None
         element = self._element(op.access)
         known = element in self.stored and None not in element[1]
-        self._set(op, self.stored[element] if known else self._unstored(element))
+        handed = self.handed.pop(element, None)
+        total = handed if handed and op.outputs[0] in self._replaced else None
+        before = self.carried.get((op.access.array, op.access.index))
+        time = self.stored[element] if known else self._unstored(element, before)
+        self._set(op, time, total if total and total.time == time else None)
 
     def _element(self, access: Access) -> Element:
         """An element: in each copy of an unrolled loop its variable is a number."""
         values = dict(self.copies)
         return access.array, tuple(form and form.at(values) for form in access.index)
 
-    def _unstored(self, element: Element) -> Time:
-        """When an element is there that this round may have stored, but has not for sure."""
-        array, maybe = element[0], [self.stored[other] for other in self._perhaps(element)]
-        before = self.carried.get(array, START)
-        if array in self.registers:
-            return max([before, *maybe])
-        if array in self.carried and not maybe:
+    def _unstored(self, element: Element, before: Time | None) -> Time:
+        """When an element is there that this round may have stored, but has not for sure; `before` is when what an
+        earlier round has left is."""
+        maybe = [self.stored[other] for other in self._perhaps(element)]
+        if element[0] in self.registers:
+            return max([before or START, *maybe])
+        if before and not maybe:
             return before
         start = max((time[0] + 1 for time in maybe), default=0)
-        return max(before, (start + 1, self.device.arrays.read_ns))
+        return max(before or START, (start + 1, self.device.arrays.read_ns))
 
     def _perhaps(self, element: Element) -> list[Element]:
         """The elements stored in this round that may be this one."""
@@ -194,6 +218,10 @@ class Walk:
                 self.clocked.discard(other)
         if None not in key[1] or key not in self.stored:
             self._keep(key, time, clocked=clocked)
+        total = self._part(op.inputs[0])
+        self.handed.pop(key, None)
+        if total:
+            self.handed[key] = total
         self._finish_store(key, time)
 
     def _finish_store(self, element: Element, time: Time) -> None:
@@ -228,7 +256,7 @@ class Walk:
             self.stored, self.last = dict(before), dict(last)  # of one stream only one side moves a token
             if taken is not None:
                 self.clocked, self.finish = set(clocked), finishes[0]
-            self.block(side)  # type: ignore[arg-type]
+            self._block(side)  # type: ignore[arg-type]
             clocks.append(self.clocked)
             lasts.append(self.last)
             finishes.append(self.finish)
@@ -252,9 +280,9 @@ class Walk:
 
         The choice is the enable or reset of a register and takes no time of its own.
         """
-        before = dict(self.stored)
+        before, left = dict(self.stored), {array: time for (array, _), time in self.carried.items()}
         for key in {**outcomes[0], **outcomes[1]}:
-            times = [side[key] if key in side else self._unstored(key) for side in outcomes]
+            times = [side[key] if key in side else self._unstored(key, left.get(key[0])) for side in outcomes]
             if any(side.get(key) != before.get(key) for side in outcomes):
                 self.stored[key] = max(times)
         for key in clocked:
@@ -267,42 +295,66 @@ class Walk:
             return
         outer_copies = self.copies
         history: list[dict[Element, Time]] = []
+        handed: list[dict[Element, Sum]] = []
         orders: list[list[Element]] = []
         per_copy = 0
         for copy in range(min(loop.trips, 3)):
             self.copies = (*outer_copies, (loop.variable, loop.first + copy * loop.step))
             start, stores = len(self.events), len(self.order)
-            self.block(loop.body)
+            self._block(loop.body)
             per_copy = len(self.events) - start
             history.append(dict(self.stored))
+            handed.append(dict(self.handed))
             orders.append(self.order[stores:])
         self.copies = outer_copies
         if loop.trips > 3:
-            self._extrapolate(loop, history, orders)
+            added_up = self._add_up(loop, handed)
+            self._extrapolate(loop, history, orders, added_up)
             self._repeat_events(loop, per_copy)
 
-    def _extrapolate(self, loop: Planned, history: list[dict[Element, Time]], orders: list[list[Element]]) -> None:
+    def _add_up(self, loop: Planned, handed: list[dict[Element, Sum]]) -> set[Element]:
+        """Sums of what all copies of an unrolled loop add, of those that each of three has left."""
+        found = set()
+        for element, last in handed[2].items():
+            earlier = [sums[element] for sums in handed[:2] if element in sums]
+            total = last.repeated(earlier, loop.trips - 3) if len(earlier) == 2 else None
+            if total and self.stored.get(element) == last.time:
+                self.handed[element] = total
+                self._keep(element, total.time, clocked=False)
+                self.finish = max(self.finish, total.time[0])
+                self._finish_store(element, total.time)
+                found.add(element)
+        return found
+
+    def _extrapolate(
+        self,
+        loop: Planned,
+        history: list[dict[Element, Time]],
+        orders: list[list[Element]],
+        added_up: set[Element],
+    ) -> None:
         """Times of what is handed from copy to copy, and of what each copy stores, after the last one.
 
         Args:
             history: of three copies, what is stored after each. orders: what each stores, in order.
+            added_up: what is known already.
         """
         usable = self.device.clock.usable_ns
         earlier = {b: a for a, b in zip(*orders[1:], strict=False) if a != b and a[0] == b[0]}
         for key, time in history[2].items():
-            if key not in earlier and history[0].get(key) == history[1].get(key):
-                continue  # stored by one of the copies
+            if key in added_up or (key not in earlier and history[0].get(key) == history[1].get(key)):
+                continue  # a sum, or stored by one of the copies
             before = history[1].get(earlier.get(key, key), time)
             step = _ns(time, usable) - _ns(before, usable)
             if step <= 0:
                 continue
             if step >= usable:
                 late = (time[0] + (time[0] - before[0]) * (loop.trips - 3), time[1])
-            elif key in earlier or None in key[1]:  # no sums, or nobody knows which
-                late = (time[0] + math.ceil(step * (loop.trips - 3) / usable), time[1])
-            else:  # integer sums are balanced as a tree
-                total = _ns(history[0].get(key, time), usable) + step * math.ceil(math.log2(loop.trips))
-                late = (int(total // usable), total % usable)
+            else:  # a register may have come between the last two
+                first = _ns(before, usable) - _ns(history[0].get(key, START), usable)
+                delay, late = min(step, first) if first > 0 else step, time
+                for _ in range(loop.trips - 3):
+                    late = self.after(late, Unit("", 0, delay, Resources()))
             last = _ahead(earlier[key], key, loop.trips - 3) if key in earlier else key
             self._keep(last, late, clocked=key in self.clocked)
             self.finish = max(self.finish, late[0])
@@ -331,34 +383,6 @@ class Walk:
                 )
                 self.finish = max(self.finish, stage)
                 self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
-
-
-def may_happen(event: StreamEvent) -> bool:
-    """Whether conditions on the variables of unrolled loops leave a stream operation to its copy."""
-    copies = dict(event.copies)
-    return all(isinstance(test, Asked) or decided(test, copies) in (None, side) for test, side in event.tests)
-
-
-def multiply_adds(items: Iterable[Item], device: FpgaDevice) -> dict[int, Op]:
-    """Products of a block that are fused with the one addition that uses them, by value number."""
-    ops = [item for item in items if isinstance(item, Op)]
-    uses: dict[int, list[Op]] = {}
-    for op in ops:
-        for value in op.inputs:
-            uses.setdefault(value, []).append(op)
-    found: dict[int, Op] = {}
-    for op in ops:
-        if op.name != "arith.muli" or multiply_add(op, device) is None:
-            continue
-        value, chain = op.outputs[0], [op.outputs[0]]
-        while len(uses.get(value, ())) == 1 and uses[value][0].name in FREE and uses[value][0].outputs:
-            value = uses[value][0].outputs[0]
-            chain.append(value)
-        users = uses.get(value, [])
-        taken = any(v in found for user in users for v in user.inputs)
-        if len(users) == 1 and users[0].name == "arith.addi" and not taken:
-            found.update(dict.fromkeys(chain, op))
-    return found
 
 
 def _ns(time: Time, usable: float) -> float:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from allo_dse.device.device import FpgaDevice
+from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Branch, Op
 
-from ..memory import Accesses, Storage, Unrolled, copies_of
+from ..memory import Accesses, Storage, Unrolled, addresses_of, copies_of, split
 from ..operators import FREE, Unit, float_name, multiply_add, unit_of
 from ..plan import Item, Planned
-from .asap import multiply_adds
 from .effects import Use
+from .sums import multiply_adds
 
 
-def held_bits(ports: Mapping[str, int], span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int) -> int:
+def held_bits(
+    ports: Mapping[str, int], ii: int, span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int
+) -> int:
     """Flip-flops that hold values between stages.
 
     Args:
         ports: cycles that the accesses of a round to each array take.
+        ii: cycles after which the next round brings others.
         span: cycles over which the copies of an operation are spread.
         held: what `staged` says.
         finish: the last stage of a round, if ports did not delay it.
@@ -31,7 +35,8 @@ def held_bits(ports: Mapping[str, int], span: int, held: Iterable[Staged], uses:
     # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and results for
     # a port.
     wait = max(1, (finish - span) // 2)
-    waiting = sum(bits * math.ceil(copies * wait / span) for bits, copies, load in held if not load)
+    rounds = min(wait / span, math.ceil(wait / ii))
+    waiting = sum(bits * math.ceil(copies * rounds) for bits, copies, load in held if not load)
     return waiting + sum(
         op.bits * copies_of(unrolled)
         for op, unrolled in uses
@@ -44,7 +49,7 @@ def muxes(
     storages: Mapping[str, Storage],
     span: int,
     units: Iterable[tuple[Unit, int]],
-    accesses: Mapping[str, Accesses],
+    accesses: Mapping[str, Addresses],
 ) -> int:
     """LUTs that feed shared operators, and ports of memories, with what they do in each cycle.
 
@@ -56,16 +61,12 @@ def muxes(
         if copies > math.ceil(copies / span) and (unit.resources.dsp or unit.latency):
             inputs += 2 * copies
     addresses = 0
-    for array, group in accesses.items():
+    for array, (loads, stores, computed) in accesses.items():
         storage = storages[array]
-        copies = sum(copies_of(unrolled) for _, unrolled in group)
-        if copies <= storage.ports(device) * storage.banks or storage.in_registers:
+        if loads + stores <= storage.ports(device) * storage.banks or storage.in_registers:
             continue
-        bits = math.ceil(math.log2(max(2, storage.bank_words)))
-        for access, unrolled in group:
-            copies = copies_of(unrolled)
-            inputs += copies * (1 + access.write)
-            addresses += bits * copies * _is_computed(access, unrolled)
+        inputs += loads + 2 * stores
+        addresses += math.ceil(math.log2(max(2, storage.bank_words))) * computed
     return round(device.hls.mux_lut_per_input * inputs) + addresses
 
 
@@ -110,10 +111,32 @@ def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
     return groups
 
 
-def _is_computed(access: Access, unrolled: Unrolled) -> bool:
-    """Whether each copy of an access adds its own offset to an address that changes from round to round."""
-    variables = {v for form in access.index if form is not None for v in form.variables}
-    return (access.spread or bool(variables & set(unrolled))) and bool(variables - set(unrolled))
+class Addresses(NamedTuple):
+    """Of an array, different ones that a round loads from and stores to, and how many of them are the sum of an offset
+    of their own and an address that changes from round to round."""
+
+    loads: int
+    stores: int
+    computed: int
+
+    @staticmethod
+    def of(accesses: Accesses) -> Addresses:
+        unknown = [0, 0]
+        known: dict[tuple[Linear, ...], tuple[set[object], set[object]]] = {}
+        for access, unrolled in accesses:
+            parts = [part for form in access.index if (part := split(form, unrolled))]
+            if len(parts) < len(access.index):
+                unknown[access.write] += copies_of(unrolled)
+                continue
+            places = map(tuple, addresses_of([moving for moving, _ in parts], unrolled).tolist())
+            known.setdefault(tuple(fixed for _, fixed in parts), (set(), set()))[access.write].update(places)
+        computed = sum(
+            len(loaded) + len(stored)
+            for fixed, (loaded, stored) in known.items()
+            if len(loaded | stored) > 1 and any(form.variables for form in fixed)
+        )
+        loads, stores = (n + sum(len(places[kind]) for places in known.values()) for kind, n in enumerate(unknown))
+        return Addresses(loads, stores, computed)
 
 
 Staged: TypeAlias = tuple[int, int, bool]

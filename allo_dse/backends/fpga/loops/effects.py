@@ -28,7 +28,8 @@ from allo_dse.ir.nest import Access, Branch, Op
 from ..memory import Unrolled
 from ..plan import Item, Planned
 
-Element: TypeAlias = tuple[str, tuple[Linear | None, ...]]
+Index: TypeAlias = tuple[Linear | None, ...]
+Element: TypeAlias = tuple[str, Index]
 """An array and an index."""
 Use: TypeAlias = tuple[Op, Unrolled]
 """A load or store, with the unrolled loops around it."""
@@ -71,7 +72,7 @@ class _Reader:
     """Goes over a round in order.
 
     Attributes:
-        known: elements whose value a register holds for sure, since the round has stored it.
+        known: elements whose value a register holds for sure, since the round has stored or loaded it.
         pending: stores that nothing in memory depends on so far, by element, each with the number of conditions around
             it; a store under no more conditions that comes later makes them superfluous.
         conditions: how many are around the place that is read.
@@ -126,12 +127,14 @@ class _Reader:
         if element in self.known:
             return
         # What a condition may have stored to the very same element is chosen in a register, not read from memory.
-        self.uses.append((op, unrolled))
+        self.uses.append((op, _told_apart(access, unrolled)))
         self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element, self.ranges)}
+        if None not in access.index:
+            self.known.add(element)
 
     def _store(self, op: Op, access: Access, unrolled: Unrolled) -> None:
         element = (access.array, access.index)
-        self.uses.append((op, unrolled))
+        self.uses.append((op, _told_apart(access, unrolled)))
         self.known = {e for e in self.known if apart(e, element, self.ranges)}
         if None in access.index:
             return
@@ -139,6 +142,14 @@ class _Reader:
         self.dead += [other for other, around in before if around >= self.conditions]
         self.pending[element] = (*((o, n) for o, n in before if n < self.conditions), (op, self.conditions))
         self.known.add(element)
+
+
+def _told_apart(access: Access, unrolled: Unrolled) -> Unrolled:
+    """The unrolled loops of which copies have elements of their own: of one element one load and one store remain."""
+    if None in access.index:
+        return unrolled
+    used = {variable for form in access.index if form for variable in form.variables}
+    return {variable: values for variable, values in unrolled.items() if variable in used}
 
 
 def apart(one: Element, other: Element, ranges: Ranges = MappingProxyType({})) -> bool:

@@ -16,8 +16,8 @@ from allo_dse.ir.nest import Op
 from ..memory import Storage
 from ..operators import Unit
 from ..plan import Item, Planned
-from .asap import StreamEvent
 from .binding import held_bits, muxes
+from .events import StreamEvent
 from .recurrence import Carried, carried, chain_interval, memory_interval
 from .round import KnownRounds, Round
 
@@ -141,7 +141,7 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
 
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -> Pipelined:
     once = flat.round
-    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.accesses))
+    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.addresses))
 
 
 def _build(
@@ -173,7 +173,7 @@ def _build(
     units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = held_bits(ports, span, once.staged, once.uses, walk.finish)
+    held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 
@@ -185,8 +185,16 @@ def _adders(
     The tool takes it where that is `asked` for, or where a recurrence would set the interval, also when it is no
     faster.
     """
+    once = flat.round
+    # What stands around the inner loop happens in some of its rounds only: what it does is on the way, or it is not.
+    ways = [(found, True)]
+    if once.whole is not once.effects:
+        ways.append((carried(flat.loops, once.whole, registers), False))
     full, fabric = (
-        chain_interval(found, flat.round.device, partial(flat.round.walk, registers, fabric=choice, body_only=True))
+        max(
+            (chain_interval(some, once.device, partial(once.walk, registers, fabric=choice, body_only=inner)))
+            for some, inner in ways
+        )
         for choice in (False, True)
     )
     chosen = asked or (full[0] > least and fabric[0] <= full[0])

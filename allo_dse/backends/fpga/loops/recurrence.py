@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
 
 import numpy as np
@@ -14,8 +14,9 @@ from allo_dse.ir.linear import Linear
 
 from ..memory import addresses_of, split
 from ..plan import Planned
-from .asap import Time, Walk
-from .effects import Effects, Use
+from .asap import Walk
+from .effects import Effects, Element, Index, Use
+from .sums import Time
 
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
 
@@ -26,11 +27,14 @@ class Carried(Struct, frozen=True):
     Attributes:
         distance: rounds from the store to the load.
         in_register: whether the value stays in a register from round to round.
+        loads: the indices of loads that find what an earlier round has left. lost: of stores that no such load finds.
     """
 
     array: str
     distance: int
     in_register: bool
+    loads: tuple[Index, ...]
+    lost: Set[Index]
 
 
 def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[str]) -> list[Carried]:
@@ -43,41 +47,82 @@ def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[
     for array in effects.carried:
         uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
         stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
-        between = [d for pair in product(stores, loads) if (d := _between(*pair, loops)) is not None]
-        if between:
-            found.append(Carried(array, min(between), array in registers))
+        pairs = [(s, ld, d) for s, ld in product(stores, loads) if (d := _between(s, ld, loops)) is not None]
+        if pairs:
+            nearest = min(d for _, _, d in pairs)
+            lost = frozenset(_indices(stores)) - frozenset(_indices(store for store, _, _ in pairs))
+            loaded = _indices(load for _, load, _ in pairs)
+            found.append(Carried(array, nearest, array in registers, loaded, lost))
     return found
 
 
+def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
+    return tuple(dict.fromkeys(op.access.index for op, _ in uses if op.access))
+
+
 def chain_interval(
-    found: Iterable[Carried], device: FpgaDevice, walk: Callable[[Mapping[str, Time]], Walk]
+    found: Sequence[Carried], device: FpgaDevice, walk: Callable[[Mapping[Element, Time]], Walk]
 ) -> tuple[int, str]:
-    """The interval that operations between a carried value and its successor allow, and whose value it is.
+    """The interval that operations between carried values and their successors allow, and whose value it is.
 
     Args:
-        walk: goes over a round in which some arrays have their values at a given time.
+        walk: goes over a round in which some elements have their values at a given time.
     """
+    known = {one.array: one for one in found}
+    lengths: dict[tuple[str, str], int] = {}
+    for one in found:
+        done = walk({(one.array, index): (_FAR, 0.0) for index in one.loads})
+        for key, (cycle, ns) in done.stored.items():
+            other = known.get(key[0])
+            if other is None or cycle < _FAR or key[1] in other.lost:
+                continue
+            if other.in_register:
+                # What leaves an operator's last register is forwarded in that cycle; other logic ends in a register.
+                length = cycle - _FAR + (ns > 0 and key not in done.clocked)
+            else:  # written to memory and read again
+                late = ns + device.arrays.write_ns > device.clock.usable_ns
+                length = cycle - _FAR + late + 2
+            way = one.array, other.array
+            lengths[way] = max(lengths.get(way, 0), length)
     worst, name = 1, ""
     for one in found:
-        done = walk({one.array: (_FAR, 0.0)})
-        ends = [(time, key) for key, time in done.stored.items() if key[0] == one.array and time[0] >= _FAR]
-        if not ends:
-            continue
-        (cycle, ns), key = max(ends, key=lambda end: end[0])
-        if one.in_register:
-            # What leaves an operator's last register is forwarded within that cycle; other logic ends in a register.
-            length = cycle - _FAR + (key not in done.clocked)
-        else:  # written to memory and read again
-            late = ns + device.arrays.write_ns > device.clock.usable_ns
-            length = cycle - _FAR + late + 2
-        interval = math.ceil(max(length, 1) / one.distance)
+        interval = math.ceil(lengths.get((one.array, one.array), 1) / one.distance)
         if interval > worst:
             worst, name = interval, one.array
-    return worst, name
+    across = _around(lengths, {one.array: one.distance for one in found}, worst)
+    return across or (worst, name)
+
+
+def _around(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], least: int) -> tuple[int, str] | None:
+    """The interval that cycles over several arrays need, and one of these arrays; None where `least` is enough.
+
+    Args:
+        lengths: from a value of the first array to the value of the second that it makes. rounds: until that is used.
+    """
+    across = {way for way in lengths if way[0] != way[1]}
+    arrays: Set[str] = set(rounds)
+    while arrays != (kept := {a for a, _ in across} & {b for _, b in across}):
+        arrays, across = kept, {(a, b) for a, b in across if a in kept and b in kept}
+    found, interval = None, least
+    while late := _too_long(lengths, rounds, arrays, interval):
+        found, interval = late, interval + 1
+    return (interval, found) if found else None
+
+
+def _too_long(
+    lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], arrays: Set[str], interval: int
+) -> str | None:
+    """An array on a cycle that takes longer than its rounds begin after each other."""
+    behind = {(a, b): lengths[a, b] - interval * rounds[b] for a, b in product(arrays, arrays) if (a, b) in lengths}
+    for middle, first, last in product(arrays, repeat=3):
+        if (first, middle) in behind and (middle, last) in behind:
+            way = behind[first, middle] + behind[middle, last]
+            behind[first, last] = max(behind.get((first, last), way), way)
+    return next((array for array in sorted(arrays) if behind.get((array, array), 0) > 0), None)
 
 
 def memory_interval(
-    found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[str, Time]], Walk]
+    found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[Element, Time]], Walk]
 ) -> tuple[int, str]:
     """The interval at which rounds do not overlap on a memory that hands values on and takes several cycles of ports.
 

@@ -13,13 +13,16 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.ir.nest import Op, read_nest
 from allo_dse.program.tasks import TaskClass
 
+from ..item_walks import accesses
 from ..memory import Accesses, Storage, busiest_bank
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in
-from .asap import Time, Walk, may_happen
-from .binding import Staged, by_array, staged, units
+from .asap import Walk
+from .binding import Addresses, Staged, by_array, staged, units
 from .copies import told_apart
-from .effects import Effects, Use, effects_of
+from .effects import Effects, Element, Use, effects_of
+from .events import may_happen
+from .sums import Time
 
 Level = tuple[Item, ...]
 _Made = TypeVar("_Made")
@@ -51,11 +54,16 @@ class Round:
         return effects_of(self.body)
 
     @cached_property
+    def whole(self) -> Effects:
+        """What a round of all levels does."""
+        if not any(self.before) and not any(self.after):
+            return self.effects
+        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
+
+    @property
     def uses(self) -> tuple[Use, ...]:
         """Loads and stores of all levels that need a port."""
-        if not any(self.before) and not any(self.after):
-            return self.effects.uses
-        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after))).uses
+        return self.whole.uses
 
     @cached_property
     def _updated(self) -> frozenset[str]:
@@ -64,13 +72,10 @@ class Round:
         The compiler looks for it before it unrolls anything, so an index that uses a loop inside prevents it.
         """
         moving = {
-            op.access.array
-            for op, unrolled in self.effects.uses
-            if op.access is not None
-            and (
-                op.access.spread
-                or any(form is None or form.variables & {self.variable, *unrolled} for form in op.access.index)
-            )
+            access.array
+            for access, unrolled in accesses(self.body, {})
+            if access.spread
+            or any(form is None or form.variables & {self.variable, *unrolled} for form in access.index)
         }
         return frozenset(self.effects.carried) - moving
 
@@ -97,18 +102,23 @@ class Round:
         return by_array(self.uses)
 
     @cached_property
+    def addresses(self) -> Mapping[str, Addresses]:
+        """The same as different addresses."""
+        return {array: Addresses.of(group) for array, group in self.accesses.items()}
+
+    @cached_property
     def _loads(self) -> Mapping[str, Accesses]:
         return by_array(use for use in self.uses if not (use[0].access and use[0].access.write))
 
     def port_cycles(self, storages: Mapping[str, Storage], *, loads: bool = False) -> dict[str, int]:
         """Cycles that its accesses take, or its loads alone, per array."""
         found = {}
-        for array, accesses in (self._loads if loads else self.accesses).items():
+        for array, group in (self._loads if loads else self.accesses).items():
             storage = storages[array]
             key = (storage.array, storage.splits, storage.in_registers, loads)
             busiest = self._busiest.get(key)
             if busiest is None:
-                busiest = self._busiest[key] = busiest_bank(storage, accesses)
+                busiest = self._busiest[key] = busiest_bank(storage, group)
             found[array] = math.ceil(busiest / storage.ports(self.device))
         return found
 
@@ -128,7 +138,7 @@ class Round:
         return tuple(staged(self._everything))
 
     def walk(
-        self, registers: frozenset[str], carried: Mapping[str, Time], *, fabric: bool, body_only: bool = False
+        self, registers: frozenset[str], carried: Mapping[Element, Time], *, fabric: bool, body_only: bool = False
     ) -> Walk:
         """When its operations happen; see `Walk`."""
         key = (registers, tuple(carried.items()), fabric, body_only)
@@ -176,8 +186,9 @@ class KnownRounds:
         """The round that is made of these."""
         key = (variable, before, body, after)
         if key not in self._known:
-            outside = (tuple(map(told_apart, levels)) for levels in (before, after))
-            self._known[key] = Round(self.device, variable, next(outside), told_apart(body), next(outside))
+            *outside, inside = told_apart((*before, *after, body))
+            around, behind = tuple(outside[: len(before)]), tuple(outside[len(before) :])
+            self._known[key] = Round(self.device, variable, around, inside, behind)
         return self._known[key]
 
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:

@@ -16,7 +16,7 @@ from allo_dse.program.tasks import TaskClass
 
 from ..observed import Asked, Observed
 from ..refusal import place_of, refusal
-from .asap import Guard, StreamEvent
+from .events import Guard, StreamEvent
 from .parts import Part, Pipe, Wait
 from .pipeline import Pipelined
 

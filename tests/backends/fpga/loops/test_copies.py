@@ -18,8 +18,8 @@ from allo_dse.backends.fpga.memory import Split, Storage
 from allo_dse.backends.fpga.plan import Item, Planned, substituted
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
-from allo_dse.ir.linear import Linear, derive
-from allo_dse.ir.nest import Access, Array, Op
+from allo_dse.ir.linear import Compare, Linear, decided, derive
+from allo_dse.ir.nest import Access, Array, Branch, Op
 from tests.backends.fpga import programs
 from tests.backends.fpga.test_cost import cost, directive, loop, partition, pipeline
 from tests.support.values import present
@@ -44,7 +44,8 @@ def index(draw: st.DrawFn, variables: list[int]) -> Linear:
 
 @st.composite
 def rounds(draw: st.DrawFn) -> tuple[Item, ...]:
-    """Up to two unrolled loops inside each other and beside each other, with sums of elements and puts."""
+    """Up to two unrolled loops inside each other and beside each other, with sums of elements and puts, some of them in
+    some copies only."""
     numbers = itertools.count(100)
 
     def block(variables: list[int], depth: int) -> tuple[Item, ...]:
@@ -54,6 +55,11 @@ def rounds(draw: st.DrawFn) -> tuple[Item, ...]:
                 own = next(numbers)
                 first, trips = draw(st.integers(0, 1)), draw(st.integers(1, 5))
                 items.append(Planned(own, "", trips, first, 1, "unroll", 1, block([*variables, own], depth - 1)))
+            elif len(variables) > 1 and draw(st.integers(0, 3)) == 0:
+                copy = Linear.variable(draw(st.sampled_from(variables[1:]))) + Linear((), -draw(st.integers(0, 3)))
+                test = Compare(draw(st.sampled_from(["eq", "sge"])), copy)
+                sides = tuple(step(variables)), tuple(step(variables)) if draw(st.booleans()) else ()
+                items.append(Branch(next(numbers), test, sides, (), ((), ()), 0))
             else:
                 items += step(variables)
         return tuple(items)
@@ -70,7 +76,8 @@ def rounds(draw: st.DrawFn) -> tuple[Item, ...]:
         if draw(st.integers(0, 3)) == 0:
             return [loads[0], Op("df.put", (one,), (), "", 32, stream=0)]
         result = element(variables, True, total)
-        return [*loads, Op("arith.addf", (one, other), (total,), "f32", 32, (32, 32)), result]
+        name, element_type = draw(st.sampled_from([("arith.addf", "f32"), ("arith.addi", "i32")]))
+        return [*loads, Op(name, (one, other), (total,), element_type, 32, (32, 32)), result]
 
     return block([ROUND], 2)
 
@@ -82,8 +89,9 @@ def by_hand(items: Iterable[Item], numbers: Iterator[int]) -> Iterator[Item]:
         if isinstance(item, Planned):
             for value in range(item.first, item.first + item.trips):
                 yield from by_hand((substituted(i, item.variable, Linear((), value)) for i in item.body), numbers)
+        elif isinstance(item, Branch):
+            yield from by_hand(item.sides[not decided(item.test, {})], numbers)  # type: ignore[arg-type]
         else:
-            assert isinstance(item, Op)
             known.update((value, next(numbers)) for value in item.outputs)
             yield replace(
                 item, inputs=tuple(known[v] for v in item.inputs), outputs=tuple(known[v] for v in item.outputs)
@@ -91,12 +99,13 @@ def by_hand(items: Iterable[Item], numbers: Iterator[int]) -> Iterator[Item]:
 
 
 def timed(items: Iterable[Item], banks: int) -> Any:
-    """Interval, depth, and when what happens to streams."""
+    """Interval, depth, operators and multiplexers, and when what happens to streams."""
     body = tuple(items)
     flat = Flat((Planned(ROUND, "i", 8, 0, 1, "pipeline", 1, body),), KnownRounds(U280).of(ROUND, (), body, ()))
     split = Split("cyclic", banks) if banks > 1 else None
     built = build(flat, {name: Storage(Array(name, (WORDS,), 32), (split,)) for name in "ab"})
-    return built.ii, built.depth, [(event.stage, event.kind) for event in built.events]
+    units = sorted((unit.kind, copies) for unit, copies in built.units if copies)
+    return built.ii, built.depth, units, built.muxes, [(event.stage, event.kind) for event in built.events]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -152,3 +161,43 @@ def test_a_put_after_copies_waits_for_what_it_sends(kind: str, sums: int) -> Non
     addition = present(U280.operator("f32", "add")).latency + 1  # and a register
     assert [stage for stage, _, _ in pipe.ops] == [addition * sums]
     assert (pipe.ii, pipe.depth) == (1, pipe.ops[0][0] + 1)
+
+
+@pytest.mark.parametrize("spelling", ["loop", "statements", "expression"])
+def test_sums_of_integers_are_trees_however_they_are_written(spelling: str) -> None:
+    """Four levels of adders for nine operands, of which two fit a cycle; what the round before leaves comes last."""
+    found = loop(programs.added_up(spelling), pipeline("k:i"), partition("k:x", 2))
+    assert (found.ii, found.depth) == (1, 4)
+
+
+def test_what_the_first_copy_does_alone_is_built_once() -> None:
+    banks = [partition("k:x", 2), partition("k:z", 2)]
+    copies, by_hand = (cost(programs.first_of_copies(hand), pipeline("k:i"), *banks) for hand in (False, True))
+    assert (copies.loops[-1].depth, copies.logic) == (by_hand.loops[-1].depth, by_hand.logic)
+
+
+def test_what_stands_behind_an_inner_loop_waits_for_the_copy_that_it_uses() -> None:
+    """Sums of floats in eight copies, of which the sixth is sent when the inner loop has ended."""
+    copies, by_hand = (cost(programs.sent_behind(hand), pipeline("k:j"), partition("k:s", 1)) for hand in (False, True))
+    assert copies.loops[-1].depth == by_hand.loops[-1].depth
+    assert copies.parts == by_hand.parts
+
+
+def test_copies_use_an_element_that_is_the_same_in_all_of_them_once() -> None:
+    """Four copies of a sum over elements that overlap: 7 loads, and `x[i]` for all; no store but the last one."""
+    copies, by_hand = (cost(programs.overlapping(hand), pipeline("k:i"), partition("k:h", 1)) for hand in (False, True))
+    assert (copies.loops, copies.logic) == (by_hand.loops, by_hand.logic)
+
+
+def test_quotients_of_copy_and_round_are_those_of_each_copy() -> None:
+    """Of `(3 * i + u + 1) // 2` the first and the last of three copies are neighbours; nobody knows of the other."""
+    banks = [partition(f"k:{name}", 1, 4) for name in "xy"]
+    found = loop(programs.quotient_of_both(), pipeline("k:i"), directive("unroll", "k:i", factor=3), *banks)
+    assert (found.trips, found.ii, found.depth) == (16, 1, 2)
+
+
+def test_copies_that_a_condition_leaves_out_are_not_there() -> None:
+    """Too many to write each of them out."""
+    whole, part = (cost(programs.later_copies(kind), pipeline("k:i")) for kind in (True, False))
+    assert (whole.loops, whole.logic) == (part.loops, part.logic)
+    assert whole.loops[-1].ii >= 500 * present(U280.operator("f32", "add_fabric")).latency

@@ -19,6 +19,7 @@ from allo_dse.ir.linear import Linear
 from allo_dse.ir.nest import Access, Array, Branch, Op
 from tests.backends.fpga import programs
 from tests.backends.fpga.test_cost import cost, directive, loop, partition, pipeline
+from tests.support.values import present
 
 U280, VU11P = FpgaDevice.load("u280"), FpgaDevice.load("vu11p")
 LOOP = 0
@@ -63,6 +64,13 @@ def test_a_memory_of_sums_is_read_and_written_before_the_next_round_begins() -> 
     found = loop(programs.row_sums(), device=VU11P)
     assert (found.trips, found.ii, found.limit) == (64, 70, "recurrence of c")
     assert cost(programs.row_sums(), device=VU11P).logic.dsp == 10  # two elements a cycle
+
+
+def test_rounds_that_do_not_overlap_hold_the_values_of_one_round() -> None:
+    """Seven products, and as many elements loaded: however long each waits for the chain."""
+    found = cost(programs.chain_in_memory(), pipeline("k:i"))
+    assert found.loops[-1].ii == found.loops[-1].depth > 40
+    assert found.logic.ff < cost(programs.chain_in_memory(), pipeline("k:i"), partition("k:y", 1)).logic.ff + 7 * 2 * 32
 
 
 @pytest.mark.parametrize("copies", [1, 2, 8])
@@ -223,3 +231,20 @@ def test_a_token_on_either_side_of_a_condition_leaves_in_the_same_cycle() -> Non
     """Only one of them moves in a round; what both sides come before has to wait for the longer one."""
     stages = [e.stage for e in pipelined([under(9, (put(1), put(2)), (put(3),)), put(4)], {}).events]
     assert stages == [0, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "interval"), [("swapped", 2), ("swapped twice", 4), ("handed on", 1), ("elements", 1)]
+)
+def test_values_that_go_round_over_several_variables_take_all_their_rounds(kind: str, interval: int) -> None:
+    """Of two variables that hand their values on to each other a sum takes 4 cycles; they go round in two rounds."""
+    found = loop(programs.swapped(kind), pipeline("k:i"), partition("k:s", 1))
+    assert found.ii == interval
+
+
+def test_what_stands_around_an_inner_loop_is_on_the_way_of_what_rounds_hand_on() -> None:
+    """A product in the first round of each row, and a sum."""
+    around, inside = (loop(programs.scaled_between_rows(kind)) for kind in (False, True))
+    product, total = (present(U280.operator("f32", name)).latency for name in ("mul", "add_fabric"))
+    assert around.trips == inside.trips == 8 * 128
+    assert product + total <= around.ii == inside.ii
