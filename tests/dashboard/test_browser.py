@@ -510,6 +510,17 @@ def test_progress_is_drawn(dashboard: Any, visit: Any) -> None:
     wait_text(page, "#design-page", "Failed: made-up 1")
 
 
+def test_a_link_is_followed_also_where_dash_does_not_tell_of_it(dashboard: Any, visit: Any) -> None:
+    """As it happens when the page writes its own address over that of the link first."""
+    page = visit(dashboard[0]).open("progress")
+    page.wait_for_selector("#table .ag-row", state="attached")
+    page.evaluate("() => { window.dash_clientside.gestures.done = () => undefined; }")
+    link = page.locator("#failed-messages a").first
+    key = link.inner_text()
+    link.click()
+    page.wait_for_selector(f"#design-page h2 code:has-text('{key}')")
+
+
 def test_the_theme_is_switched_by_key_and_kept(dashboard: Any, visit: Any) -> None:
     page = visit(dashboard[0], color_scheme="light").open()
     page.wait_for_function(DRAWN)

@@ -40,10 +40,7 @@
     "next-design.n_clicks": walk(1),
     "previous-design.n_clicks": walk(-1),
     "make-reference.n_clicks": () => ({ do: "refer" }),
-    "url.search": function (value) { // of a link; the page has begun with what its address said, and writes it since
-      const design = value !== written && new URLSearchParams(value).get("design");
-      return state && design && design !== state.design ? { do: "open", design: design } : undefined;
-    },
+    "url.search": () => follow(),
     "table.cellClicked": (value) => value && { do: "open", design: value.rowId },
     "table.selectedRows": function (rows) {
       const designs = [...(rows || []).map((row) => row._id), ...unticked].sort();
@@ -133,7 +130,7 @@
 
   // Not at every step of a walk: browsers refuse an address that changes too often. Dash has to know it, because it
   // goes to the next page from the address that it knows.
-  let address = "", written, writing;
+  let address = "", written = window.location.search, writing; // the page begins with what its address says
   function locate(query) {
     if (address !== query) write((address = query));
   }
@@ -141,10 +138,19 @@
   function write() {
     window.clearTimeout(writing);
     writing = window.setTimeout(function () {
+      follow();
       window.history.replaceState(window.history.state, "", window.location.pathname + address);
       written = window.location.search;
       window.dispatchEvent(new PopStateEvent("popstate"));
     }, 300);
+  }
+
+  // A link says which design to open. Dash may tell of it when the page has written its own address over it.
+  function follow() {
+    if (!state || window.location.search === written) return;
+    written = window.location.search;
+    const design = new URLSearchParams(written).get("design");
+    if (design && design !== state.design) ask({ do: "open", design: design });
   }
 
   // What is looked at first comes first.
@@ -283,6 +289,7 @@
         Object.assign(own, { tool: state.tool, camera: state.camera, sort: state.sort });
         for (const design of (picked = state.selection?.keys || [])) unticked.add(design);
         begin();
+        follow();
       },
 
       // Dash's own source asks: Dash puts it in when the table is ready, which may be twice. The table waits for two
