@@ -325,6 +325,18 @@ def test_a_table_that_is_scrolled_while_answers_are_overtaken_has_rows_of_what_i
     front.evaluate("() => window.release()")
 
 
+def test_presses_in_a_row_are_followed_in_order(front: Any, dashboard: Any) -> None:
+    board = dashboard[1].board
+    refs = [board.text(ref) for ref in board.front()]
+    at = refs.index(board.text(board.knee))
+    presses = "next-design", "make-reference", "next-design"
+    front.evaluate("names => names.forEach(name => document.getElementById(name).click())", presses)
+    front.wait_for_function(
+        "([a, b]) => location.search.includes(`design=${a}`) && location.search.includes(`reference=${b}`)",
+        arg=[refs[(at + 2) % len(refs)], refs[(at + 1) % len(refs)]],
+    )
+
+
 def test_a_row_that_has_not_come_yet_is_clicked_in_vain(front: Any) -> None:
     asked = []
     front.on("request", lambda request: asked.append(urlsplit(request.url).path))

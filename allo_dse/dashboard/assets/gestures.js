@@ -9,14 +9,6 @@
   // ------------------------------------------------------------------------------------------------ what is done
   // What the server is told when a property of Dash changes; undefined for nothing.
   const set = (name, otherwise) => (value) => ({ do: "set", values: { [name]: value ?? otherwise } });
-  function walk(direction) {
-    let pressed = 0; // of several presses in a row Dash may only tell the last
-    return function (presses) {
-      const step = direction * (presses - pressed);
-      pressed = presses;
-      return { do: "walk", step: step };
-    };
-  }
   const GESTURES = {
     "x.value": set("x"),
     "y.value": set("y"),
@@ -28,10 +20,6 @@
     "filter.value": set("filter", ""),
     "theme.data": set("theme"),
     "version.data": set("version"),
-    "clear.n_clicks": () => ({ do: "clear" }),
-    "next-design.n_clicks": walk(1),
-    "previous-design.n_clicks": walk(-1),
-    "make-reference.n_clicks": () => ({ do: "refer" }),
     "url.search": () => follow(),
     "table.cellClicked": (value) => value?.rowId && { do: "open", design: value.rowId }, // rows that are still asked for have none
     "table.selectedRows": function (rows) {
@@ -39,6 +27,15 @@
       if (String(designs) !== String(picked)) return { do: "pick", designs: (picked = designs) };
     },
   };
+
+  // Not told by Dash, which of several presses in a row may only tell the last, and in another order.
+  const PRESSED = {
+    clear: { do: "clear" },
+    "next-design": { do: "walk", step: 1 },
+    "previous-design": { do: "walk", step: -1 },
+    "make-reference": { do: "refer" },
+  };
+  document.addEventListener("click", ({ target }) => PRESSED[target.id] && ask(PRESSED[target.id]));
 
   // Only what was drawn goes to the server, not the points in it: the server selects among all designs.
   function selected(event) {

@@ -71,12 +71,12 @@ class Rows(TypedDict):
 _DONE_IN_DASH = (
     *[(name, "value") for name in ("x", "y", "z", "color", "log", "show", "runs", "filter")],
     *[(name, "data") for name in ("theme", "version")],
-    *[(name, "n_clicks") for name in ("clear", "next-design", "previous-design", "make-reference")],
     ("table", "selectedRows"),
     ("table", "cellClicked"),
     ("url", "search"),
 )
-"""Properties whose change is a gesture, of which gestures.js says what it means; those in plots come from Plotly."""
+"""Properties whose change is a gesture, of which gestures.js says what it means; those of buttons and plots come from
+the browser."""
 
 
 def register(app: Dash, context: Context) -> None:
