@@ -89,6 +89,19 @@ def wait_text(page: Any, selector: str, text: str) -> None:
     )
 
 
+def drag_over_scatter(page: Any, left: Any, top: Any, right: Any, bottom: Any) -> None:
+    """Draw a box; corners as shares of the plotting area."""
+    area = page.locator("#scatter .nsewdrag").first.bounding_box()
+    page.mouse.move(area["x"] + left * area["width"], area["y"] + top * area["height"])
+    page.mouse.down()
+    for share in (0.5, 1.0):
+        page.mouse.move(
+            area["x"] + (left + share * (right - left)) * area["width"],
+            area["y"] + (top + share * (bottom - top)) * area["height"],
+        )
+    page.mouse.up()
+
+
 class Visit:
     """A browser tab, with what went wrong in it and what it asked other servers for."""
 

@@ -19,7 +19,7 @@ from allo_dse.dashboard.figures.scatter import MAX_POINTS
 from allo_dse.dashboard.figures.style import LINE
 from allo_dse.tune.store.texts import shortened
 
-from .conftest import served, wait_text
+from .conftest import drag_over_scatter, served, wait_text
 from .synthetic import append, verify, write_run
 
 DESIGNS = 300
@@ -62,19 +62,6 @@ def show(page: Any, button: str, block: str) -> None:
     """Scroll to a button so far that the parallel coordinates stay outside of the window: to draw them takes longer
     than the tests that do without."""
     page.locator(button).evaluate("(button, block) => button.scrollIntoView({ block })", block)
-
-
-def drag_over_scatter(page: Any, left: Any, top: Any, right: Any, bottom: Any) -> None:
-    """Draw a box; corners as shares of the plotting area."""
-    area = page.locator("#scatter .nsewdrag").first.bounding_box()
-    page.mouse.move(area["x"] + left * area["width"], area["y"] + top * area["height"])
-    page.mouse.down()
-    for share in (0.5, 1.0):
-        page.mouse.move(
-            area["x"] + (left + share * (right - left)) * area["width"],
-            area["y"] + (top + share * (bottom - top)) * area["height"],
-        )
-    page.mouse.up()
 
 
 def test_the_front_page_shows_front_knee_and_reference_and_on_hovering_what_differs_from_it(

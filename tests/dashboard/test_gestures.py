@@ -15,7 +15,7 @@ from allo_dse.dashboard.app.wiring.gestures import first_answer
 from allo_dse.dashboard.data.board import Board, Ref
 from allo_dse.dashboard.programs import Programs
 
-from .conftest import TIMEOUT_MS, served
+from .conftest import TIMEOUT_MS, drag_over_scatter, served, wait_text
 from .synthetic import append, write_run
 
 DESIGNS = 200
@@ -79,8 +79,11 @@ def test_a_wrong_filter_is_explained_and_nothing_else_changes(server: Server) ->
     before = server.ask({"do": "set", "values": {"filter": "bram18 < 60"}})
     wrong = server.ask({"do": "set", "values": {"filter": "bram < 60"}})
     assert "did you mean bram18?" in wrong["words"]["filter-error.children"]
-    assert wrong["state"] == before["state"]
+    assert wrong["state"] == {**before["state"], "error": wrong["words"]["filter-error.children"]}
     assert not {"figure", "rows"} & set(wrong)
+    walked = server.ask({"do": "walk", "step": 1})["words"]
+    assert walked["filter-error.children"] == wrong["words"]["filter-error.children"]  # the text still stands there
+    assert server.ask({"do": "set", "values": {"filter": ""}})["words"]["filter-error.children"] == ""
 
 
 def test_designs_that_do_not_exist_change_nothing(server: Server) -> None:
@@ -263,3 +266,126 @@ def test_a_fast_series_of_gestures_is_asked_together_and_only_its_end_is_drawn(f
     assert len(asked) == 2
     front.wait_for_function("() => window.drawings === 1")
     front.unroute("**/gestures")
+
+
+HELD = """address => {
+    const fetch = window.fetch;
+    window.held = [];
+    window.release = () => { window.held.forEach((done) => done()); window.fetch = fetch; };
+    window.fetch = async function (asked, options) {
+        const answer = await fetch(asked, options);
+        if (asked.startsWith(address)) await new Promise((done) => window.held.push(done));
+        return answer;
+    }; }"""
+"""Answers wait until they are released."""
+
+
+def test_a_box_that_is_cleared_before_the_server_answers_leaves_nothing_in_the_plot(front: Any) -> None:
+    front.evaluate(HELD, "/gestures")
+    drag_over_scatter(front, 0.1, 0.1, 0.6, 0.6)
+    front.wait_for_function("() => window.held.length")
+    front.keyboard.press("Escape")
+    front.wait_for_timeout(100)
+    front.evaluate("() => window.release()")
+    front.wait_for_function(
+        f"() => !{SCATTER}.layout.selections?.length && !{SCATTER}.data.some(trace => trace.selectedpoints)"
+    )
+
+
+def test_what_is_drawn_by_hand_is_not_ended_by_an_answer_and_keeps_its_axes_and_tool(front: Any) -> None:
+    front.evaluate(HELD, "/gestures")
+    front.evaluate("() => dash_clientside.set_props('x', {value: 'dsp'})")
+    front.wait_for_function("() => window.held.length")
+    front.locator("#scatter").hover()
+    front.click("#scatter .modebar-btn[data-title='Lasso Select']")
+    area = front.locator("#scatter .nsewdrag").first.bounding_box()
+    for step, (x, y) in enumerate(((0.1, 0.1), (0.6, 0.1), (0.6, 0.6), (0.1, 0.6))):
+        front.mouse.move(area["x"] + x * area["width"], area["y"] + y * area["height"])
+        if step == 0:
+            front.mouse.down()
+        if step == 2:
+            front.evaluate("() => window.release()")
+            front.wait_for_timeout(200)
+    front.mouse.up()
+    wait_text(front, "#selection-text", "in a lasso of latency_us and bram18")
+    front.wait_for_function(f"() => {SCATTER}.layout.xaxis.title.text.startsWith('dsp')")
+    assert front.evaluate(f"() => {SCATTER}.layout.dragmode") == "lasso"
+
+
+def test_a_table_that_is_scrolled_while_answers_are_overtaken_has_rows_of_what_is_drawn(front: Any) -> None:
+    front.evaluate(HELD, "/gestures")
+    front.evaluate("() => dash_clientside.set_props('filter', {value: 'dsp < 0'})")
+    front.wait_for_function("() => window.held.length")
+    front.evaluate("() => dash_clientside.set_props('filter', {value: ''})")
+    front.wait_for_timeout(100)
+    front.evaluate("() => window.held.shift()()")
+    front.wait_for_function("() => window.held.length")
+    front.evaluate("() => dash_ag_grid.getApi('table').ensureIndexVisible(120)")
+    front.wait_for_function("() => dash_ag_grid.getApi('table').getDisplayedRowAtIndex(120)?.data")
+    front.evaluate("() => window.release()")
+
+
+def test_presses_in_a_row_are_followed_in_order(front: Any, dashboard: Any) -> None:
+    board = dashboard[1].board
+    refs = [board.text(ref) for ref in board.front()]
+    at = refs.index(board.text(board.knee))
+    presses = "next-design", "make-reference", "next-design"
+    front.evaluate("names => names.forEach(name => document.getElementById(name).click())", presses)
+    front.wait_for_function(
+        "([a, b]) => location.search.includes(`design=${a}`) && location.search.includes(`reference=${b}`)",
+        arg=[refs[(at + 2) % len(refs)], refs[(at + 1) % len(refs)]],
+    )
+
+
+def test_a_row_that_has_not_come_yet_is_clicked_in_vain(front: Any) -> None:
+    asked = []
+    front.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    front.evaluate(HELD, "/rows")
+    front.evaluate("() => dash_ag_grid.getApi('table').ensureIndexVisible(120)")
+    front.wait_for_function("() => window.held.length")
+    front.evaluate("() => document.querySelector(\".ag-row[row-index='120'] [col-id='dsp']\").click()")
+    front.wait_for_timeout(200)
+    front.evaluate("() => window.release()")
+    assert "/gestures" not in asked
+
+
+def test_a_page_that_is_chosen_last_is_shown_and_the_address_says_all(front: Any) -> None:
+    front.evaluate("() => dash_clientside.set_props('filter', {value: 'dsp > 20'})")
+    front.wait_for_function("() => location.search.includes('filter')")
+    front.evaluate(HELD, "/_dash-update-component")
+    for key in "c1":
+        front.keyboard.press(key)
+    front.wait_for_url("**/front*")
+    front.evaluate("() => window.release()")
+    front.wait_for_timeout(500)
+    assert urlsplit(front.url).path == "/front"
+    for _ in range(2):
+        front.wait_for_function("() => location.search.includes('filter')")
+        front.click("#tab-front")  # which leads to an address without it
+
+
+def test_gestures_do_not_wait_for_designs_to_compare(front: Any) -> None:
+    front.keyboard.press("4")
+    wait_text(front, "#compare-page", "What differs")
+    front.evaluate(HELD, "/_dash-update-component")
+    front.keyboard.press("j")
+    front.wait_for_function("() => window.held.length")
+    front.keyboard.press("r")
+    front.wait_for_function("() => location.search.includes('reference')")
+    front.evaluate("() => window.release()")
+
+
+def test_designs_that_are_swapped_stay_so_when_another_page_is_shown_at_once(front: Any) -> None:
+    front.keyboard.press("4")
+    wait_text(front, "#compare-page", "What differs")
+    pair = [front.inner_text(f"#compare-{side}") for side in "ab"]
+    front.evaluate(HELD, "/_dash-update-component")
+    front.click("#compare-swap")
+    front.wait_for_function("() => window.held.length")
+    front.keyboard.press("1")
+    front.wait_for_url("**/front*")
+    front.wait_for_timeout(100)
+    front.evaluate("() => window.release()")
+    front.keyboard.press("4")
+    front.wait_for_function("() => location.search.includes('pair')")
+    assert [front.inner_text(f"#compare-{side}") for side in "ba"] == pair

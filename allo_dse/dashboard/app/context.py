@@ -37,9 +37,10 @@ class Context:
 class State(TypedDict):
     """All that the front page depends on. The browser keeps it; app/gestures.py says how it changes.
 
-    `design` and `reference` are written as the board does, `selection` as `Selection.to_dict` does; `zoom` are the axes
-    that were zoomed and their visible ranges, `sort` and `filters` the table's as AG Grid has them. `pair` is what the
-    page of comparisons shows where that is not the reference and the design.
+    `error` is what is wrong with the filter that was written last, which is not `filter` then. `design` and `reference`
+    are written as the board does, `selection` as `Selection.to_dict` does; `zoom` are the axes that were zoomed and
+    their visible ranges, `sort` and `filters` the table's as AG Grid has them. `pair` is what the page of comparisons
+    shows where that is not the reference and the design.
     """
 
     x: str
@@ -50,13 +51,12 @@ class State(TypedDict):
     show: list[str]
     runs: list[int]
     filter: str
+    error: str
     selection: JsonObject | None
     design: str | None
     reference: str | None
     pair: list[str] | None
     zoom: JsonObject | None
-    tool: str
-    camera: JsonObject | None
     sort: list[JsonObject]
     filters: JsonObject
     theme: str

@@ -98,6 +98,8 @@
         return [...PAGES.map((name) => ({ display: name === now ? "block" : "none" })), ...window.dash_clientside.gestures.opened(now)];
       },
 
+      swap: (clicks, first, second) => (clicks ? [second, first] : [skip(), skip()]),
+
       help: function (open, close) {
         const dialog = document.getElementById("help");
         if (!dialog) return skip();
@@ -126,6 +128,10 @@
       return link;
     }));
   }, 500);
+
+  // As links do: what Dash is told of might come when another page has been chosen already.
+  const LEADS_TO = { "open-design": "tab-design", "compare-now": "tab-compare", "compare-picked": "tab-compare" };
+  document.addEventListener("click", (event) => press(LEADS_TO[event.target.closest?.("button")?.id]));
 
   document.addEventListener("keydown", function (event) {
     const tag = event.target.tagName;

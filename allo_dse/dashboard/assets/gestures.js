@@ -9,22 +9,6 @@
   // ------------------------------------------------------------------------------------------------ what is done
   // What the server is told when a property of Dash changes; undefined for nothing.
   const set = (name, otherwise) => (value) => ({ do: "set", values: { [name]: value ?? otherwise } });
-  function walk(direction) {
-    let pressed = 0; // of several presses in a row Dash may only tell the last
-    return function (presses) {
-      const step = direction * (presses - pressed);
-      pressed = presses;
-      return { do: "walk", step: step };
-    };
-  }
-  const pair = [null, null]; // that the page of comparisons shows
-  function compared(side) {
-    return function (value) {
-      if (pair[side] === value) return;
-      pair[side] = value;
-      if (pair[0] && pair[1]) return { do: "compare", pair: [...pair] };
-    };
-  }
   const GESTURES = {
     "x.value": set("x"),
     "y.value": set("y"),
@@ -36,23 +20,30 @@
     "filter.value": set("filter", ""),
     "theme.data": set("theme"),
     "version.data": set("version"),
-    "clear.n_clicks": () => ({ do: "clear" }),
-    "next-design.n_clicks": walk(1),
-    "previous-design.n_clicks": walk(-1),
-    "make-reference.n_clicks": () => ({ do: "refer" }),
     "url.search": () => follow(),
-    "table.cellClicked": (value) => value && { do: "open", design: value.rowId },
+    "table.cellClicked": (value) => value?.rowId && { do: "open", design: value.rowId }, // rows that are still asked for have none
     "table.selectedRows": function (rows) {
       const designs = [...(rows || []).map((row) => row._id), ...unticked].sort();
       if (String(designs) !== String(picked)) return { do: "pick", designs: (picked = designs) };
     },
-    "compare-a.value": compared(0),
-    "compare-b.value": compared(1),
   };
+
+  // Not told by Dash, which of several presses in a row may only tell the last, and in another order.
+  const PRESSED = {
+    clear: { do: "clear" },
+    "next-design": { do: "walk", step: 1 },
+    "previous-design": { do: "walk", step: -1 },
+    "make-reference": { do: "refer" },
+  };
+  document.addEventListener("click", function ({ target }) {
+    const gesture = PRESSED[target.closest?.("button")?.id];
+    if (gesture) ask(gesture);
+  });
 
   // Only what was drawn goes to the server, not the points in it: the server selects among all designs.
   function selected(event) {
-    const axes = { x: state.x, y: state.y };
+    const axes = { x: shown.x, y: shown.y };
+    drawn.figure = null; // the plot shows more than it
     if (event?.range?.x) ask({ do: "box", range: { x: event.range.x, y: event.range.y }, ...axes });
     else if (event?.lassoPoints?.x) ask({ do: "lasso", corners: { x: event.lassoPoints.x, y: event.lassoPoints.y }, ...axes });
   }
@@ -62,15 +53,16 @@
     if (number !== undefined) ask({ do: "point", point: number });
   }
 
-  // What is visible (also of an axis that did not change), which tool is chosen, and from where space is seen: the
-  // server repeats all of it, because the next figure would undo it.
+  // What is visible, also of an axis that did not change: the server repeats it, because the next figure would undo it.
+  // Which tool is chosen and from where space is seen is only known here.
+  let tool = "select", camera;
   function looked(changed) {
-    own.tool = changed.dragmode || own.tool;
-    own.camera = changed["scene.camera"] || own.camera;
+    tool = changed.dragmode || tool;
+    camera = changed["scene.camera"] || camera;
     if (!Object.keys(changed).some((key) => /^[xy]axis\.(auto)?range/.test(key))) return;
     const layout = plotOf("scatter").layout;
     const spans = ["xaxis", "yaxis"].map((axis) => (layout[axis].autorange ? null : [...layout[axis].range]));
-    const zoom = spans.some(Boolean) ? { x: state.x, y: state.y, log: state.log, spans: spans } : null;
+    const zoom = spans.some(Boolean) ? { x: shown.x, y: shown.y, log: shown.log, spans: spans } : null;
     ask({ do: "set", values: { zoom: zoom } });
   }
 
@@ -94,7 +86,8 @@
   }
 
   // ----------------------------------------------------------------------------------------- asking and drawing
-  let state = null; // what the page shows, as the server said last
+  let state = null; // after all that the server has been told of, as it said last
+  let shown = null; // that of the answer that was drawn last: `state`, unless that has been overtaken
   let drawn = {}; // marks of the figure and rows that are drawn
   const own = { sort: [], filters: {} }; // the part of the state that only the browser changes
   const ordered = () => JSON.stringify([own.sort, own.filters]);
@@ -103,8 +96,8 @@
   let begin;
   const begun = new Promise((done) => (begin = done)); // what is done before waits
 
-  async function post(address, question) {
-    const body = JSON.stringify({ ...question, state: { ...state, ...own } });
+  async function post(address, question, from) {
+    const body = JSON.stringify({ ...question, state: { ...from, ...own } });
     const response = await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: body });
     if (!response.ok) throw new Error(address + ": " + response.status);
     return response.json();
@@ -118,7 +111,8 @@
       if (!state) await begun;
       while (done.length) {
         const order = ordered();
-        const answer = await post("/gestures", { gestures: done.splice(0), drawn: drawn });
+        const answer = await post("/gestures", { gestures: done.splice(0), drawn: drawn }, state);
+        while (drawing) await new Promise((done) => window.setTimeout(done, 20)); // redrawing would end the gesture
         state = answer.state;
         if (!done.length) await draw(answer, order);
         if (!done.length && order !== ordered()) done.push({ do: "set", values: {} }); // of which the address does not know
@@ -151,12 +145,20 @@
     written = window.location.search;
     const design = new URLSearchParams(written).get("design");
     if (design && design !== state.design) ask({ do: "open", design: design });
+    write();
   }
 
   // What is looked at first comes first.
   async function draw(answer, order) {
     await window.scatterDrawn;
-    if (answer.figure) await window.Plotly.react(plotOf("scatter"), answer.figure);
+    shown = state;
+    if (answer.figure) {
+      const { layout } = answer.figure;
+      if (layout.scene) layout.scene.camera = camera;
+      else layout.dragmode = tool;
+      layout.selectionrevision = Date.now(); // it has what is selected: Plotly forgets what it shows of that itself
+      await window.Plotly.react(plotOf("scatter"), answer.figure);
+    }
     if (answer.rows && grid) fill(answer.rows, order);
     picked = state.selection?.keys || [];
     if (!picked.length) unticked.clear();
@@ -171,7 +173,7 @@
 
   // What Dash's own callbacks read, such as those that save tables.
   function publish() {
-    tell("shown", { state: { ...state, ...own } });
+    tell("shown", { state: { ...shown, ...own } });
   }
 
   // Told place by place: of two calls of a callback in a row Dash may drop what the first returned.
@@ -196,13 +198,13 @@
     getRows: async function (request) {
       Object.assign(own, { sort: request.sortModel, filters: request.filterModel });
       if (state) publish();
-      const number = ++latest, before = state;
+      const number = ++latest, before = shown;
       let found = request.startRow === 0 && rows?.order === ordered() && rows;
       rows = null;
       if (!found) {
-        found = await post("/rows", { start: request.startRow, end: request.endRow });
+        found = await post("/rows", { start: request.startRow, end: request.endRow }, shown);
         if (number === latest) say({ "table-note.children": found.note });
-        if (number === latest && before === state && !asking) locate(found.address);
+        if (number === latest && before === shown && !asking) locate(found.address);
       }
       request.successCallback(found.rows, found.count);
       if (unticked.size) grid.forEachNode((node) => unticked.delete(node.id) && node.setSelected(true));
@@ -242,11 +244,12 @@
   // ------------------------------------------------------------------------------------------------- runs that grow
   const ASKED_EVERY_MS = 1000;
   const known = {};
-  let drawing = false;
+  let drawing = false; // by hand, in a plot: what is new waits for its end
 
-  // New designs wait while something is drawn in a plot: redrawing would end the gesture.
-  document.addEventListener("pointerdown", (event) => (drawing = Boolean(event.target.closest?.(".js-plotly-plot"))), true);
-  document.addEventListener("pointerup", () => (drawing = false), true);
+  function hold({ type, buttons, target }) {
+    drawing = Boolean(buttons & 1 && (drawing || (type === "pointerdown" && target.closest?.(".js-plotly-plot"))));
+  }
+  for (const name of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) document.addEventListener(name, hold, true);
 
   window.setInterval(async function () {
     if (!state || drawing || asking) return;
@@ -259,20 +262,23 @@
 
   // ------------------------------------------------------------------------------------------------ where Dash is
   let page = "front", published = {};
+  let pair = []; // that the page of comparisons shows
 
-  window.scatterMade.then(function () {
-    const deselected = () => state.selection && ask({ do: "clear" });
+  Promise.all([window.scatterMade, begun]).then(function () {
+    const deselected = () => (asking || state.selection) && ask({ do: "clear" });
     listen(plotOf("scatter"), { plotly_selected: selected, plotly_deselect: deselected, plotly_click: clicked, plotly_relayout: looked });
   });
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     gestures: {
-      // The other pages learn which design and reference are chosen when one of them is shown.
+      // The other pages learn which design and reference are chosen when one of them is shown, every time: of two calls
+      // in a row Dash may drop what the first returned.
       opened: function (name) {
         page = name;
         if (state) write();
         if (page === "front" || !state) return [skip(), skip()];
-        return ["design", "reference"].map((store) => (published[store] === state[store] ? skip() : (published[store] = state[store])));
+        published = { design: state.design, reference: state.reference };
+        return Object.values(published);
       },
 
       done: function () {
@@ -282,11 +288,16 @@
         }
       },
 
-      begun: function (shown) {
+      compared: function (first, second) {
+        if (first && second && String(pair) !== String([first, second])) ask({ do: "compare", pair: (pair = [first, second]) });
+      },
+
+      begun: function (first) {
         if (state) return;
-        ({ state, drawn, address, words: said } = shown);
+        ({ state, drawn, address, words: said } = first);
+        shown = state;
         published = { design: state.design, reference: state.reference }; // which the page came with
-        Object.assign(own, { tool: state.tool, camera: state.camera, sort: state.sort });
+        own.sort = state.sort;
         for (const design of (picked = state.selection?.keys || [])) unticked.add(design);
         begin();
         follow();

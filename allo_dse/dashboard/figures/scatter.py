@@ -45,7 +45,6 @@ class View(Struct, frozen=True):
         log: the axes ("x", "y", "z") that are logarithmic.
         hidden: runs that are not shown.
         zoom: the visible ranges of x and y as the axes have them (logarithms on logarithmic axes), infinite for all.
-        tool, camera: what dragging does, and from where space is seen, as Plotly has them.
         hover: texts on hovering made here; otherwise whoever shows the figure makes them from a point's number.
         color: the column that colours designs; None tells the front from the others.
     """
@@ -62,8 +61,6 @@ class View(Struct, frozen=True):
     zoom: Window | None = None
     reference: Ref | None = None
     current: Ref | None = None
-    tool: str = "select"
-    camera: Spec | None = None
     hover: bool = False
     color: str | None = None
 
@@ -357,8 +354,6 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
             for name in ("automargin", "minor", "minorloglabels"):
                 value.pop(name, None)
             value["title"] = {"text": value["title"]["text"]}
-        if view.camera:
-            scene["camera"] = view.camera
         return layout(look, scene=scene, uirevision=revision, margin={"l": 0, "r": 0, "t": 12, "b": 0})
     for axis, span in zip(("xaxis", "yaxis"), view.zoom or (), strict=False):
         if np.isfinite(span).all():
@@ -372,8 +367,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
         look,
         **made,
         uirevision=revision,
-        selectionrevision=str(view.selection),
-        dragmode=view.tool,
+        dragmode="select",
         shapes=_outline(view, look),
         hoverdistance=12,
         margin=ROOM,

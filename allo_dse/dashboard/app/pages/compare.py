@@ -45,7 +45,7 @@ def _choosing(app: Dash, context: Context) -> None:
         ],
         inputs={
             "path": Input("url", "pathname"),
-            "clicks": [Input("compare-swap", "n_clicks"), Input("compare-picked", "n_clicks")],
+            "clicks": Input("compare-picked", "n_clicks"),
             "opened": [Input("design", "data"), Input("reference", "data")],
         },
         state={
@@ -57,7 +57,7 @@ def _choosing(app: Dash, context: Context) -> None:
     )
     def choose(
         path: str | None,
-        clicks: list[int | None],
+        clicks: int | None,
         opened: list[str | None],
         pair: list[str | None],
         rows: list[JsonObject] | None,
@@ -65,14 +65,13 @@ def _choosing(app: Dash, context: Context) -> None:
         of: list[str | None] | None,
     ) -> object:
         """Two designs: those that were picked here, until another one is opened or made the reference."""
-        if page_of(path) != "compare" and ctx.triggered_id not in ("compare-swap", "compare-picked"):
+        picked = "compare-picked.n_clicks" in ctx.triggered_prop_ids
+        if page_of(path) != "compare" and not picked:
             raise PreventUpdate  # it is asked again when the page is opened
         (design, reference), (first, second) = opened, pair
         with board.lock:
             base = context.reference_of(reference)
-            if ctx.triggered_id == "compare-swap":
-                first, second = second, first
-            elif ctx.triggered_id == "compare-picked":
+            if picked:
                 first, second = picked_pair(rows, shown["state"])
             elif of != list(opened) or not first or not second:
                 first = board.text(base) if base is not None else first
@@ -107,18 +106,6 @@ def _showing(app: Dash, context: Context) -> None:
                 figure = compare_figure(differences(board.table(a), a.row, board.table(b), b.row), theme(look))
         # Plotly forgets a figure's height when a page is shown, and then asks the element for it
         return shown, figure, {"height": f"{figure['layout'].get('height', EMPTY_PX)}px"}
-
-    @app.callback(
-        Output("url", "pathname"),
-        Input("compare-now", "n_clicks"),
-        Input("open-design", "n_clicks"),
-        Input("compare-picked", "n_clicks"),
-        prevent_initial_call=True,
-    )
-    def go(compare: int | None, opened: int | None, picked: int | None) -> object:
-        if not ctx.triggered or not ctx.triggered[0]["value"]:
-            raise PreventUpdate
-        return "/design" if ctx.triggered_id == "open-design" else "/compare"
 
 
 def picked_pair(rows: list[JsonObject] | None, state: Shown) -> list[str]:

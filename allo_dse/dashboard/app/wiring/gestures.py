@@ -37,7 +37,7 @@ from allo_dse.common.aliases import JsonObject
 
 from ...data.board import Board, Ref
 from ...data.grid import MARK, RUN
-from ...data.query.filters import FilterError, parse_filter
+from ...data.query.filters import FilterError
 from ...data.query.selection import Selection
 from ...figures.scatter import front_figure
 from ...figures.style import theme
@@ -71,38 +71,35 @@ class Rows(TypedDict):
 _DONE_IN_DASH = (
     *[(name, "value") for name in ("x", "y", "z", "color", "log", "show", "runs", "filter")],
     *[(name, "data") for name in ("theme", "version")],
-    *[(name, "n_clicks") for name in ("clear", "next-design", "previous-design", "make-reference")],
     ("table", "selectedRows"),
     ("table", "cellClicked"),
-    *[(f"compare-{side}", "value") for side in "ab"],
     ("url", "search"),
 )
-"""Properties whose change is a gesture, of which gestures.js says what it means; those in plots come from Plotly."""
+"""Properties whose change is a gesture, of which gestures.js says what it means; those of buttons and plots come from
+the browser."""
 
 
 def register(app: Dash, context: Context) -> None:
     def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
 
-    run("done", *[Input(*where) for where in _DONE_IN_DASH], prevent_initial_call=True)
+    # Each for itself: a call waits for all answers that may change one of its properties, such as designs to compare.
+    for where in _DONE_IN_DASH:
+        run("done", Input(*where), prevent_initial_call=True)
+    run("compared", Input("compare-a", "value"), Input("compare-b", "value"), prevent_initial_call=True)
     run("begun", Input("shown", "data"))
     run("table", Input("table", "getRowsRequest"), prevent_initial_call=True)
 
     @app.server.post("/gestures")
     def gestures() -> flask.Response:
         asked = _asked(Gestures)
-        state, error = asked["state"], ""
+        state = asked["state"]
         with context.board.lock:
             for gesture in asked["gestures"]:
-                try:
-                    state, error = followed(context, state, gesture), ""
-                except FilterError as wrong:
-                    error = error_text(wrong)
-            try:
-                made = answer(context, state, asked["drawn"], error)
-            except FilterError as wrong:  # a run was begun anew, and lacks a column of the filter
-                state["filter"] = ""
-                made = answer(context, state, asked["drawn"], error_text(wrong))
+                state = followed(context, state, gesture)
+            if wrong := filter_error(context.board, state["filter"]):  # a run was begun anew, and lacks a column of it
+                state = {**state, "filter": "", "error": wrong}
+            made = answer(context, state, asked["drawn"])
         return flask.Response(json.dumps(made, default=Component.to_plotly_json), mimetype="application/json")
 
     @app.server.post("/rows")
@@ -125,15 +122,12 @@ def _asked(kind: type[T]) -> T:
 
 def first_answer(context: Context, look: str, query: str = "") -> JsonObject:
     """What a page begins with whose address has a query; the table asks for its rows by itself."""
-    board, state, error = context.board, first_state(context, look), ""
+    board, state = context.board, first_state(context, look)
     asked = {name: value for name, value in values_of(query).items() if shown_here(board, name, value)}
-    try:
-        check_filter(board, asked.get("filter", ""))
-    except FilterError as wrong:
-        error = error_text(wrong)
-        del asked["filter"]
+    if wrong := filter_error(board, asked.get("filter", "")):
+        asked |= {"filter": "", "error": wrong}
     state.update(asked)  # type: ignore[typeddict-item]  # values_of has checked their types
-    return answer(context, state, {"rows": mark(query_of(context, state), board.version)}, error)
+    return answer(context, state, {"rows": mark(query_of(context, state), board.version)})
 
 
 def shown_here(board: Board, name: str, value: Any) -> bool:
@@ -160,13 +154,12 @@ def first_state(context: Context, look: str) -> State:
         show=["dominated"],
         runs=list(range(len(board.runs))),
         filter="",
+        error="",
         selection=None,
         design=None if board.knee is None else board.text(board.knee),
         reference=None,
         pair=None,
         zoom=None,
-        tool="select",
-        camera=None,
         sort=[],
         filters={},
         theme=look,
@@ -175,17 +168,15 @@ def first_state(context: Context, look: str) -> State:
 
 
 def followed(context: Context, state: State, gesture: Gesture) -> State:
-    """The state after a gesture.
-
-    Raises:
-        FilterError: if it is a filter that cannot be understood.
-    """
+    """The state after a gesture; of a filter that cannot be understood only says what is wrong with it."""
     board, after = context.board, state.copy()
     match gesture["do"]:
         case "set":
             after.update(gesture["values"])
             if "filter" in gesture["values"]:
-                check_filter(board, after["filter"])
+                after["error"] = filter_error(board, after["filter"])
+                if after["error"]:
+                    after["filter"] = state["filter"]
         case "box" | "lasso":
             after["selection"] = kept(drawn_selection(gesture))
         case "brush":
@@ -210,7 +201,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
     return after
 
 
-def answer(context: Context, state: State, drawn: dict[str, str] | None = None, error: str = "") -> JsonObject:
+def answer(context: Context, state: State, drawn: dict[str, str] | None = None) -> JsonObject:
     """What a browser draws that has drawn something already: `drawn`, as the last answer had it."""
     board, known = context.board, drawn or {}
     state = {**state, "version": board.version}
@@ -218,7 +209,6 @@ def answer(context: Context, state: State, drawn: dict[str, str] | None = None, 
     marks = {"figure": mark(view, state["theme"], board.version), "rows": mark(query_of(context, state), board.version)}
     address = address_of(state, first_state(context, state["theme"]))
     made: JsonObject = {"state": state, "drawn": marks, "words": words(context, state), "address": address}
-    made["words"]["filter-error.children"] = error
     if known.get("figure") != marks["figure"]:
         picture = front_figure(board, view, theme(state["theme"]))
         made["figure"] = {**picture.figure, "config": GRAPH_CONFIG}
@@ -241,6 +231,7 @@ def words(context: Context, state: State) -> JsonObject:
         count = sum(int((a & b).sum()) for a, b in zip(board.selected(chosen), kept_rows, strict=True))
         said = f"{count:,} selected: {chosen}"
     return {
+        "filter-error.children": state["error"],
         "selection-text.children": said,
         "clear.style": {} if chosen else {"display": "none"},
         "design-words.children": design_words(context, ref, context.reference_of(state["reference"]), unknown),
@@ -249,21 +240,18 @@ def words(context: Context, state: State) -> JsonObject:
     }
 
 
-def error_text(error: FilterError) -> str:
-    return error.message + (f" ({error.hint})" if error.hint else "")
-
-
 def mark(*things: Any) -> str:
     """Equal for equal things, and short."""
     return hashlib.blake2b(repr(things).encode(), digest_size=8).hexdigest()
 
 
-def check_filter(board: Board, source: str) -> None:
-    """Raise the FilterError that drawing with a filter would."""
-    condition = parse_filter(source)
-    condition.check(board.column_names)
-    for run in board.runs:
-        condition(run)
+def filter_error(board: Board, source: str) -> str:
+    """What drawing with a filter would raise; "" for nothing."""
+    try:
+        board.filtered(source)
+    except FilterError as error:
+        return error.message + (f" ({error.hint})" if error.hint else "")
+    return ""
 
 
 def kept(selection: Selection) -> JsonObject | None:

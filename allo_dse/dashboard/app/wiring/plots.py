@@ -48,22 +48,17 @@ def _axes(app: Dash, context: Context) -> None:
     @app.callback(
         [Output(name, part) for name in ("x", "y", "z", "color") for part in ("options", "value")],
         Input("version", "data"),
-        State("x", "value"),
-        State("y", "value"),
-        State("z", "value"),
-        State("color", "value"),
         State("x", "options"),
         prevent_initial_call=True,
     )
-    def options(
-        _: str, x: str | None, y: str | None, z: str | None, color: str | None, known: list[dict[str, str]]
-    ) -> object:
+    def options(_: str, known: list[dict[str, str]]) -> object:
         with context.board.lock:
             found, usual = axis_choices(context.board)
         if known == found:
             raise PreventUpdate
         begun = usual[0] in [choice["value"] for choice in known]  # else there was nothing to choose from before
-        return [found, x if begun else usual[0], found, y if begun else usual[1], found, z, found, color]
+        x, y = (no_update, no_update) if begun else usual
+        return [found, x, found, y, found, no_update, found, no_update]
 
 
 def _parallel(app: Dash, context: Context) -> None:
@@ -114,8 +109,6 @@ def view_of(context: Context, state: Shown) -> View:
         zoom_range(state["zoom"], state["x"], state["y"], state["log"]),
         context.reference_of(state["reference"]),
         context.board.reference(state["design"]),
-        state["tool"],
-        state["camera"],
         color=state["color"],
     )
 

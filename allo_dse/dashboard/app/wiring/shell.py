@@ -78,6 +78,13 @@ def _clientside(app: Dash) -> None:
         Input("url", "pathname"),
     )
     run(
+        "swap",
+        *[Output(f"compare-{side}", "value", allow_duplicate=True) for side in "ab"],
+        Input("compare-swap", "n_clicks"),
+        *[State(f"compare-{side}", "value") for side in "ab"],
+        prevent_initial_call=True,
+    )
+    run(
         "help",
         Output("help", "title"),
         Input("help-button", "n_clicks"),
