@@ -7,7 +7,12 @@ what to do next. The command line prints these without a traceback; any other ex
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import walk_tb
+
+_OURS = f"{Path(__file__).resolve().parents[1]}/"
 
 
 class AlloDseError(Exception):
@@ -69,3 +74,21 @@ class StudyError(AlloDseError):
 
 class RunDirectoryError(StudyError):
     """A run directory that cannot be used: another process does, the disk is full, or it is none."""
+
+
+@contextmanager
+def of_the_study(name: str, hint: str) -> Iterator[None]:
+    """What goes wrong in a function that a study brings along is the study's fault, and is said with its place.
+
+    Args:
+        name: what of the study is asked.
+
+    Raises:
+        StudyError: for any.
+    """
+    try:
+        yield
+    except Exception as error:
+        places = ((frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__))
+        place = next((f" ({file}:{line})" for file, line in places if not file.startswith(_OURS)), "")
+        raise StudyError(f"{name} of the study: {type(error).__name__}: {error}{place}", hint=hint) from error

@@ -17,9 +17,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.common.errors import SimulationError, StudyError, of_the_study
 from allo_dse.common.records import replace
-from allo_dse.common.users_code import of_the_study
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded

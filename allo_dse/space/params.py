@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from allo_dse.common.divisors import divisors_of
-from allo_dse.common.errors import StudyError
-from allo_dse.common.users_code import of_the_study
+from allo_dse.common.errors import StudyError, of_the_study
 
 Condition = Callable[["Assignment"], object]
 

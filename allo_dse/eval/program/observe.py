@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.backends.fpga.observed import data_sites
-from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.common.errors import SimulationError, StudyError, of_the_study
 from allo_dse.common.records import replace
-from allo_dse.common.users_code import of_the_study
 from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
 from allo_dse.ir.bindings import arith, func, ir
 from allo_dse.ir.dialect import text_context
