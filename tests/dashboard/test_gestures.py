@@ -250,7 +250,10 @@ def test_a_fast_series_of_gestures_is_asked_together_and_only_its_end_is_drawn(f
         """() => { window.drawings = 0; const react = Plotly.react;
             Plotly.react = function () { window.drawings += 1; return react.apply(this, arguments); }; }"""
     )
-    front.evaluate(f"() => dash_clientside.set_props('url', {{search: '?design={refs[0]}'}})")
+    front.evaluate(  # as a link does
+        "search => { history.pushState({}, '', search); dispatchEvent(new CustomEvent('_dashprivate_pushstate')); }",
+        f"?design={refs[0]}",
+    )
     for _ in range(4):
         front.keyboard.press("j")
     wait_for(front, lambda: held)

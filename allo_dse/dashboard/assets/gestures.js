@@ -37,7 +37,9 @@
   };
   document.addEventListener("click", function ({ target }) {
     const gesture = PRESSED[target.closest?.("button")?.id];
-    if (gesture) ask(gesture);
+    if (!gesture) return;
+    follow(); // a link before it, of which Dash may tell later
+    ask(gesture);
   });
 
   // Only what was drawn goes to the server, not the points in it: the server selects among all designs.
