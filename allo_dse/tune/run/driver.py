@@ -16,7 +16,6 @@ from ..search.ladder import Ladder
 from ..search.protocol import Proposer
 from ..show.reporters import Reporter
 from ..show.run_view import View
-from ..store.described import Bred
 from ..store.record import Measurement
 from ..workers.executor import Job
 from ..workers.workforce import Workforce
@@ -45,11 +44,9 @@ class Driver:
     budget: Budget
     reporter: Reporter
     stop: StopSignals
-    _pending: dict[tuple[int, int], Candidate | Bred] = field(default_factory=dict, init=False)
+    _pending: dict[tuple[int, int], Candidate] = field(default_factory=dict, init=False)
     _doubt: Doubt = field(init=False)
     _enqueued: list[Candidate] = field(init=False)
-    _early: list[tuple[Candidate, Measurement]] = field(default_factory=list, init=False)
-    """What others found out about designs that are not known here yet."""
     _refuted: int = field(init=False)
     """Designs that are known to the proposer to fail above the first rung."""
 
@@ -90,7 +87,6 @@ class Driver:
                 with self.stop.leaving():
                     found = self._executor.collect()
                 self._record(found)
-                self._take_in()
                 self._learn()
                 self._show()
         except BaseException as ended:
@@ -145,12 +141,12 @@ class Driver:
                 self._submit(rung, [(record.number, rebuilt(record)) for record in records])
             over = over and self._executor.outstanding(rung) == 0
 
-    def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate | Bred]]) -> None:
+    def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate]]) -> None:
         if designs:
             self._pending.update(((number, rung), candidate) for number, candidate in designs)
             self._executor.submit([Job(number, rung, c, self._known(number, rung, c)) for number, c in designs])
 
-    def _known(self, number: int, rung: int, candidate: Candidate | Bred) -> Measurement | None:
+    def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
         """What an earlier run found out."""
         metrics = self.keeper.known(candidate, rung)
         if metrics is None:
@@ -173,26 +169,6 @@ class Driver:
         self._doubt.look(records)
         for record in proposed:
             self.proposer.tell(record.number, self.ledger.judge.told(record))
-
-    def _take_in(self) -> None:
-        """Record what other drivers have found out, and learn from it; above the first rung, once the design is known
-        here."""
-        found, self._early = self._early + self.ledger.others(), []
-        first = [(c, m) for c, m in found if not m.rung]
-        if self.budget.trials is not None:  # no more designs than were asked for
-            del first[max(0, self.budget.trials - self.ledger.tally.done - self._executor.outstanding(0)) :]
-        records = [self.ledger.record(candidate, measured, at=self._at) for candidate, measured in first]
-        told = self.ledger.judge.told
-        numbers = [self.proposer.learn(record.key, record.genes, told(record)) for record in records]
-        self.ledger.add([replace(r, number=n) for r, n in zip(records, numbers, strict=True)])
-        tally, higher = self.ledger.tally, []
-        for candidate, measured in found:
-            if measured.rung and candidate.key not in tally:
-                self._early.append((candidate, measured))
-            elif measured.rung and self._ladder.spare(measured.rung, candidate.key):
-                numbered = replace(measured, number=tally.record(candidate.key).number)
-                higher.append(self.ledger.record(candidate, numbered, at=self._at))
-        self.ledger.add(higher)
 
     def _learn(self) -> None:
         """After measurements, what is predicted changes, and designs turn out to fail: the search goes on from that."""

@@ -60,8 +60,6 @@ class _Run(Struct, frozen=True):
         """Why its proposals cannot be made again; empty when they can."""
         if not self.how:
             return "the log does not say how they were proposed"
-        if self.how.shared:
-            return "proposed while other drivers' results came in"
         if not self.how.strict:
             return "proposed for several workers, in the order of their results"
         if not self.how.named:

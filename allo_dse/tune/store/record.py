@@ -30,7 +30,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         metrics: what was measured, as the log keeps it; None unless it could be.
         error: the reason of a failure.
         seconds: spent in the evaluator.
-        cached: whether the result was taken from an earlier run, or from another driver of the study.
+        cached: whether the result was taken from an earlier run.
         printed: what an isolated evaluator wrote before it failed; the log names a file with it.
     """
 
@@ -209,7 +209,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
         named: whether the sampler is one that can be had by its name.
         done: proposals made by the runs before.
         strict: whether proposals depend on nothing but the seed and the results before them.
-        shared: whether other drivers' results count.
         sizes: of what the sampler draws, keeps and breeds, where they are not its own.
         enqueued: genes of designs that are evaluated before others are proposed.
     """
@@ -219,7 +218,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     seed: int
     done: int
     strict: bool
-    shared: bool
     sizes: dict[str, int] = {}
     enqueued: list[dict[str, int]] = []
 
