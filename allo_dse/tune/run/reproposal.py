@@ -140,7 +140,7 @@ def _ask(proposer: Proposer, record: Record) -> str:
     if not proposals:
         return f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), now there is none"
     (proposal,) = proposals
-    candidate = proposal.decoded
+    candidate = proposal.candidate
     if (proposal.number, candidate.key) == (record.number, record.key):
         return ""
     number = "" if proposal.number == record.number else f"number {proposal.number}, "
