@@ -20,7 +20,7 @@ from ..store.record import Measurement
 from ..workers.executor import Job
 from ..workers.workforce import Workforce
 from .ledger import Ledger
-from .side_files import Keeper
+from .side_files import SideFiles
 
 PROPOSE_AT_ONCE = 16  # designs: an idle worker gets work before all others have theirs
 
@@ -33,14 +33,14 @@ class Driver:
         proposer: where designs come from.
         workforce: who evaluates them.
         ledger: what is known of them.
-        keeper: of what belongs to them and is in no record.
+        side_files: results for other runs, printed output and running totals, kept beside the log.
         stop: asked between batches.
     """
 
     proposer: Proposer
     workforce: Workforce
     ledger: Ledger
-    keeper: Keeper
+    side_files: SideFiles
     budget: Budget
     reporter: Reporter
     stop: StopSignals
@@ -148,7 +148,7 @@ class Driver:
 
     def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
         """What an earlier run found out."""
-        metrics = self.keeper.known(candidate, rung)
+        metrics = self.side_files.known(candidate, rung)
         if metrics is None:
             return None
         return Measurement(number=number, rung=rung, evaluator=self.ledger.names[rung], metrics=metrics, cached=True)
@@ -157,7 +157,7 @@ class Driver:
         records, proposed = [], []
         for measured in found:
             candidate = self._pending.pop((measured.number, measured.rung))
-            log = self.keeper.keep(candidate, measured)
+            log = self.side_files.keep(candidate, measured)
             record = self.ledger.record(candidate, measured, at=self._at, log=log)
             if record.number < 0:  # enqueued
                 number = self.proposer.learn(record.key, record.genes, self.ledger.judge.told(record))
@@ -188,7 +188,7 @@ class Driver:
         return self.budget.search_time_is_up
 
     def _show_decided(self, *, last: bool = False) -> None:
-        tick = self.keeper.tick(self._at, self.ledger.tally.done, lambda: self._view.certificate, last=last)
+        tick = self.side_files.tick(self._at, self.ledger.tally.done, lambda: self._view.certificate, last=last)
         if tick is not None:
             self.ledger.write([tick])
         self.reporter.update(self._view)

@@ -34,7 +34,7 @@ from .driver import Driver
 from .ledger import Ledger
 from .options import RunOptions
 from .optuna_storage import StorageCopy, reach_storage, without_password
-from .side_files import Keeper
+from .side_files import SideFiles
 
 QUICK_MODELLED = 64  # designs that models propose where evaluating one takes no longer
 RESULTS = ".results"  # beside the run directories: what evaluators found, across runs
@@ -78,8 +78,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                     with closing(workforce.executor), _copied(ledger, options.storage, reporter):
                         for note in workforce.notes:
                             reporter.note(note)
-                        keeper = Keeper(directory, ledger.screen, caches)
-                        reason = Driver(proposer, workforce, ledger, keeper, budget, reporter, stop).run()
+                        side_files = SideFiles(directory, ledger.screen, caches)
+                        reason = Driver(proposer, workforce, ledger, side_files, budget, reporter, stop).run()
                     certificate = certificate_of(proposer)
             if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds of constraints may be why
                 ledger.refuse_nothing()

@@ -18,7 +18,7 @@ from .cache import ResultCache
 TICK_SECONDS = 2.0
 
 
-class Keeper:
+class SideFiles:
     """Keeps them.
 
     Args:
