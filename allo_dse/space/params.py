@@ -169,7 +169,7 @@ class ParameterSpace:
         }
         self.where = tuple(where)
 
-    @property
+    @cached_property
     def free(self) -> dict[str, Parameter]:
         """The parameters that have something to decide."""
         return {name: p for name, p in self.parameters.items() if len(p.values) > 1}
