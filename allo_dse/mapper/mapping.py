@@ -73,7 +73,7 @@ class DeviceMapping:
             vars(moved).update(transport=self.transport)
         return moved
 
-    @cached_property
+    @property
     def npu(self) -> NpuDevice:
         """The device.
 
@@ -87,7 +87,7 @@ class DeviceMapping:
         """Tiles and streams of the nodes."""
         return MappingView(self.vmg)
 
-    @cached_property
+    @property
     def layouts(self) -> LayoutPlan:
         """Where tensors change their layouts; nowhere on a device without an array."""
         return self.vmg.graph.layouts(self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())

@@ -300,6 +300,5 @@ def _environment() -> jinja2.Environment:
     )
 
 
-@lru_cache
 def _header(name: str) -> str:
     return (resources.files(PACKAGE) / "include" / name).read_text()

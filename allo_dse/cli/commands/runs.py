@@ -14,7 +14,7 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
 
 from ..design_words import print_design
-from ..output import JSON, NO_DESIGN, RUN, console, print_facts, print_json
+from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, console, print_facts, print_json
 from ..run_facts import best_row, design_facts, objective, run_status
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from allo_dse.dashboard.data.table.table import RunTable
 
-EXIT_NO_RESULT = 1
 
 _STATUS = """How far a run is, how fast it goes, and what rules designs out. Works while the run goes on.
 

@@ -102,7 +102,7 @@ class _Simulation(Struct, frozen=True, dict=True):
     links: Links
     transport: Transport
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Equal only for designs of the program whose arrays take the same time."""
         device = NpuDevice.of(self.design.device)

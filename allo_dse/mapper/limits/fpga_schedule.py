@@ -150,7 +150,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
             for decides, group in groups.items():
                 yield cls, decides, tasks[group], pids[group]
 
-    @cached_property
+    @property
     def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
         """The tensors that tasks use, and whether they read and write them."""
         ports = list(self.graph.program.tensor_ports)
@@ -259,7 +259,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         """The tensors that stay in DRAM, by name: a node has the tile of the task at work, and in a FIFO the next."""
         return {use.tensor.name: use for use in self.tensors if use.place == "dram"}
 
-    @cached_property
+    @property
     def onchip(self) -> frozenset[str]:
         """Names of the tensors that are not copied."""
         return frozenset(use.tensor.name for use in self.tensors if use.onchip)
@@ -275,12 +275,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
         return tuple(map(id, costs)), self.onchip, streamed  # the graph keeps costs, each once
 
-    @cached_property
+    @property
     def copies_key(self) -> Hashable:
         """Equal for schedules under which all copies take the same times."""
         return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
 
-    @cached_property
+    @property
     def timing_key(self) -> Hashable:
         """Equal for schedules under which all tasks and copies do the same at the same times.
 

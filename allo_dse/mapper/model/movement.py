@@ -227,12 +227,12 @@ class LayoutChoice(Struct, frozen=True):
         }
 
 
-class LayoutPlan(Struct, frozen=True, dict=True):
+class LayoutPlan(Struct, frozen=True):
     """Where all changes of layout of a program happen."""
 
     choices: tuple[LayoutChoice, ...] = ()
 
-    @cached_property
+    @property
     def _free(self) -> dict[tuple[str, str], frozenset[int]]:
         found: dict[tuple[str, str], set[int]] = {}
         for choice in self.choices:
@@ -259,12 +259,12 @@ class Transport(Struct, frozen=True, dict=True):
     violations: tuple[Violation, ...] = ()
     layouts: LayoutPlan = LayoutPlan()
 
-    @cached_property
+    @property
     def host_rewrites(self) -> int:
         """Descriptors that the host writes during the run, beyond the first of each transfer."""
         return sum(transfer.pattern.descriptors - 1 for transfer in self.transfers)
 
-    @cached_property
+    @property
     def dram_bytes(self) -> int:
         """Bytes read from and written to DRAM over the run."""
         return sum(transfer.dram_bytes for transfer in self.transfers)

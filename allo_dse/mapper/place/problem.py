@@ -80,7 +80,7 @@ class Problem(Struct, frozen=True, dict=True):
             for node, (inputs, outputs) in zip(self.nodes, self.flows_of, strict=True)
         )
 
-    @cached_property
+    @property
     def neighbours(self) -> tuple[tuple[int, int], ...]:
         """Pairs of nodes that can only be neighbours: no DMA channel is left for a stream between them, or none can
         carry it."""
