@@ -21,6 +21,7 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.index_maps import IntArray
 
 from .fold.vmg import VMG
+from .layouts.layout_plan import layouts_on
 from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations, tile_deadlock
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
@@ -90,7 +91,7 @@ class DeviceMapping:
     @property
     def layouts(self) -> LayoutPlan:
         """Where tensors change their layouts; nowhere on a device without an array."""
-        return self.vmg.graph.layouts(self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())
+        return layouts_on(self.vmg.graph, self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())
 
     @cached_property
     def transport(self) -> Transport:

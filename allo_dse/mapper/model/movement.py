@@ -17,12 +17,8 @@ from msgspec import Struct
 from allo_dse.common.aliases import JsonObject
 from allo_dse.program.tasks import TaskClass
 
+from ..graph.ports import Direction, PortKey
 from .violation import Violation
-
-Direction = Literal["in", "out"]
-
-PortKey = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
-"""Tensor name, direction, layout and tile shape: tensor ports of a node that agree in it share a DMA channel."""
 
 WORD_BYTES = 4
 """DMA channels move whole 32-bit words."""

