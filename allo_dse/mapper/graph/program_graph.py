@@ -25,6 +25,7 @@ from .kernel_graph import KernelGraph
 from .node_schedules import PeriodTable
 from .ports import ProgramPorts, tokens_said
 from .stream_arrays import TaskGraph
+from .token_order import ClassOrder, early_puts, token_orders
 
 if TYPE_CHECKING:
     from allo_dse.backends.fpga.costs import ClassCosts
@@ -65,6 +66,16 @@ class ProgramGraph(TaskGraph):
     def class_tasks(self) -> tuple[ClassTasks, ...]:
         """The tasks of every class, and where their tiles and streams are."""
         return class_tasks(self.program)
+
+    @cached_property
+    def token_orders(self) -> tuple[ClassOrder, ...] | None:
+        """The order of gets and puts of every task; None where data decides it."""
+        return token_orders(self.class_tasks)
+
+    @cached_property
+    def early_puts(self) -> IntArray:
+        """Per stream, 1 if its producer puts to it before it gets from the same array."""
+        return early_puts(self.program, self.class_tasks, self.token_orders)
 
     def groups(self, folds: Hashable, make: Callable[[], Sequence[NodeGroup]]) -> tuple[NodeGroup, ...]:
         """The groups of nodes that certain folds of certain kernels make, shared by all folds of the program that have
@@ -108,6 +119,11 @@ class ProgramGraph(TaskGraph):
     @cached_property
     def needed_depths(self) -> dict[bytes, NeededDepths]:
         """The depths without which its folds do not run, by what their nodes exchange."""
+        return {}
+
+    @cached_property
+    def exchange_depths(self) -> dict[bytes, NeededDepths]:
+        """The depths that folds need where tasks exchange tokens in the order of the program."""
         return {}
 
     def layouts(self, device: NpuDevice) -> LayoutPlan:
