@@ -42,9 +42,9 @@ def token_orders(classes: Iterable[ClassTasks]) -> tuple[ClassOrder, ...] | None
     found = []
     for own in classes:
         body = own.task_class.body
-        if not body.streams:
+        if not own.task_class.stream_ports:
             continue
-        if any(isinstance(binding, StreamArray) for binding in body.streams):
+        if not body.streams or any(isinstance(binding, StreamArray) for binding in body.streams):
             return None
         text, number = Body(body.symbol, body.mlir), dict[Steps, int]()
         common = static_steps(text)
