@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.eval.fpga.evaluator import FpgaSimulator

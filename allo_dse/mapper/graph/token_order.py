@@ -68,7 +68,9 @@ def count_tokens(steps: Steps, found: dict[int, int], times: int = 1) -> dict[in
     return found
 
 
-def early_puts(program: CompiledProgram, classes: Iterable[ClassTasks], orders: Sequence[ClassOrder] | None) -> IntArray:
+def early_puts(
+    program: CompiledProgram, classes: Iterable[ClassTasks], orders: Sequence[ClassOrder] | None
+) -> IntArray:
     """Per stream 1 if its producer puts to it before it gets as many tokens from another stream of the same array.
 
     Without orders, the first operations on both streams decide.

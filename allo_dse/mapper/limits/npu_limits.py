@@ -209,7 +209,9 @@ def _core_descriptors(
 def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
     """Tasks that wait for each other's tokens however deep their FIFOs are."""
     if needed is not None and needed.blocked:
-        yield Violation("stream_deadlock", "deadlock at any stream depths", len(needed.blocked), 0, "; ".join(needed.blocked))
+        yield Violation(
+            "stream_deadlock", "deadlock at any stream depths", len(needed.blocked), 0, "; ".join(needed.blocked)
+        )
 
 
 def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:

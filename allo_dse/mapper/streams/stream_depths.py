@@ -80,8 +80,7 @@ class DepthSearch(Protocol):
 
 
 def smallest_depths(search: DepthSearch) -> NeededDepths:
-    """The smallest depths at which an exchange ends, none less than declared; arrays are lowered one after the other.
-    """
+    """The smallest depths at which an exchange ends, none less than declared, found for one array after the other."""
     declared, depth = search.declared, dict(search.declared)
     # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
     # possible. The search ends: no FIFO has to hold more than all tokens of its stream.

@@ -49,7 +49,9 @@ class MappingView(Struct, frozen=True, eq=False, dict=True):
         the exchange alone.
         """
         exchange = exchange_depths(self.vmg) or NeededDepths({})
-        if exchange.blocked or is_forest((flow.source, flow.target, flow.stream) for flow in self.declared_links.between):
+        if exchange.blocked or is_forest(
+            (flow.source, flow.target, flow.stream) for flow in self.declared_links.between
+        ):
             return exchange
         channels, deeper = self._declared_channels, exchange.depth
         channels = replace(channels, depth={c: deeper.get(c[2], depth) for c, depth in channels.depth.items()})

@@ -167,7 +167,7 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
 
     @property
     def verdict(self) -> str:
-        """"yes", "wrong" for wrong numbers, or "deadlock" where there were none."""
+        """ "yes", "wrong" for wrong numbers, or "deadlock" where there were none."""
         return "yes" if self.ok else "deadlock" if self.message.startswith("deadlock") else "wrong"
 
 
