@@ -64,7 +64,7 @@ def test_a_ring_that_puts_first_runs_however_it_is_folded(tmp_path: Path, device
 
 
 def test_buffers_inside_a_node_have_room_for_what_is_put_before_it_is_got(tmp_path: Path) -> None:
-    fold = MeshFold((KernelFold("core", (AxisFold(2, "block", "chain"),)),))
+    fold = MeshFold((KernelFold("core", (AxisFold(1, "block", "chain"),)),))
     put = "with allo.meta_if(i < 3):\n            s[i + 1].put(x[0])"
     get = "with allo.meta_if(i > 0):\n            v += s[i].get()"
     for first, second, held in ((put, get, 2), (get, put, 1)):
