@@ -32,6 +32,8 @@ def top(X: int32[16], Y: int32[16]):
         y[0] = v
 """
 _PUT, _GET = "s[(i + 1) % 4].put(x[0])", "v += s[i].get()"
+_PUT_RIGHT = "with allo.meta_if(i < 3):\n            s[i + 1].put(x[0])"
+_GET_LEFT = "with allo.meta_if(i > 0):\n            v += s[i].get()"
 
 
 def _program(tmp_path: Path, first: str, second: str) -> dse.Program:
@@ -55,8 +57,8 @@ def test_a_ring_that_gets_first_is_refused_with_tasks_streams_and_lines(tmp_path
 
 @pytest.mark.parametrize("device", ["npu1_4col", "zcu102"])
 @pytest.mark.parametrize("nodes", [1, 2, 4])
-def test_a_ring_that_puts_first_runs_however_it_is_folded(tmp_path: Path, device: str, nodes: int) -> None:
-    program = _program(tmp_path, _PUT, _GET)
+def test_a_line_that_puts_first_runs_however_it_is_folded(tmp_path: Path, device: str, nodes: int) -> None:
+    program = _program(tmp_path, _PUT_RIGHT, _GET_LEFT)
     fold = MeshFold((KernelFold("core", (AxisFold(nodes, "block", "chain"),)),))
     design = Design(program, fold, Buffering(), dse.Device.load(device))
     assert not any(one.constraint == "stream_deadlock" for one in design.mapping.violations)
@@ -65,8 +67,6 @@ def test_a_ring_that_puts_first_runs_however_it_is_folded(tmp_path: Path, device
 
 def test_buffers_inside_a_node_have_room_for_what_is_put_before_it_is_got(tmp_path: Path) -> None:
     fold = MeshFold((KernelFold("core", (AxisFold(1, "block", "chain"),)),))
-    put = "with allo.meta_if(i < 3):\n            s[i + 1].put(x[0])"
-    get = "with allo.meta_if(i > 0):\n            v += s[i].get()"
-    for first, second, held in ((put, get, 2), (get, put, 1)):
+    for first, second, held in ((_PUT_RIGHT, _GET_LEFT, 2), (_GET_LEFT, _PUT_RIGHT, 1)):
         fifos = _program(tmp_path, first, second).vmg.fold(fold).uses.fifos
         assert fifos.held.max() == held
