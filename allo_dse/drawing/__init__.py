@@ -9,5 +9,4 @@ from .points import points_svg
 from .timeline.files import save_occupancy, save_timeline
 from .timeline.perfetto import save_perfetto
 
-
 __all__ = ["points_svg", "save_occupancy", "save_perfetto", "save_timeline", "vmg_svg"]

@@ -22,7 +22,14 @@ from allo_dse.program.index_maps import IntArray
 
 from .fold.vmg import VMG
 from .layouts.layout_plan import layouts_on
-from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations, tile_deadlock
+from .limits.npu_limits import (
+    array_violations,
+    core_violations,
+    is_hopeless,
+    movement_violations,
+    stream_deadlock,
+    tile_deadlock,
+)
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
@@ -30,6 +37,7 @@ from .place.placed_design import Infeasible, PlacedDesign
 from .place.problem import problem_of
 from .streams.node_links import StreamLinks
 from .streams.node_memory import NodeMemory, group_memory, own_memory
+from .streams.token_exchange import exchange_depths
 from .streams.view import MappingView
 from .transport.strided import read_as_it_lies
 from .transport.transport_plan import plan_transport
@@ -140,7 +148,10 @@ class DeviceMapping:
         if isinstance(self.device, FpgaDevice):
             from .limits.fpga_limits import fpga_violations
 
-            return tuple(fpga_violations(self.fpga))
+            found = fpga_violations(self.fpga)
+            # What is refused anyway need not be executed.
+            found += stream_deadlock(exchange_depths(self.vmg)) if not found else ()
+            return tuple(found)
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):
             found += self._of_cores

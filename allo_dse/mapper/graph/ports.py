@@ -125,7 +125,9 @@ def _sinks(cls: TaskClass) -> dict[int, Sink]:
     for position, port in enumerate(cls.stream_ports):
         if not _one(port, "get") or not port.stream.block:
             continue
-        match = next((f for f in free if f[:2] == (port.stream.dtype, port.stream.block)), None)
+        # What is put before the block is got cannot be made of it.
+        later = (f for f in free if f[2].put is None or f[2].put > position)
+        match = next((f for f in later if f[:2] == (port.stream.dtype, port.stream.block)), None)
         if match is not None:
             free.remove(match)
             result[position] = match[2]

@@ -23,6 +23,7 @@ from .groups import NodeGroup
 from .kernel_graph import KernelGraph
 from .ports import ProgramPorts, tokens_said
 from .stream_arrays import TaskGraph
+from .token_order import ClassOrder, early_puts, token_orders
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -62,6 +63,16 @@ class ProgramGraph(TaskGraph):
     def class_tasks(self) -> tuple[ClassTasks, ...]:
         """The tasks of every class, and where their tiles and streams are."""
         return class_tasks(self.program)
+
+    @cached_property
+    def token_orders(self) -> tuple[ClassOrder, ...] | None:
+        """The order of gets and puts of every task; None where data decides it."""
+        return token_orders(self.class_tasks)
+
+    @cached_property
+    def early_puts(self) -> IntArray:
+        """Per stream, 1 if its producer puts to it before it gets from the same array."""
+        return early_puts(self.program, self.class_tasks, self.token_orders)
 
     def groups(self, folds: Hashable, make: Callable[[], Sequence[NodeGroup]]) -> tuple[NodeGroup, ...]:
         """The groups of nodes that certain folds of certain kernels make, shared by all folds of the program that have

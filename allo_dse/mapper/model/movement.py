@@ -139,11 +139,11 @@ class NeededDepths(Struct, frozen=True):
 
     Attributes:
         depth: by stream array, where it needs more than is declared.
-        blocked: (node, channel) of those that wait for each other whatever the depths; empty if it runs.
+        blocked: tasks that wait for each other whatever the depths, in words; empty if it runs.
     """
 
     depth: Mapping[str, int]
-    blocked: tuple[tuple[int, Channel], ...] = ()
+    blocked: tuple[str, ...] = ()
 
 
 class StreamFlow(Struct, frozen=True):

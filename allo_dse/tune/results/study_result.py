@@ -295,7 +295,7 @@ class Result:
             if name not in row:
                 row[name] = json.dumps(value) if isinstance(value, dict | list) else value
         verification = self.verified.get(record.key)
-        row["verified"] = None if verification is None else ("yes" if verification.ok else "wrong")
+        row["verified"] = None if verification is None else verification.verdict
         note = self.placed.get(record.key)
         row["placed"] = None if note is None else ("yes" if note.ok else f"no: {note.reason}")
         row["evaluator"] = record.measured_by

@@ -217,7 +217,8 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             ledger.write([found])
             verified[best.key] = found
             if not found.ok:
-                reporter.note(f"WRONG RESULT: design {best.key} is removed from the front: {found.message}")
+                what = "DEADLOCK" if found.verdict == "deadlock" else "WRONG RESULT"
+                reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}")
 
 
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:

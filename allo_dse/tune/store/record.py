@@ -165,6 +165,11 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
     seconds: float
     key: str = ""
 
+    @property
+    def verdict(self) -> str:
+        """ "yes", "wrong" for wrong numbers, or "deadlock" where there were none."""
+        return "yes" if self.ok else "deadlock" if self.message.startswith("deadlock") else "wrong"
+
 
 class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_field="type"):
     """Whether a design can be placed and routed on the device's array.
