@@ -302,6 +302,8 @@ def _run(
     counts = side.run(PathDomain(domain), found, key, seconds, most_operations, log, undefined)
     if log.is_full:
         raise TooMuchWork(f"more than {MOST_PATH_ENTRIES:,} operations", hint="give smaller inputs")
+    if log.undefined_decides:
+        raise _undefined(side, "the path")
     return [log.formulas(word) for word in found], counts
 
 
@@ -345,11 +347,16 @@ def _require_defined(side: Side, found: list[IntArray], again: list[IntArray]) -
     for tensor, own, other in zip(side.vmg.program.tensors, found, again, strict=True):
         if (own != other).any():
             index = np.argwhere(own != other)[0].tolist()
-            raise Undecidable(
-                f"{tensor.name}{index if index else ''} of {side.vmg.program.name} depends on memory that was never "
-                f"written: {'; '.join(undefined_reads(side.vmg.program)) or 'a local variable'}",
-                hint="give the variable a value where it is declared, or write it before it is read",
-            )
+            raise _undefined(side, f"{tensor.name}{index if index else ''}")
+
+
+def _undefined(side: Side, what: str) -> Undecidable:
+    program = side.vmg.program
+    variables = "; ".join(undefined_reads(program)) or "a local variable"
+    return Undecidable(
+        f"{what} of {program.name} depends on memory that was never written: {variables}",
+        hint="give the variable a value where it is declared, or write it before it is read",
+    )
 
 
 def _described(sides: list[Side], position: int, own: IntArray, other: IntArray, field: FieldDomain) -> Difference:

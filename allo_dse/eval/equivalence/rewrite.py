@@ -350,11 +350,11 @@ class _PathRewriter(_Rewriter):
             if k in moved and plan.places[k]:
                 op.operands[k] = self._entered(op.operands[k], operand)
             elif operand.is_data and not isinstance(operand.type, ir.MemRefType) and k not in moved:
-                op.operands[k] = self._decided(op.operands[k], operand)
+                op.operands[k] = self._decided(self._call("deciding", op.operands[k]), operand)
 
     def _undefined(self, code: ir.Value) -> ir.Value:
         number = arith.ConstantOp(ir.IntegerType.get_signless(NUMBER_BITS), 0).result
-        return self._call("entry", self._call("undefined", code), number)
+        return self._call("mark_undefined", self._call("entry", self._call("undefined", code), number))
 
     def _entered(self, value: ir.Value, operand: _Operand) -> ir.Value:
         return value if operand.is_data else self._call("entry", self._lifted(value, operand), as_bits(value))
@@ -371,7 +371,8 @@ class _PathRewriter(_Rewriter):
         op, before = plan.op, plan.operands
         own = list(op.operands)
         if op.name == "arith.select":
-            op.operands[0] = self._decided(own[0], before[0])
+            condition = self._call("deciding", own[0]) if before[0].is_data else own[0]
+            op.operands[0] = self._decided(condition, before[0])
             for k in (1, 2):
                 op.operands[k] = self._entered(own[k], before[k])
             return
@@ -387,7 +388,10 @@ class _PathRewriter(_Rewriter):
             for value, operand in zip(own, before, strict=True)
         ]
         formula = formulas[0] if plan.is_kept else self._formula(op, formulas, before[0].type, target)
-        self._replace(op, self._call("entry", formula, as_bits(on_numbers.results[0])))
+        entry = self._call("entry", formula, as_bits(on_numbers.results[0]))
+        for value, operand in zip(own, before, strict=True):
+            entry = self._call("computed_from", entry, value) if operand.is_data else entry
+        self._replace(op, entry)
 
 
 def _stores(block: ir.Block) -> list[ir.Operation]:
