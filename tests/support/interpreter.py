@@ -190,8 +190,10 @@ def computed(op: str, x: Any, y: Any, type_: Type) -> Any:
     if op == "/" and not type_.is_float:  # truncates
         quotient = abs(Fraction(x)) / abs(Fraction(y)) * (1 << type_.fraction)
         return Fraction(math.floor(quotient) * (1 if (x < 0) == (y < 0) else -1), 1 << type_.fraction)
-    if op == "//" and type_.is_float:
-        return float(math.floor(rounded(x / y, type_)))
+    if op in ("//", "%") and type_.is_float:
+        work = FLOAT32 if type_.bits == 16 else type_
+        whole = float(math.floor(rounded(x / y, work)))
+        return whole if op == "//" else rounded(x - rounded(whole * y, work), work)
     return PYTHON[op](x, y)
 
 
@@ -480,7 +482,11 @@ def _as(value: Any, type_: Type) -> Any:
 
 
 def _matmul(a: Tile, b: Tile) -> Tile:
-    return Tile(common(a.type, b.type), a.values @ b.values, exact=True)
+    type_ = common(a.type, b.type)
+    if type_.is_fixed:  # each product is rounded down
+        products = a.values[:, :, None] * b.values[None, :, :]
+        return Tile(type_, _each(lambda v: stored(v, type_, type_), products).sum(axis=1))
+    return Tile(type_, a.values @ b.values, exact=True)
 
 
 class _Stream:

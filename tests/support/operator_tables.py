@@ -49,13 +49,20 @@ class Table:
         """A type wide enough to show every bit of a result."""
         return "int64" if all(t.kind in ("int", "uint") for t in self.types) else "float64"
 
+    def _tile_result(self, text: str) -> str:
+        """The type of a tile's expression itself: in a wider target, floats and fixed-point numbers are computed so."""
+        if any(f".{name}(" in text for name in FUNCTIONS) and not self.types[0].is_float:
+            return "float32"
+        return "int64" if self.result == "int64" else self.first
+
     def targets(self) -> list[tuple[str, str, bool]]:
         """Expressions, the type they are stored as, and whether they are of tiles."""
         both: list[tuple[str, str, bool]] = []
         for texts, is_tile in ((self.scalars, False), (self.tiles, True)):
             for text in texts:
-                is_float = any(f".{name}(" in text for name in FUNCTIONS) or "0." in text
-                both.append((text, "float64" if is_float else self.result, is_tile))
+                is_float = any(f".{name}(" in text for name in FUNCTIONS) or "0." in text or "float" in text
+                wide = "float64" if is_float else self.result
+                both.append((text, self._tile_result(text) if is_tile else wide, is_tile))
         return both
 
     @property
@@ -138,7 +145,7 @@ def arguments(table: Table, seed: int) -> tuple[dict[str, list[Any]], list[Any]]
     for k, (text, type_, _) in enumerate(table.targets()):
         shape = (3, 3) if "matmul" in text else (COUNT,)
         inputs[f"Y{k}"] = np.zeros(shape).tolist()
-        arrays.append(np.zeros(shape, type_))
+        arrays.append(array(inputs[f"Y{k}"], eval(type_, dict(TYPES))))
     return inputs, arrays
 
 
@@ -155,7 +162,7 @@ def disagreements(table: Table, inputs: dict[str, Any], found: list[Any]) -> lis
     wanted = interpret(table.text, inputs)
     wrong = []
     for k, (text, _, is_tile) in enumerate(table.targets()):
-        mine, theirs = (np.asarray(v, np.float64) for v in (wanted[f"Y{k}"], found[3 + k]))
+        mine, theirs = (np.asarray(v).astype(np.float64) for v in (wanted[f"Y{k}"], found[3 + k]))
         exact = not any(f".{name}(" in text for name in (*FUNCTIONS, "matmul"))
         close = _bits(table) if not exact else 0.0
         same = np.isclose(theirs, mine, rtol=close, atol=close, equal_nan=True) if close else (mine == theirs)
