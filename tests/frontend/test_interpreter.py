@@ -16,6 +16,7 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, emit_project
 from allo_dse.frontend.ops import scalars
+from allo_dse.lang import install
 from tests.support.interpreter import interpret
 from tests.support.operator_tables import FAMILIES, Table, arguments, disagreements, region, tables
 from tests.support.random_programs import random_program
@@ -41,6 +42,11 @@ def top(X: int32[4], Y: float64[2, 6, 4]):
             y[p, 4, i] = x[i] / 2
             y[p, 5, i] = i / x[i]
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _language() -> None:
+    install()
 
 
 def _run(table: Table, path: Path) -> tuple[Any, dict[str, list[Any]], list[Any]]:

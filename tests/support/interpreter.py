@@ -155,10 +155,7 @@ def result_type(op: str, a: Type, b: Type) -> Type:
         bits = a.bits + b.bits
         fraction = a.fraction + b.fraction
     else:
-        if op in ("/", "//"):
-            bits = both.bits + both.is_signed
-        else:
-            bits = common(a, b).bits + 1
+        bits = both.bits + both.is_signed if op in ("/", "//") else common(a, b).bits + 1
         fraction = both.fraction
     if both.is_fixed:
         return Type("fixed" if signed else "ufixed", bits, fraction)
@@ -282,7 +279,8 @@ def elementwise(name: str, *operands: Any, grows: bool = False) -> Tile:
 
 
 def _each(function: Callable[[Any], Any], values: Any) -> Any:
-    return np.asarray(np.frompyfunc(function, 1, 1)(values), object)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.frompyfunc(function, 1, 1)(values), object)
 
 
 class _Task:

@@ -18,7 +18,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 FAMILIES = (*SIGNED, *UNSIGNED, *FIXED, *FLOATS)
 
 ARITHMETIC = ("x + z", "x - z", "x * z", "x / n", "x // n", "x % n", "-x", "min(x, z)", "max(x, z)", "abs(x)")
-CONDITIONS = tuple(f"1 if x {op} z else 0" for op in ("<", "<=", ">", ">=", "==", "!=")) + ("x if x < z else z",)
+CONDITIONS = (*(f"1 if x {op} z else 0" for op in ("<", "<=", ">", ">=", "==", "!=")), "x if x < z else z")
 LITERALS = ("x + 3", "3 - x", "x * -3", "x / 3", "7 / n", "x // 3", "x % 3", "x // -3", "x % -3", "x + i", "x * i",
             "min(x, 3)", "max(x, -3)", "x < 2", "x + 0.5", "x * 0.3", "x > 0.5")  # fmt: skip
 BITS = ("x & z", "x | z", "x ^ z", "~x", "x << 1", "x >> 1", "x << i", "x >> i", "x >> (i - 3)", "x & 5", "x ** 2")
@@ -88,7 +88,11 @@ class Table:
         ]
         lines += [f"            aY{k}[i] = {text}" for k, (text, _, is_tile) in enumerate(targets) if not is_tile]
         if any("matmul" in text for text in self.tiles):
-            lines += [f"        u: {self.first}[3, 4]", f"        v: {self.second}[4, 3]", "        for r in range(12):"]
+            lines += [
+                f"        u: {self.first}[3, 4]",
+                f"        v: {self.second}[4, 3]",
+                "        for r in range(12):",
+            ]
             lines += ["            u[r // 4, r % 4] = aX[r]", "            v[r // 3, r % 3] = aZ[r]"]
         for k, (text, _, is_tile) in enumerate(targets):
             if is_tile:
@@ -171,7 +175,9 @@ def disagreements(table: Table, inputs: dict[str, Any], found: list[Any]) -> lis
             at = int(np.argmin(same.reshape(-1)))
             shown = f"{theirs.reshape(-1)[at]!r}, not {mine.reshape(-1)[at]!r}"
             given = ", ".join(str(inputs[name][at]) for name in "XZN")
-            wrong.append(f"{'tile' if is_tile else 'scalar'} {text} of {table.first}, {table.second} is {shown} ({given})")
+            wrong.append(
+                f"{'tile' if is_tile else 'scalar'} {text} of {table.first}, {table.second} is {shown} ({given})"
+            )
     return wrong
 
 
