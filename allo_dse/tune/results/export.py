@@ -103,7 +103,7 @@ def _layouts(design: Design) -> dict[str, Any]:
 
 
 def _placement_files(placement: PlacedDesign | Infeasible) -> dict[str, str]:
-    from allo_dse.drawing import placement_svg
+    from allo_dse.drawing.placements import placement_svg
     from allo_dse.mapper.place.placed_design import PlacedDesign
 
     if not isinstance(placement, PlacedDesign):

@@ -88,8 +88,8 @@ def waiting_for_each_other(A: int32[4]):
 def test_what_no_depth_helps_is_a_violation_that_names_cores_and_streams() -> None:
     mapping = DeviceMapping(load_program(waiting_for_each_other).vmg, DEVICE)
     (violation,) = (v for v in mapping.violations if v.constraint == "stream_deadlock")
-    assert "one_0 for back from other_0 to one_0" in violation.detail
-    assert "other_0 for there from one_0 to other_0" in violation.detail
+    assert "one_0 waits to get from back" in violation.detail
+    assert "other_0 waits to get from there" in violation.detail
 
 
 @pytest.mark.parametrize("length", [64, 128])
