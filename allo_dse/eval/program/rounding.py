@@ -49,6 +49,8 @@ Doubles = NDArray[np.float64]
 DEVIATIONS = 6.0
 """Standard deviations within which a result lies, if its roundings are independent, but for one of 10**7 (Hoeffding:
 2 exp(-DEVIATIONS**2 / 2); roundings are uniform rather than at their bounds, which leaves more room)."""
+ROOM = 3.0
+"""Times the largest error that was seen, over its standard deviation: another order of the same operations."""
 SINGLE = 2.0**-24
 """Unit roundoff of float32: references compute in it unless they say otherwise."""
 
@@ -81,11 +83,21 @@ class Analysed(Struct, frozen=True):
     unit: Doubles
 
     @property
-    def likely(self) -> Doubles:
-        """A bound of the roundings of another implementation: what was seen and independent ones, or the worst case."""
+    def error(self) -> Doubles:
+        """The roundings of this run."""
         with np.errstate(invalid="ignore"):
-            seen = np.abs(self.rounded.astype(np.float64) - self.exact)
-            return np.fmin(self.bound, seen + DEVIATIONS * np.sqrt(self.variance))
+            same = (self.rounded == self.exact) | (np.isnan(self.rounded) & np.isnan(self.exact))
+            return np.where(same, 0.0, np.abs(self.rounded.astype(np.float64) - self.exact))
+
+    @property
+    def tolerance(self) -> Doubles:
+        """How far another implementation in the same types may be from exact: the worst case, or `ROOM` times the
+        error of this run where the variances are largest compared with it."""
+        deviation = np.sqrt(self.variance)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = self.error / deviation
+            seen = shares[np.isfinite(shares)].max(initial=0.0)
+            return np.fmin(self.bound, min(DEVIATIONS, ROOM * seen) * deviation)
 
 
 class Analysis(Struct, frozen=True):
@@ -105,7 +117,7 @@ def unit_roundoff(dtype: DType) -> float:
 
 def unit_of(values: Array) -> float:
     """The unit roundoff of the narrowest type that holds all of some floats."""
-    wide = np.asarray(values, np.float64)
+    wide = np.asarray(values).astype(np.float64)
     for name in ("bfloat16", "float16", "float32"):
         narrow = np.dtype(name) if name != "bfloat16" else numpy_dtype(bfloat16)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -165,8 +177,11 @@ def _records(array: Array, dtype: DType) -> Array:
 
 def _analysed(records: Array, dtype: DType) -> Analysed:
     rounded, *others = (np.ascontiguousarray(records[name]) for name in _FIELDS)
+    exact, *bounds = others
     with np.errstate(over="ignore", invalid="ignore"):
-        return Analysed(rounded.astype(numpy_dtype(dtype)), *others)
+        return Analysed(
+            rounded.astype(numpy_dtype(dtype)), exact, *(np.where(np.isnan(one), np.inf, one) for one in bounds)
+        )
 
 
 
