@@ -54,8 +54,9 @@ _RAW = "; it gets and returns raw integers of fixed-point numbers"
 
 _LOST = "nothing is lost: correct it, and the same command verifies the front"
 
-_Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
-_REDUCED: WeakKeyDictionary[Program, tuple[_Smaller, Program]] = WeakKeyDictionary()
+Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
+"""From parameters to those to change for a smaller instance with the same mesh."""
+_REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
 and each is run and proved."""
 
@@ -77,7 +78,7 @@ def verify_design(
     design: Design,
     *,
     reference: Callable[..., object] | None = None,
-    verify_with: _Smaller | None = None,
+    verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
     seconds: float = 120.0,
@@ -105,7 +106,7 @@ def verify_design(
 def prove_design(
     design: Design,
     *,
-    verify_with: _Smaller | None = None,
+    verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
     seconds: float = 120.0,
@@ -141,7 +142,7 @@ def prove_design(
     except TooMuchWork:
         if verify_with is None:
             raise
-        design = replace(design, program=_reduced(design.program, verify_with))
+        design = replace(design, program=reduced(design.program, verify_with))
         folded = design if exported is None else exported_graph(exported, design.program.params)
         limit = None if always else most_operations
         found = _compared(design, folded, inputs, seed, seconds, limit)
@@ -173,7 +174,7 @@ def verify_and_prove(
     design: Design,
     *,
     reference: Callable[..., object] | None = None,
-    verify_with: _Smaller | None = None,
+    verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
 ) -> VerifyResult:
@@ -194,12 +195,12 @@ def verify_and_prove(
 def _compare(
     design: Design,
     reference: Callable[..., object] | None,
-    verify_with: _Smaller | None,
+    verify_with: Smaller | None,
     inputs: object,
     seed: int,
     seconds: float,
 ) -> tuple[bool, str]:
-    program = design.program if verify_with is None else _reduced(design.program, verify_with)
+    program = design.program if verify_with is None else reduced(design.program, verify_with)
     read, written = asked(program, reference), directions(program)[1]
     folded, depths = program.vmg.fold(design.fold), dict(as_built(design).depths)
     sets = _given(program, read, inputs, seed)
@@ -354,7 +355,7 @@ def _asked_of(reference: Callable[..., object], arrays: list[NDArray[np.generic]
         return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
 
 
-def _of_size(verify_with: _Smaller | None, inputs: object) -> _Smaller | None:
+def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:
     """The smaller instance, unless the inputs are arrays, which fit the design's own size."""
     return verify_with if inputs is None or callable(inputs) else None
 
@@ -378,7 +379,7 @@ def _sizes(program: CompiledProgram) -> str:
     return ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
 
 
-def _reduced(program: Program, verify_with: _Smaller) -> Program:
+def reduced(program: Program, verify_with: Smaller) -> Program:
     """The smaller instance of a program that a study names.
 
     Raises:
@@ -388,15 +389,15 @@ def _reduced(program: Program, verify_with: _Smaller) -> Program:
     if known is not None and known[0] is verify_with:
         return known[1]
     with of_the_study("verify_with", _LOST):
-        reduced = program.with_params(**verify_with(Assignment(program.params)))
-    for kernel, small in zip(program.kernels, reduced.kernels, strict=True):
+        small_one = program.with_params(**verify_with(Assignment(program.params)))
+    for kernel, small in zip(program.kernels, small_one.kernels, strict=True):
         if kernel.mesh != small.mesh:
             raise StudyError(
                 f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
                 hint="a reduced instance must have the same number of tasks along every axis",
             )
-    _REDUCED[program] = verify_with, reduced
-    return reduced
+    _REDUCED[program] = verify_with, small_one
+    return small_one
 
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
@@ -511,10 +512,16 @@ def _differs_from_reference(
     return ""
 
 
-def unlike_reference(one: Analysed, wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
+def unlike_reference(
+    one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
+) -> tuple[NDArray[np.bool_], str]:
     """Where the exact results of a program are not what a reference says, or its roundings exceed their bound; and by
-    how much most."""
-    own, roundoff = wanted.astype(np.float64), unit_of(wanted)
+    how much most.
+
+    Args:
+        single: the reference computes in float32, however few bits its values have.
+    """
+    own, roundoff = wanted.astype(np.float64), SINGLE if single else unit_of(wanted)
     finest = 2.0**-53 if one.rounded.dtype == np.float64 else SINGLE
     with np.errstate(invalid="ignore", over="ignore"):
         allowed = max(finest, min(roundoff, SINGLE)) * one.unit

@@ -62,7 +62,7 @@ _MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
 """Half of the distance of subnormal numbers."""
 _DIGITS = {"f16": 3, "bf16": 2, "f32": 6, "f64": 15}
-_KEPT_ENGINES = 8
+_KEPT_ENGINES = 64
 
 
 class Analysed(Struct, frozen=True):
@@ -131,8 +131,18 @@ def has_floats(program: CompiledProgram) -> bool:
     return any("f16" in c.body.mlir or "f32" in c.body.mlir or "f64" in c.body.mlir for c in program.task_classes)
 
 
-def analysed(vmg: VMG, arrays: Mapping[str, Array], *, depths: Mapping[str, int], seconds: float | None) -> Analysis:
+def analysed(
+    vmg: VMG,
+    arrays: Mapping[str, Array],
+    *,
+    depths: Mapping[str, int],
+    seconds: float | None,
+    exact: Mapping[str, Array] | None = None,
+) -> Analysis:
     """Run a graph on the tensors it has, which stay as they are.
+
+    Args:
+        exact: those whose elements are roundings of other ones.
 
     Raises:
         SimulationError, DeadlockError: as `run_graph`.
@@ -151,6 +161,9 @@ def analysed(vmg: VMG, arrays: Mapping[str, Array], *, depths: Mapping[str, int]
             variables.append(np.zeros((count, 1), np.int64))
             counts.append(variables[-1])
     tensors = {name: _records(array, types[name]) for name, array in (own | state.shared).items()}
+    for name, values in (exact or {}).items():
+        if types[name].is_float:
+            _round_from(tensors[name], values)
     wiring, externals = wiring_of(vmg, depths), Externals(program)
     engine = _engine(program)
     network, task_id = network_of(vmg, Run(engine, tensors, wiring, state, externals))
@@ -173,6 +186,14 @@ def _records(array: Array, dtype: DType) -> Array:
     found = np.zeros(array.shape, _RECORD)
     found["rounded"] = found["exact"] = array.astype(np.float64)
     return found
+
+
+def _round_from(records: Array, values: Array) -> None:
+    """Say what the elements of a tensor were before they were rounded."""
+    records["exact"] = values.reshape(records.shape).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        off = np.nan_to_num(np.abs(records["rounded"] - records["exact"]), nan=0.0, posinf=0.0)
+    records["bound"], records["variance"] = off, off**2
 
 
 def _analysed(records: Array, dtype: DType) -> Analysed:

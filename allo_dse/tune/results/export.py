@@ -52,7 +52,9 @@ def export_design(
         raise StudyError(f"{directory} is a file", hint="a design is written into a folder of its own")
     design = candidate.design
     facts = {"genes": candidate.genes, "predicted": dict(values), **_layouts(design)}
-    files = design_files(design, reference=study.reference, facts=facts, hls=False)
+    files = design_files(
+        design, reference=study.reference, verify_with=study.verify_with, facts=facts, hls=False
+    )
     notes = [f"Not taken by Allo: {note}.\n" for note in not_taken(files)]
     files |= {
         "parameters.json": json_text(params),
