@@ -226,7 +226,9 @@ def _compare(
     said = [str(one) for one in largest.values()]
     ignored = _ignored(program, reference, sets, read) if reference is not None and inputs is None else []
     if ignored:
-        said.append(f"the reference gives the same whatever {' and '.join(ignored)} {'is' if len(ignored) < 2 else 'are'}")
+        said.append(
+            f"the reference gives the same whatever {' and '.join(ignored)} {'is' if len(ignored) < 2 else 'are'}"
+        )
     return True, "; ".join([message, *said])
 
 
@@ -243,7 +245,9 @@ class Largest(Struct, frozen=True, order=True):
     place: str
 
     def __str__(self) -> str:
-        return f"rounding error up to {self.error:.2g} of the largest value, at {self.place}, tolerance {self.bound:.2g}"
+        return (
+            f"rounding error up to {self.error:.2g} of the largest value, at {self.place}, tolerance {self.bound:.2g}"
+        )
 
 
 class _Expected(Struct, frozen=True):

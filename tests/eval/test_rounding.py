@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -36,8 +37,8 @@ from allo.memory import Layout
 
 Array = NDArray[Any]
 S = Layout.Shard
-STUDIES = {
-    "attention_npu": {"tiles": 1},
+STUDIES: dict[str, dict[str, Any]] = {
+    "attention_npu": {},
     "elementwise_npu": {},
     "ffn_npu": {},
     "gemm_npu": {"dtype": "bf16", "size": 256},
@@ -62,8 +63,6 @@ def of_study(name: str) -> tuple[Program, Any]:
     module = importlib.import_module(f"studies.{name}")
     made = module.study
     if not isinstance(made, dse.Study):
-        import inspect
-
         known = inspect.signature(made).parameters
         made = made(**{key: value for key, value in STUDIES[name].items() if key in known})
     params = next(iter(made.parameters.assignments()))
@@ -100,7 +99,7 @@ def changed(reference: Callable[..., Any], control: Callable[[Array], Array]) ->
         first, *rest = map(np.asarray, result if several else (result,))
         return (control(first), *rest) if several else control(first)
 
-    wrong.__signature__ = __import__("inspect").signature(reference)  # type: ignore[attr-defined]
+    wrong.__signature__ = inspect.signature(reference)  # type: ignore[attr-defined]
     return wrong
 
 
@@ -195,7 +194,7 @@ def scalars(Ty=float32):
 
 @pytest.mark.parametrize("dtype", [bfloat16, float16, float32, float64])
 @settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 1000), power=st.integers(-4, 2))
+@given(seed=st.integers(0, 1000), power=st.integers(-4, 0))
 def test_bounds_hold_and_the_rounded_values_are_those_of_any_run(dtype: Any, seed: int, power: int) -> None:
     program = load_program(scalars, Ty=dtype)
     arrays = random_arrays(program, ["X", "Y"], seed)
@@ -267,11 +266,6 @@ def test_what_no_activation_hides_is_among_the_inputs() -> None:
     assert made["A"].max() / made["A"].min() > 4
 
 
-def _types() -> Iterator[tuple[Any, float]]:
-    for name, roundoff in (("float16", 2.0**-11), ("float32", 2.0**-24), ("float64", 2.0**-53)):
-        yield np.dtype(name), roundoff
-
-
-@pytest.mark.parametrize(("dtype", "roundoff"), _types())
-def test_a_reference_is_as_precise_as_its_values(dtype: Any, roundoff: float) -> None:
-    assert unit_of((np.arange(1, 100) / 7).astype(dtype)) == roundoff
+@pytest.mark.parametrize(("dtype", "bits"), [("float16", 11), ("float32", 24), ("float64", 53)])
+def test_a_reference_is_as_precise_as_its_values(dtype: str, bits: int) -> None:
+    assert unit_of((np.arange(1, 100) / 7).astype(dtype)) == 2.0**-bits

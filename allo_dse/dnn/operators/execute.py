@@ -117,7 +117,9 @@ def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) ->
     bound = one.bound + SINGLE * one.unit
     allowed = float(bound[np.isfinite(bound)].max(initial=0.0)) / scale
     largest = difference(one.rounded, wanted)
-    return Deviation(name, work.kind, largest, max(allowed, largest if not wrong else 0.0), max(0, wrong - analysis.undecided))
+    return Deviation(
+        name, work.kind, largest, max(allowed, largest if not wrong else 0.0), max(0, wrong - analysis.undecided)
+    )
 
 
 def tolerance(work: Work) -> float:

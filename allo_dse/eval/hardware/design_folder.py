@@ -96,9 +96,7 @@ def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
     return {f"{HLS}/{name}": text for name, text in project.files.items()}
 
 
-def _allo_files(
-    design: Design, reference: Reference | None, verify_with: Smaller | None
-) -> tuple[Files, JsonObject]:
+def _allo_files(design: Design, reference: Reference | None, verify_with: Smaller | None) -> tuple[Files, JsonObject]:
     """A program that Allo builds, the script that does it, and what the script must know of the design."""
     program = design.program
     read = directions(program)[0]

@@ -205,7 +205,6 @@ def _analysed(records: Array, dtype: DType) -> Analysed:
         )
 
 
-
 def _apply_external(meaning: Callable[..., object], arguments: list[Array], results: list[Array]) -> list[Array]:
     """What a vendor kernel computes, of rounded and of exact values; its own roundings are unknown: their difference is
     taken for the bound, over the whole array."""
@@ -263,7 +262,10 @@ class _Rewriter:
                 self._constant_arrays.update(r for r in op.results if isinstance(r.type, ir.MemRefType))
         plans = [(op, [o.type for o in op.operands], [r.type for r in op.results]) for op in ops]
         for op in ops:
-            for value in [*op.results, *(a for region in op.regions for block in region.blocks for a in block.arguments)]:
+            for value in [
+                *op.results,
+                *(a for region in op.regions for block in region.blocks for a in block.arguments),
+            ]:
                 if value not in self._constant_arrays:
                     value.set_type(self._type(value.type))
         for op, before, results in plans:
@@ -342,8 +344,6 @@ class _Rewriter:
             self._replace(op, op.operands[0])
             return
         short = op.name.partition(".")[2]
-        attributes = {a.name: a.attr for a in op.attributes} if not hasattr(op.attributes, "items") else {}
-        del attributes
         predicate = ""
         if op.name == "arith.cmpf":
             predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
@@ -424,19 +424,18 @@ class _Helper:
             return self._to_integer(op, own[0], records[0], types[0], result)
         if op in ("arith.sitofp", "arith.uitofp", "arith.bitcast"):
             return self._from_other(op, own[0], types[0], result)
-        n = self._widened(
-            own[0] if op == "arith.truncf" else self._do(f"{op} {', '.join(own)} : {result}"), result
-        ) if op != "arith.truncf" else self._widened(self._narrow(self._first(records)[0], result), result)
         known = [record for record in records if record is not None]
         assert len(known) == len(types)
         if op == "arith.truncf":
-            w, terms = known[0][1], known[0][2:]
+            n, w, terms = self._widened(self._narrow(own[0], result, types[0]), result), known[0][1], known[0][2:]
         else:
+            n = self._widened(self._do(f"{op} {', '.join(own)} : {result}"), result)
             w = self._do(f"{op} {', '.join(record[1] for record in known)} : f64")
             terms = self._propagated(op, known, w)
         if op in (*_MOVES, *_EXTREMES):
             return self._record_of(n, w, *terms)
-        return self._rounded(n, w, terms, result)
+        # Functions of a library are right to a unit in the last place, twice the roundoff.
+        return self._rounded(n, w, terms, result, 2.0 if op.startswith("math.") and op != "math.sqrt" else 1.0)
 
     def lift(self, type_: str) -> str:
         """A number of which no more is known than its type says."""
@@ -453,10 +452,6 @@ class _Helper:
         differs = self._do("arith.xori %a0, %a1 : i1")
         off = self._do(f"arith.select {differs}, {self._abs(self._sub(a[1], b[1]))}, {self._number(0.0)} : f64")
         return self._record_of(n, w, self._add(terms[0], off), self._add(terms[1], self._mul(off, off)), terms[2])
-
-    def _first(self, records: list[list[str] | None]) -> list[str]:
-        assert records[0] is not None
-        return records[0]
 
     def _to_integer(self, op: str, own: str, record: list[str] | None, source: str, result: str) -> str:
         found = self._do(f"{op} {own} : {source} to {result}")
@@ -525,14 +520,19 @@ class _Helper:
             found = self._do(f"arith.maxnumf {found}, {off} : f64")  # not outside of the function's domain
         return found
 
-    def _rounded(self, n: str, w: str, terms: list[str], type_: str) -> str:
+    def _rounded(self, n: str, w: str, terms: list[str], type_: str, ulps: float) -> str:
         bound, spread, unit = terms
+        roundoff = self._number(ulps * _unit(type_))
         size = self._abs(w)
         # Rounded is what the operation gives for rounded arguments, which may be larger than the exact ones by a bound.
-        most = self._add(self._mul(self._add(size, bound), self._number(_unit(type_))), self._number(_LEAST[type_]))
-        own = self._add(self._mul(size, self._number(_unit(type_))), self._number(_LEAST[type_]))
+        most = self._add(self._mul(self._add(size, bound), roundoff), self._number(_LEAST[type_]))
+        own = self._add(self._mul(size, roundoff), self._number(_LEAST[type_]))
         return self._record_of(
-            n, w, self._add(bound, most), self._add(spread, self._mul(own, own)), self._add(unit, size)
+            n,
+            w,
+            self._add(bound, most),
+            self._add(spread, self._mul(own, own)),
+            self._add(unit, self._mul(size, self._number(ulps))),
         )
 
     # -- numbers ----------------------------------------------------------------------------------------------------
@@ -570,11 +570,12 @@ class _Helper:
             value = self._do(f"arith.extf {value} : {type_} to f32")
         return self._do(f"arith.extf {value} : f32 to f64")
 
-    def _narrow(self, value: str, type_: str) -> str:
-        """A rounded value as a number of a type; that of a wider type is rounded by it."""
-        if type_ == "f64":
+    def _narrow(self, value: str, type_: str, source: str = "f64") -> str:
+        """A rounded value as a number of a type; one of a wider type is rounded."""
+        if type_ == source:
             return value
-        value = self._do(f"arith.truncf {value} : f64 to f32")
+        if source == "f64" and type_ != "f64":
+            value = self._do(f"arith.truncf {value} : f64 to f32")
         return value if type_ == "f32" else self._do(f"arith.truncf {value} : f32 to {type_}")
 
     def _record(self, k: int) -> list[str]:
