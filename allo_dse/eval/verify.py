@@ -327,8 +327,7 @@ def magnitude(values: NDArray[np.generic]) -> float:
 
 def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
     words = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
-    found: NDArray[np.bool_] = words[0] != words[1]
-    return found
+    return np.asarray(words[0] != words[1], np.bool_)
 
 
 def _ignored(

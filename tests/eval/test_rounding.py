@@ -135,7 +135,7 @@ def test_a_last_step_that_is_missing_and_inputs_exchanged_are_refused(name: str,
 @pytest.mark.parametrize("name", [name for name in STUDIES if name != "attention_npu"])
 def test_exported_checks_refuse_the_controls_on_numbers(name: str) -> None:
     """What build.py and test benches of C++ compare with, on results of the program itself."""
-    program, reference = of_study(name)
+    program = of_study(name)[0]
     if not has_floats(program):
         return
     tolerances = tolerances_of(program)
@@ -262,7 +262,7 @@ def test_fold_only_is_a_statement_of_its_own() -> None:
 def test_what_no_activation_hides_is_among_the_inputs() -> None:
     program = load_program(sums)
     made = positive_arrays(program, ["A", "B"], 0)
-    assert all((made[name] > 0).all() for name in "AB")
+    assert all((made[name].astype(float) > 0).all() for name in "AB")
     assert made["A"].max() / made["A"].min() > 4
 
 

@@ -18,8 +18,9 @@ counted; an `arith.select` chooses for each of the two values by its own compari
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -28,11 +29,12 @@ from numpy.typing import NDArray
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.ir.bindings import arith, func, ir, memref
 from allo_dse.ir.dialect import text_context
-from allo_dse.lang.storage import numpy_dtype
+from allo_dse.lang.externals import External
+from allo_dse.lang.storage import numpy_dtype, storage_dtype
 from allo_dse.lang.types import DType, bfloat16
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.tasks import TaskClass
+from allo_dse.program.tasks import ExternalCall, TaskClass
 from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.codegen.lowering.stream_ops import find
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
@@ -41,7 +43,7 @@ from .functional import Labels, Run, network_of
 from .own_words import with_own_words
 from .persistent_state import initial_state
 from .stream_wiring import wiring_of
-from .vendor_kernels import Externals
+from .vendor_kernels import Externals, apply_meaning
 
 Array = NDArray[np.generic]
 Doubles = NDArray[np.float64]
@@ -164,7 +166,7 @@ def analysed(
     for name, values in (exact or {}).items():
         if types[name].is_float:
             _round_from(tensors[name], values)
-    wiring, externals = wiring_of(vmg, depths), Externals(program)
+    wiring, externals = wiring_of(vmg, depths), Externals(program, _element_in_memory, _apply_external)
     engine = _engine(program)
     network, task_id = network_of(vmg, Run(engine, tensors, wiring, state, externals))
     result = engine.run(network, seconds=seconds)
@@ -179,7 +181,7 @@ def analysed(
     return Analysis(found, int(sum(int(one.sum()) for one in counts)))
 
 
-def _records(array: Array, dtype: DType) -> Array:
+def _records(array: Array, dtype: DType) -> NDArray[Any]:
     """Values that are exact."""
     if not dtype.is_float:
         return array
@@ -188,7 +190,7 @@ def _records(array: Array, dtype: DType) -> Array:
     return found
 
 
-def _round_from(records: Array, values: Array) -> None:
+def _round_from(records: NDArray[Any], values: Array) -> None:
     """Say what the elements of a tensor were before they were rounded."""
     records["exact"] = values.reshape(records.shape).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -196,7 +198,7 @@ def _round_from(records: Array, values: Array) -> None:
     records["bound"], records["variance"] = off, off**2
 
 
-def _analysed(records: Array, dtype: DType) -> Analysed:
+def _analysed(records: NDArray[Any], dtype: DType) -> Analysed:
     rounded, *others = (np.ascontiguousarray(records[name]) for name in _FIELDS)
     exact, *bounds = others
     with np.errstate(over="ignore", invalid="ignore"):
@@ -205,9 +207,28 @@ def _analysed(records: Array, dtype: DType) -> Analysed:
         )
 
 
-def _apply_external(meaning: Callable[..., object], arguments: list[Array], results: list[Array]) -> list[Array]:
-    """What a vendor kernel computes, of rounded and of exact values; its own roundings are unknown: their difference is
-    taken for the bound, over the whole array."""
+def _element_in_memory(dtype: DType) -> np.dtype[Any]:
+    return _RECORD if dtype.is_float else storage_dtype(dtype)
+
+
+def _apply_external(known: External, call: ExternalCall, arrays: list[NDArray[Any]]) -> None:
+    """What a vendor kernel computes of rounded and of exact values; its roundings, which are unknown, are taken for as
+    large as the root mean square of what these differ by."""
+    types = [dtype for dtype, _ in call.operands]
+    rounded = [
+        one["rounded"].astype(numpy_dtype(dtype)) if dtype.is_float else one
+        for one, dtype in zip(arrays, types, strict=True)
+    ]
+    exact = [one["exact"].copy() if dtype.is_float else one.copy() for one, dtype in zip(arrays, types, strict=True)]
+    apply_meaning(known, call, rounded)
+    apply_meaning(known, call, exact)
+    for position in call.outputs:
+        if types[position].is_float:
+            one = arrays[position]
+            one["rounded"], one["exact"] = rounded[position].astype(np.float64), exact[position]
+            off = np.abs(one["rounded"] - one["exact"])
+            off += np.sqrt(np.mean(off**2)) + _unit(_element(types[position])) * np.abs(one["exact"])
+            one["bound"], one["variance"], one["unit"] = off, off**2, np.abs(one["exact"])
 
 
 @lru_cache(_KEPT_ENGINES)
@@ -366,19 +387,10 @@ class _Rewriter:
             self._replace(op, number)
 
     def _count(self, holds: ir.Value) -> None:
-        if self._own.owner.owner != _function_of(holds):
-            return
         zero = arith.ConstantOp(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), 0)).result
         old = memref.LoadOp(self._own, [zero]).result
         one = arith.ExtUIOp(ir.IntegerType.get_signless(64), holds).result
         memref.StoreOp(arith.AddIOp(old, one).result, self._own, [zero])
-
-
-def _function_of(value: ir.Value) -> ir.Operation:
-    op = value.owner
-    while op.name != "func.func":
-        op = op.parent
-    return op
 
 
 def _name(function: ir.Operation) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 
-def export_design(
+def export_design(  # noqa: PLR0913
     study: StudySpec,
     candidate: Candidate,
     *,
