@@ -327,7 +327,8 @@ def magnitude(values: NDArray[np.generic]) -> float:
 
 def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
     words = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
-    return np.asarray(words[0] != words[1], np.bool_)
+    differs: NDArray[np.bool_] = words[0] != words[1]
+    return differs
 
 
 def _ignored(
@@ -540,7 +541,8 @@ def unlike_reference(
 
 def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_]:
     same = (found == exact) | (np.isnan(found) & np.isnan(exact))
-    return ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
+    apart: NDArray[np.bool_] = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
+    return apart
 
 
 def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.bool_]) -> str:

@@ -99,7 +99,7 @@ def changed(reference: Callable[..., Any], control: Callable[[Array], Array]) ->
         first, *rest = map(np.asarray, result if several else (result,))
         return (control(first), *rest) if several else control(first)
 
-    wrong.__signature__ = inspect.signature(reference)  # type: ignore[attr-defined]
+    wrong.__signature__ = inspect.signature(reference)
     return wrong
 
 

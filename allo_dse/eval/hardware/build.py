@@ -258,7 +258,7 @@ def checked(
         expected, by = [golden[t["name"]] for t in written], "golden.npz"
     else:
         return {"checked": False}
-    errors = {}
+    errors: dict[str, dict[str, Any]] = {}
     for tensor, wanted in zip(written, expected, strict=True):
         name, found = tensor["name"], arrays[tensor["name"]]
         allowed = tolerance.get(name)

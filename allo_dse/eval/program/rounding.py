@@ -89,7 +89,8 @@ class Analysed(Struct, frozen=True):
         """The roundings of this run."""
         with np.errstate(invalid="ignore"):
             same = (self.rounded == self.exact) | (np.isnan(self.rounded) & np.isnan(self.exact))
-            return np.where(same, 0.0, np.abs(self.rounded.astype(np.float64) - self.exact))
+            off: Doubles = np.where(same, 0.0, np.abs(self.rounded.astype(np.float64) - self.exact))
+            return off
 
     @property
     def tolerance(self) -> Doubles:
@@ -99,7 +100,8 @@ class Analysed(Struct, frozen=True):
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = self.error / deviation
             seen = shares[np.isfinite(shares)].max(initial=0.0)
-            return np.fmin(self.bound, min(DEVIATIONS, ROOM * seen) * deviation)
+            found: Doubles = np.fmin(self.bound, min(DEVIATIONS, ROOM * seen) * deviation)
+            return found
 
 
 class Analysis(Struct, frozen=True):
