@@ -110,7 +110,7 @@ class Result:
         for genes in self.enqueued[:1]:
             known = next((r for r in self.records if r.genes == genes and r.key in self.values), None)
             if known is not None:
-                return BestDesign(self.study, known, self.run_dir)
+                return BestDesign(self.study, known, self.run_dir, verification=self.verified.get(known.key))
         return None
 
     @property
@@ -210,7 +210,10 @@ class Result:
             return Front()
         losses = self._losses(usable)
         positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
-        return Front(BestDesign(self.study, usable[p], self.run_dir) for p in positions)
+        return Front(
+            BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
+            for one in (usable[p] for p in positions)
+        )
 
     @cached_property
     def knee(self) -> BestDesign | None:

@@ -92,6 +92,7 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
         "buffering": best.record.buffering,
         "evaluator": best.record.measured_by,
         "verified": None if verification is None else verification.ok,
+        "verification": None if verification is None else verification.message,
         "placed": None if note is None else note.ok,
     }
 
