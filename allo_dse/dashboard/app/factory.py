@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from string import Template
 from types import ModuleType
@@ -16,6 +15,8 @@ from dash import Dash, dash_table, html
 from dash.development.base_component import Component
 from dash.fingerprint import build_fingerprint
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+from allo_dse.common.quoting import html_text
 
 from ..figures.style import theme
 from . import design_texts as front
@@ -97,7 +98,7 @@ def make_app(context: Context) -> Dash:
         suppress_callback_exceptions=True,
         compress=False,
     )
-    app.opening_html = Template(_OPENING.read_text()).substitute(title=escape(title_of(context.board)))
+    app.opening_html = Template(_OPENING.read_text()).substitute(title=html_text(title_of(context.board)))
     script = (_COMPILE_NOW + get_plotlyjs()).encode()
 
     @app.server.route(PLOTLY)

@@ -230,7 +230,10 @@ def _sharing(ledger: Ledger, options: RunOptions, workforce: Workforce, reporter
         if shared is not None:
             shared.close()
             if shared.problem:
-                reporter.note(f"not every design is in the storage: {shared.problem}")
+                reporter.note(
+                    f"not every design is in the storage: {shared.problem}; the log has them all, and the same command "
+                    "copies the rest"
+                )
 
 
 def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:

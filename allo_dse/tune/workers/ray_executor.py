@@ -94,11 +94,17 @@ class RayExecutor:
             }  # fmt: skip
         # Else Ray's C++ takes a SIGTERM for a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
+        clusters = ray_constants.ENABLE_RAY_CLUSTER
+        # A Ray of this machine alone listens on 127.0.0.1, as on systems for which Ray has no clusters. Given that
+        # address as an option, Ray replaces it by the computer's own.
+        ray_constants.ENABLE_RAY_CLUSTER = clusters and bool(address)
         try:
             with undisturbed(PUT_OFF_SECONDS if address else START_SECONDS):
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # whatever class it is of: Ray raises its base class too
             raise unreachable(address, self._folder.with_logs(str(error))) from error
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = clusters
 
     def _local_resources(self, study: StudySpec) -> dict[str, float]:
         """What this machine has: one of each resource whose evaluator can run here."""
