@@ -97,7 +97,7 @@ def csv_cell(cell: object) -> object:
     """A cell of a table: texts that a spreadsheet would take for a formula begin with an apostrophe."""
     if cell is None or isinstance(cell, Real):
         return cell
-    text = str(cell).replace("\0", "\\0")
+    text = str(cell).replace("\0", "\\0").replace("\r", "\\r")
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 

@@ -51,7 +51,8 @@ def test_a_terminal_is_given_nothing_to_obey(name: str) -> None:
     shown = printable(name)
     assert all(c.isprintable() or c in "\n\t" for c in shown)
     text = Text.from_markup(f"[bold]{markup(name)}[/]")
-    assert (text.plain, len(text.spans)) == (shown, 1 if shown else 0)
+    assert text.plain == shown
+    assert {span.style for span in text.spans} <= {"bold"}
 
 
 @pytest.mark.skipif(not BASH, reason="needs bash")
@@ -90,7 +91,7 @@ def test_no_cell_is_a_formula_and_numbers_stay_numbers(name: str, number: float)
     cells = list(csv.reader(io.StringIO(text, newline="")))
     for cell in (cells[0][0], cells[1][0]):
         assert cell.lstrip(" ")[:1] not in ("=", "+", "-", "@", "\t", "\r", "\n", "＝") or float(cell) is not None
-        assert name.replace("\0", "\\0") == cell.removeprefix("'" if cell != name else "")
+        assert name.replace("\0", "\\0").replace("\r", "\\r") == cell.removeprefix("" if name.startswith("'") and not cell.startswith("''") else "'")
     assert [row[1] for row in cells[1:]] == [str(number), "-3", ""]
     assert cells[3][0] == "-2.5"
 
