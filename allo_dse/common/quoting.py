@@ -85,6 +85,14 @@ def unquoted(word: str) -> str:
     return re.sub(r"\\(.?)", r"\1", word)  # a common beginning of several completions may end in a backslash
 
 
+def tcl_word(text: str) -> str:
+    """A word of Tcl that is exactly a text: in braces, or where these could end early, with escapes."""
+    if text.isprintable() and not set(text) & set("{}\\"):
+        return f"{{{text}}}"
+    units = text.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 def csv_text(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """A table as CSV, as pandas writes it, in which no spreadsheet finds a formula. Numbers stay numbers."""
     text = io.StringIO()

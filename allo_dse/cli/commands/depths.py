@@ -153,7 +153,7 @@ class _View:
         if front.built is not None:
             table.add_row(*self._row(front.built, "as built"), style="dim")
         to.print(table)
-        to.print(front.words)
+        to.print(markup(front.words))
         common, _ = Counter(front.lossless.depths.values()).most_common(1)[0]
         others = [f"{markup(name)} {depth}" for name, depth in front.lossless.depths.items() if depth != common]
         to.print(f"its depths: {common}" + (f", but {', '.join(others)}" if others else " everywhere"))

@@ -10,7 +10,7 @@ import typer
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
-from allo_dse.common.quoting import csv_text
+from allo_dse.common.quoting import csv_text, markup
 
 from ..design_words import print_design
 from ..output import JSON, NO_DESIGN, RUN, console, print_facts, print_json
@@ -127,10 +127,10 @@ def best(
     else:
         for name, row in rows.items():
             if row is not None:
-                console().print(f"[bold]best {name}[/]")
+                console().print(f"[bold]best {markup(name)}[/]")
                 print_design(table, row, console())
                 if name == LATENCY and (said := fastest_words(table, row)):
-                    console().print(said, soft_wrap=False)
+                    console().print(markup(said), soft_wrap=False)
     if all(row is None for row in rows.values()):
         if not as_json:
             console().print(NO_DESIGN)
@@ -171,7 +171,6 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], co
     """The front with its first `count` parameters."""
     from rich.table import Table
 
-    from allo_dse.common.quoting import markup
     from allo_dse.tune.show.narrow import left_out
     from allo_dse.tune.show.numbers import format_value, front_title
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,16 +114,9 @@ def _read_arrays(file: Path) -> dict[str, Array]:
         raise TraceError(f"there is no trace {file}") from None
     except OSError as error:
         raise TraceError(f"cannot read trace {file}: {error.strerror or error}") from error
-    except (
-        ValueError,
-        EOFError,
-        MemoryError,
-        OverflowError,
-        KeyError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-    ) as error:
+    except TraceError:
+        raise
+    except Exception as error:  # zipfile, each decompressor and NumPy have their own
         raise TraceError(
             f"trace {file} is damaged: {error}", hint="write it again; traces hold plain arrays only, no Python objects"
         ) from error

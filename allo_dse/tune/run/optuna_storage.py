@@ -149,7 +149,8 @@ class SharedStudy:
 
     def _fails(self, error: Exception) -> None:
         """Go on without the storage: the log has everything."""
-        self.problem = self.problem or f"{type(error).__name__}: {_first_line(error)}"
+        first = _cause(error)
+        self.problem = self.problem or f"{type(first).__name__}: {_first_line(first)}"
 
     def _work(self) -> None:
         looked = time.monotonic()
@@ -282,8 +283,13 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
     raise AssertionError
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "")
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first of a chain of errors: Optuna guesses at a reason instead of the one that the database gave."""
+    return error if error.__cause__ is None else _cause(error.__cause__)
 
 
 def _is_being_made(error: Exception) -> bool:

@@ -64,7 +64,7 @@ class Looks(FakeEvaluator):
         self.driver, self.notes = driver, notes
 
     def evaluate(self, design: Any) -> Any:
-        folders = [file.parents[1] for file in ray_files(self.driver, "sockets")]
+        folders = [file.parents[2] for file in ray_files(self.driver, "sockets")]
         said = {
             "addresses": sorted(listening(descendants(self.driver))),
             "modes": [stat.S_IMODE(folder.stat().st_mode) for folder in folders],
@@ -85,7 +85,6 @@ def test_the_kernel_is_asked_the_right_question() -> None:
 
 
 def test_a_run_with_workers_listens_on_this_computer_only(tmp_path: Path) -> None:
-
     notes = tmp_path / "notes"
     study(Looks(os.getpid(), notes)).run(4, workers=2, run_dir=tmp_path / "run", **EXHAUSTIVE)
     said = [json.loads(line) for line in notes.read_text().splitlines()]
@@ -97,6 +96,6 @@ def test_a_run_with_workers_listens_on_this_computer_only(tmp_path: Path) -> Non
 def test_the_folder_of_sockets_is_its_owners() -> None:
     folder = RayFolder()
     try:
-        assert stat.S_IMODE(Path(folder.make()).stat().st_mode) == 0o700
+        assert stat.S_IMODE(Path(folder.make()).parent.stat().st_mode) == 0o700
     finally:
         folder.remove()
