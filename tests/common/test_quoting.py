@@ -143,6 +143,10 @@ def test_a_file_name_is_in_its_folder(name: str) -> None:
 @settings(max_examples=20, deadline=None)
 def test_a_word_of_tcl_is_the_text(names: list[str]) -> None:
     names = [name for name in names if all(ord(c) < 0xD800 for c in name)]  # Tcl 8.6 has 16 bits for a character
-    script = "foreach one [list " + " ".join(map(tcl_word, names)) + "] {puts [binary encode hex [encoding convertto utf-8 $one]]}"
+    script = (
+        "foreach one [list "
+        + " ".join(map(tcl_word, names))
+        + "] {puts [binary encode hex [encoding convertto utf-8 $one]]}"
+    )
     done = subprocess.run(["tclsh"], input=script + "\n", capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [name.encode().replace(b"\0", b"\xc0\x80").hex() for name in names]

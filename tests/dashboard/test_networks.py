@@ -14,7 +14,6 @@ import pytest
 
 from allo_dse.dashboard.app.networks import KEPT
 from allo_dse.dashboard.cli import _only_networks
-
 from tests.tune.workers.test_listening import listening
 
 from .conftest import served
@@ -91,7 +90,7 @@ def test_no_address_leads_out_of_what_is_served(here: Path) -> None:
         slash.join([*[upward] * depth, "secret.html"]) for upward in UPWARDS for slash in SLASHES for depth in (1, 3, 9)
     ]
     asked += [str(here / "secret.html"), quote(str(here / "secret.html"), safe=""), f"file://{here}/secret.html"]
-    asked += [f"linked-{number}" for number in range(4)] + [f"linked-folder-{number}" for number in range(4)]
+    asked += [f"linked-{number}" for number in range(6)] + [f"linked-folder-{number}" for number in range(6)]
     with served(write_run(here / "runs" / "made", 5)) as (url, _):
         at = urlsplit(url)
         connection = HTTPConnection(str(at.hostname), at.port)

@@ -13,6 +13,7 @@ import dash_cytoscape
 import flask
 from dash import Dash, dash_table, html
 from dash.development.base_component import Component
+from dash.exceptions import DependencyException
 from dash.fingerprint import build_fingerprint
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
@@ -114,6 +115,10 @@ def make_app(context: Context) -> Dash:
             known = isinstance(asked, dict) and str(asked.get("output")) in app.callback_map
             if not known or not isinstance(asked.get("inputs"), list):
                 flask.abort(400, "not a request of this page")
+
+    @app.server.errorhandler(DependencyException)
+    def no_such_script(error: DependencyException) -> tuple[str, int]:
+        return "not a script of this page", 404
 
     @app.server.route("/opening")
     def opening() -> flask.Response:

@@ -275,7 +275,11 @@ def test_a_database_that_is_lost_during_a_run_costs_no_design(
     result = fake_study(evaluator=Loses).run(12, run_dir=tmp_path / "run", storage=url, progress="plain", verify=False)
     assert [record.status for record in result.records] == ["ok"] * 12
     said = capsys.readouterr().err
-    reasons = {"locked": "database is locked", "deleted": "readonly database", "overwritten": "not a database|malformed"}
+    reasons = {
+        "locked": "database is locked",
+        "deleted": "readonly database",
+        "overwritten": "not a database|malformed",
+    }
     assert re.search(f"not every design is in the storage: .*({reasons[what]})", said), said
     for connection in held:
         connection.close()
