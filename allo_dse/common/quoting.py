@@ -86,8 +86,8 @@ def unquoted(word: str) -> str:
 
 
 def tcl_word(text: str) -> str:
-    """A word of Tcl that is exactly a text: in braces, or where these could end early, with escapes."""
-    if text.isprintable() and not set(text) & set("{}\\"):
+    """A word of Tcl that is exactly a text: in braces, or with escapes where these could end early or not all is ASCII."""
+    if text.isascii() and text.isprintable() and not set(text) & set("{}\\"):
         return f"{{{text}}}"
     units = text.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -408,7 +408,8 @@ def _alone() -> Iterator[None]:
     Given that address as an option, Ray replaces it by the computer's own. Its 30 s for a node to be known are not
     enough on a busy computer, and it uses them to ask without a pause.
     """
-    clusters, get_node, until = ray_constants.ENABLE_RAY_CLUSTER, services.get_node, time.monotonic() + START_SECONDS
+    get_node: Any = services.get_node
+    clusters, until = ray_constants.ENABLE_RAY_CLUSTER, time.monotonic() + START_SECONDS
 
     def patiently(*arguments: Any) -> Any:
         while True:
