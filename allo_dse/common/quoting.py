@@ -86,7 +86,7 @@ def unquoted(word: str) -> str:
 
 
 def tcl_word(text: str) -> str:
-    """A word of Tcl that is exactly a text: in braces, or with escapes where these could end early or not all is ASCII."""
+    """A word of Tcl that is exactly a text: in braces, or escaped where these could end early or not all is ASCII."""
     if text.isascii() and text.isprintable() and not set(text) & set("{}\\"):
         return f"{{{text}}}"
     units = text.encode("utf-16-be", "surrogatepass").hex()
