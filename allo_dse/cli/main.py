@@ -92,7 +92,10 @@ def main() -> None:
     if arguments[:1] == ["--complete"]:
         from .commands.completion import complete
 
-        print(*complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application), sep="\n")
+        print(
+            "".join(f"{one}\n" for one in complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application)),
+            end="",
+        )
         return
     as_json = "--json" in arguments
     try:

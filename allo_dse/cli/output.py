@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.quoting import markup, shell_command
 from allo_dse.tune.search.budget import SIGNALS
-from allo_dse.tune.store.file_names import displayed
 
 RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
 STUDY_OPTION = typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
@@ -44,7 +43,7 @@ def flowing(text: str) -> str:
 
 def say_stopped(stopped: KeyboardInterrupt, command: Sequence[str]) -> int:
     """Tell the user of a run that was left how to go on with it; returns the exit code."""
-    print(f"\nstopped at once; what was evaluated is kept. Go on with: {shlex.join(command)}", file=sys.stderr)
+    print(f"\nstopped at once; what was evaluated is kept. Go on with: {shell_command(command)}", file=sys.stderr)
     return EXIT_SIGNALS.get(str(stopped), EXIT_SIGNALS["Ctrl-C"])
 
 
@@ -97,14 +96,14 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
     said = {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
     width = max(1, min(max(map(len, said), default=0), to.width // 2))
     for name, value in said.items():
-        value = displayed(_packed(value, max(1, to.width - width - 2)) if isinstance(value, tuple) else str(value))
+        value = markup(_packed(value, max(1, to.width - width - 2)) if isinstance(value, tuple) else str(value))
         if name in COPIED:
-            to.print(f"[dim]{displayed(name):<{width}}[/]  {value}", soft_wrap=True)
+            to.print(f"[dim]{markup(name):<{width}}[/]  {value}", soft_wrap=True)
             continue
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim", overflow="fold", width=width)
         table.add_column(overflow="fold")
-        table.add_row(displayed(name), value)
+        table.add_row(markup(name), value)
         to.print(table)
 
 
@@ -116,7 +115,7 @@ def _packed(parts: Sequence[str], width: int) -> str:
 def print_warnings(notes: Sequence[str]) -> None:
     to = Console(stderr=True, soft_wrap=True, highlight=False)
     for note in notes:
-        to.print(f"[bold yellow]warning:[/] {displayed(note)}")
+        to.print(f"[bold yellow]warning:[/] {markup(note)}")
 
 
 def print_error(error: AlloDseError, *, as_json: bool) -> None:
@@ -125,6 +124,6 @@ def print_error(error: AlloDseError, *, as_json: bool) -> None:
             print_json({"event": "error", "message": error.message, "hint": error.hint, **error.place})
     to = Console(stderr=True, soft_wrap=True, highlight=False)
     before, word, after = error.report.partition("error:")
-    to.print(f"{displayed(before)}[bold red]{word}[/]{displayed(after)}")
+    to.print(f"{markup(before)}[bold red]{word}[/]{markup(after)}")
     if error.hint:
-        to.print(f"[bold]hint:[/] {displayed(error.hint)}")
+        to.print(f"[bold]hint:[/] {markup(error.hint)}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.tune.store.file_names import displayed
+from allo_dse.common.quoting import markup
 
 
 def print_settings(arguments: Sequence[str]) -> None:
@@ -28,10 +28,10 @@ def print_settings(arguments: Sequence[str]) -> None:
     for function in functions:
         parameters = inspect.signature(function).parameters.values()
         about = (inspect.getdoc(function) or "").partition("\n")[0]
-        to.print(f"\n[bold]Settings of {displayed(str(file))}[/] ({displayed(function.__name__)}) {displayed(about)}")
+        to.print(f"\n[bold]Settings of {markup(str(file))}[/] ({markup(function.__name__)}) {markup(about)}")
         for one in parameters:
             kind = "" if one.annotation is one.empty else f"  {getattr(one.annotation, '__name__', one.annotation)}"
             default = "required" if one.default is one.empty else f"default: {one.default!r}"
-            to.print(f"  --set {displayed(one.name)}=...{displayed(kind)}  [dim]{displayed(default)}[/]")
+            to.print(f"  --set {markup(one.name)}=...{markup(kind)}  [dim]{markup(default)}[/]")
         if not parameters:
             to.print("  none")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from importlib import import_module
 from typing import ClassVar
+
+from allo_dse.common.quoting import html_text
 
 
 class Pictured:
@@ -24,14 +25,14 @@ class Pictured:
 
 def table_html(rows: Mapping[str, object]) -> str:
     """Names and values."""
-    cells = "".join(f"<tr><th>{escape(name)}</th><td>{_value(value)}</td></tr>" for name, value in rows.items())
+    cells = "".join(f"<tr><th>{html_text(name)}</th><td>{_value(value)}</td></tr>" for name, value in rows.items())
     return f"<table>{cells}</table>"
 
 
 def columns_html(rows: Sequence[Mapping[str, object]]) -> str:
     """A row per mapping, a column per name that any of them has."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    head = "".join(f"<th>{html_text(name)}</th>" for name in names)
     body = "".join(
         "<tr>" + "".join(f"<td>{_value(row.get(name, ''))}</td>" for name in names) + "</tr>" for row in rows
     )
@@ -40,8 +41,8 @@ def columns_html(rows: Sequence[Mapping[str, object]]) -> str:
 
 def folded_html(title: str, content: str) -> str:
     """HTML that is shown when its title is clicked."""
-    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+    return f"<details><summary>{html_text(title)}</summary>{content}</details>"
 
 
 def _value(value: object) -> str:
-    return f"{value:,.6g}" if isinstance(value, float) else escape(str(value))
+    return f"{value:,.6g}" if isinstance(value, float) else html_text(str(value))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.quoting import markup, printable
 
 if TYPE_CHECKING:
     import socket
@@ -55,10 +55,10 @@ def dashboard(
         url = url_of(listening)
         if host not in LOCAL:
             console.print(
-                f"[bold yellow]warning:[/] whoever can reach {escape(url)} can see these runs and have the study's "
+                f"[bold yellow]warning:[/] whoever can reach {markup(url)} can see these runs and have the study's "
                 "file executed; there is no password"
             )
-        console.print(f"{escape(', '.join(board.names) or 'networks')}: [bold]{url}[/]   (Ctrl-C ends)")
+        console.print(f"{markup(', '.join(board.names) or 'networks')}: [bold]{url}[/]   (Ctrl-C ends)")
         if browser:  # which takes its time to start; what it asks for waits at the socket
             threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
         _serve(listening, board, study, reference, console)
@@ -81,7 +81,7 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
         console.print(f"{sum(map(len, board.runs)):,} designs")
 
     def failed(error: AlloDseError) -> None:
-        console.print(f"[bold red]error:[/] {escape(str(error))}")
+        console.print(f"[bold red]error:[/] {markup(str(error))}")
 
     opening = Opening(board, read, failed)
     context = Context(board, Programs(board, study), opening=opening)
@@ -95,7 +95,7 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
 
 def _warn(board: Board, console: Console) -> None:
     for note in (note for run in board.runs for note in run.notes):
-        console.print(f"[bold yellow]warning:[/] {escape(note)}")
+        console.print(f"[bold yellow]warning:[/] {markup(note)}")
 
 
 def report(
@@ -119,7 +119,7 @@ def report(
     if as_json:
         print(json.dumps({"file": str(output), "bytes": size, "runs": [str(run.path) for run in board.runs]}))
         return
-    print(f"{output}: {size / 1e6:.1f} MB, opens without a network")
+    print(f"{printable(str(output))}: {size / 1e6:.1f} MB, opens without a network")
     if study is None:
         print("with --study FILE.py it also has each design's graphs, placement and timeline; that executes the file")
 
@@ -157,7 +157,7 @@ def main() -> None:
     try:
         app()
     except AlloDseError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         sys.exit(2)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-import shlex
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
@@ -14,6 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.quoting import csv_text, shell_command
 
 from .data.board import Board, Ref
 from .data.units import label
@@ -100,20 +99,12 @@ NEED_PROGRAM = ("primitives", "build", "hls")
 def table_csv(board: Board, refs: Iterable[Ref]) -> bytes:
     """Designs as CSV, one row each, with every column of their runs."""
     names = board.column_names
-    out = io.StringIO()
-    writer = csv.writer(out)
-    several = len(board.runs) > 1
-    writer.writerow([*(["run"] if several else []), *names])
+    several, rows = len(board.runs) > 1, []
     for ref in refs:
         columns = board.table(ref).columns
         cells = [columns[n].value(ref.row) if n in columns else None for n in names]
-        writer.writerow([*([board.names[ref.run]] if several else []), *map(_safe, cells)])
-    return out.getvalue().encode()
-
-
-def _safe(cell: object) -> object:
-    """A text that a spreadsheet does not take for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
+        rows.append([*([board.names[ref.run]] if several else []), *cells])
+    return csv_text([*(["run"] if several else []), *names], rows).encode(errors="backslashreplace")
 
 
 def reproduce_text(board: Board, programs: Programs, ref: Ref) -> str:
@@ -121,7 +112,7 @@ def reproduce_text(board: Board, programs: Programs, ref: Ref) -> str:
     table = board.table(ref)
     facts, record = table.facts, table.record(ref.row)
     file = programs.file_of(ref.run) or Path("STUDY.py")
-    command = facts.command_line or shlex.join(["allo-tune", str(file), "--seed", str(facts.seed or 0)])
+    command = facts.command_line or shell_command(["allo-tune", str(file), "--seed", str(facts.seed or 0)])
     settings = "".join(f", {key!r}: {value!r}" for key, value in facts.settings.items())[2:]
     return "\n".join(
         [

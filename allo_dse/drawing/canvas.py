@@ -7,8 +7,9 @@ browser's light or dark scheme. Data has colours that the colour-blind can tell 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from itertools import pairwise
+
+from allo_dse.common.quoting import html_text
 
 # Okabe and Ito's colours, the light ones darkened to a contrast of 3:1 with white.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b65c94", "#b8860b", "#3a9bd9")
@@ -125,7 +126,7 @@ class Canvas:
         style += ' font-weight="600"' if bold else ""
         style += ' fill-opacity="0.72"' if faint else ""
         style += f' fill="{color}"' if color else ""
-        self.parts.append(f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{style}>{escape(text)}</text>')
+        self.parts.append(f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{style}>{html_text(text)}</text>')
 
     def legend(self, x: float, y: float, entries: Iterable[tuple[str, str, str]], most: float = 900) -> float:
         """(name, color, dash) side by side, in lines of at most `most`; returns the bottom."""
@@ -174,4 +175,4 @@ def _n(value: float) -> str:
 
 
 def _tip(text: str) -> str:
-    return f"<title>{escape(text)}</title>" if text else ""
+    return f"<title>{html_text(text)}</title>" if text else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 import jinja2
 from msgspec import Struct, field
 
+from allo_dse.common.quoting import tcl_word
 from allo_dse.common.records import replace
 from allo_dse.common.whole_files import write_whole
 from allo_dse.device.device import FpgaDevice
@@ -287,7 +288,7 @@ def _version() -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader(PACKAGE, "templates"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -295,6 +296,8 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    made.filters["tcl_word"] = tcl_word
+    return made
 
 
 def _header(name: str) -> str:

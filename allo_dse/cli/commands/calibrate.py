@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.store.file_names import displayed
+from allo_dse.common.quoting import markup
 
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
@@ -102,10 +102,10 @@ def _print_operators(found: OperatorCalibration, other_parts: Sequence[str], out
         before = row.before or row.after
         pairs = [(getattr(before, f), getattr(row.after, f)) for f in ("latency", "dsp", "ff", "lut")]
         cells = [str(b) if a == b else f"{a} -> {b}" for a, b in pairs]
-        shown.add_row(f"{row.element}.{row.name}", f"{row.after.mhz:g}", str(row.reports), *cells)
+        shown.add_row(markup(f"{row.element}.{row.name}"), f"{row.after.mhz:g}", str(row.reports), *cells)
     to.print(shown)
     if other_parts:
-        to.print(f"left out, of another chip than {found.device.part}: {displayed(', '.join(other_parts))}")
+        to.print(f"left out, of another chip than {markup(found.device.part)}: {markup(', '.join(other_parts))}")
     one = found.held_out
     to.print(
         f"latency and DSPs exact: {one.before} of {one.readings} operators of reports before, "
@@ -113,7 +113,7 @@ def _print_operators(found: OperatorCalibration, other_parts: Sequence[str], out
     )
     if not found.learned:
         to.print("[bold]learned nothing[/]: the device has all of this already")
-    to.print(f"wrote {displayed(str(output))}")
+    to.print(f"wrote {markup(str(output))}")
 
 
 def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
@@ -145,16 +145,16 @@ def _print(found: Calibration, output: Path) -> None:
         to.print(_parameters(found))
     for p in left:
         if p.alike:
-            to.print(f"{p.name} {p.words}")
+            to.print(markup(f"{p.name} {p.words}"))
     if unseen := [p.name for p in left if not p.alike]:
-        to.print(f"no measurement depends on {', '.join(unseen)}")
+        to.print(f"no measurement depends on {markup(', '.join(unseen))}")
     if found.unexplained:
         to.print(_unexplained(found))
     for kind, (median, high) in found.errors.items():
-        to.print(f"{kind.replace('_', '-'):>15}: median {median:.1%}, 90th percentile {high:.1%} off")
+        to.print(f"{markup(kind.replace('_', '-')):>15}: median {median:.1%}, 90th percentile {high:.1%} off")
     if not found.learned:
         to.print("[bold]learned nothing[/] that holds for other designs: no number of the device is changed")
-    to.print(f"{len(found.judged)} measurements; wrote {displayed(str(output))}")
+    to.print(f"{len(found.judged)} measurements; wrote {markup(str(output))}")
 
 
 def _parameters(found: Calibration) -> Table:
@@ -164,7 +164,7 @@ def _parameters(found: Calibration) -> Table:
         shown.add_column(name, justify="right")
     for p in found.parameters:
         if p.deviation is not None:
-            shown.add_row(p.name, f"{p.before:.4g}", f"{p.after:.4g}", f"{p.deviation:.2g}")
+            shown.add_row(markup(p.name), f"{p.before:.4g}", f"{p.after:.4g}", f"{p.deviation:.2g}")
     return shown
 
 
@@ -175,5 +175,5 @@ def _unexplained(found: Calibration) -> Table:
     for one in found.unexplained:
         measured = one.measurement.latency_us
         off = f"{one.after_us / measured - 1:+.0%}"
-        shown.add_row(displayed(one.measurement.label), f"{measured:.1f}", f"{one.after_us:.1f}", off)
+        shown.add_row(markup(one.measurement.label), f"{measured:.1f}", f"{one.after_us:.1f}", off)
     return shown

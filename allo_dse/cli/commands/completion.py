@@ -10,9 +10,14 @@ from pathlib import Path
 
 import typer
 
+from allo_dse.common.quoting import shell_completion, unquoted
+
 SCRIPT = """_allo_tune() {
-    local IFS=$'\\n'
-    COMPREPLY=($(allo-tune --complete "$COMP_CWORD" "${COMP_WORDS[@]}" 2>/dev/null))
+    local found
+    COMPREPLY=()
+    while IFS= read -r found; do
+        COMPREPLY+=("$found")
+    done < <(allo-tune --complete "$COMP_CWORD" "${COMP_WORDS[@]}" 2>/dev/null)
     [[ "${COMPREPLY[0]}" == *= ]] && compopt -o nospace
 }
 complete -o default -F _allo_tune allo-tune
@@ -63,7 +68,10 @@ def complete(
 
 
 def _beginning(word: str, known: Iterable[str]) -> list[str]:
-    return sorted({text for text in known if text.startswith(word)})
+    """The known words that a typed one may become, quoted as the shell needs them."""
+    beginning = unquoted(word)
+    fitting = (shell_completion(text, word) for text in known if text.startswith(beginning))
+    return sorted({text for text in fitting if text is not None})
 
 
 def _runs() -> list[str]:

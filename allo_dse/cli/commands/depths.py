@@ -12,7 +12,7 @@ from rich.table import Table
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.store.file_names import displayed
+from allo_dse.common.quoting import markup
 
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
@@ -153,9 +153,9 @@ class _View:
         if front.built is not None:
             table.add_row(*self._row(front.built, "as built"), style="dim")
         to.print(table)
-        to.print(front.words)
+        to.print(markup(front.words))
         common, _ = Counter(front.lossless.depths.values()).most_common(1)[0]
-        others = [f"{displayed(name)} {depth}" for name, depth in front.lossless.depths.items() if depth != common]
+        others = [f"{markup(name)} {depth}" for name, depth in front.lossless.depths.items() if depth != common]
         to.print(f"its depths: {common}" + (f", but {', '.join(others)}" if others else " everywhere"))
 
     def _row(self, point: DepthPoint, origin: str) -> list[str]:

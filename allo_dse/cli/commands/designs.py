@@ -11,8 +11,8 @@ from rich.table import Table
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import markup
 from allo_dse.tune.search.front import REFERENCE_AFTER
-from allo_dse.tune.store.file_names import displayed
 
 from ..design_words import print_design, short
 from ..output import EXIT_DIFFERENT, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
@@ -105,10 +105,10 @@ def replay(
         print_json(found.to_dict())
     else:
         _print_comparison({name: (a, b) for name, a, b in found.rows}, ("recorded", "now"), show_all=True)
-        console().print("[bold green]the same[/]" if found.same else f"[bold red]different[/]: {displayed(found.text)}")
+        console().print("[bold green]the same[/]" if found.same else f"[bold red]different[/]: {markup(found.text)}")
         if found.verification is not None:
             words = "verified" if found.verification.ok else f"WRONG: {found.verification.message}"
-            console().print(displayed(words))
+            console().print(markup(words))
     if not found.same or (found.verification is not None and not found.verification.ok):
         raise typer.Exit(EXIT_DIFFERENT)
 
@@ -164,10 +164,10 @@ def _print_comparison(pairs: dict[str, tuple[Any, Any]], names: tuple[str, str],
     table = Table(show_edge=False)
     table.add_column("", overflow="fold")
     for name in (*names, "change"):
-        table.add_column(displayed(name), justify="right", overflow="fold")
+        table.add_column(markup(name), justify="right", overflow="fold")
     for name, (x, y) in pairs.items():
         if show_all or x != y:
-            table.add_row(displayed(name), displayed(_cell(x)), displayed(_cell(y)), _change(x, y))
+            table.add_row(markup(name), markup(_cell(x)), markup(_cell(y)), _change(x, y))
     console().print(table)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.tune.store.file_names import displayed
+from allo_dse.common.quoting import markup
 
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
@@ -79,9 +79,9 @@ def list_(
             f"{one['study']} on {one['device'].partition(' ')[0]}: {one['trials']:,} designs, "
             f"{one['front_size']} on the front{', running' if one['running'] else ''}"
         )
-        console().print(f"[bold]{displayed(str(one['run_dir']))}[/]  {displayed(str(words))}")
+        console().print(f"[bold]{markup(str(one['run_dir']))}[/]  {markup(str(words))}")
     if not found:
-        console().print(f"no runs in {displayed(str(folder))}")
+        console().print(f"no runs in {markup(str(folder))}")
 
 
 def export(
@@ -108,7 +108,7 @@ def export(
     if as_json:
         print_json({"key": key, "directory": str(where), "files": [str(file) for file in files]})
     else:
-        console().print(f"{displayed(str(where))}: {len(files)} files")
+        console().print(f"{markup(str(where))}: {len(files)} files")
 
 
 def clean(
@@ -141,7 +141,7 @@ def clean(
         print_json({"removed" if yes else "would_remove": [str(path) for path in chosen]})
         return
     for path in chosen:
-        console().print(f"{'removed' if yes else 'would remove'} {displayed(str(path))}")
+        console().print(f"{'removed' if yes else 'would remove'} {markup(str(path))}")
     if not chosen:
         console().print(f"no run in {RUNS}/ is empty")
     elif not yes:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from allo_dse.common.quoting import printable
+
 from ..output import JSON, print_json
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def lint(
         print_json(found)
     else:
         for name, texts in found.items():
-            print("\n".join(texts) or f"{name}: nothing that Allo does not build")
+            print(printable("\n".join(texts) or f"{name}: nothing that Allo does not build"))
     raise typer.Exit(EXIT_FOUND if any(found.values()) else 0)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from allo_dse.tune.store.file_names import displayed
+from allo_dse.common.quoting import markup, printable
 
 from ..output import JSON, console, json_only, print_facts, print_json, say_stopped
 
@@ -104,7 +104,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _show(composition: Composition) -> None:
@@ -153,7 +153,7 @@ def _rows(launch: Launch, types: Mapping[str, str]) -> list[tuple[str, ...]]:
     return [
         (
             str(launch.number) if run is launch.runs[0] else "",
-            displayed(f"{run.step.title} ({run.step.work.kind})"),
+            markup(f"{run.step.title} ({run.step.work.kind})"),
             *([types[run.step.name]] if types else ()),
             str(run.first_column)
             if run.point.resources

@@ -52,29 +52,29 @@ class _Progress:
 
 
 def _print(found: RunReplay) -> None:
-    from allo_dse.tune.store.file_names import displayed
+    from allo_dse.common.quoting import markup
 
     to = console()
     for replay in found.different[:SHOWN]:
-        to.print(f"{replay.key}: {displayed(replay.text)}")
+        to.print(f"{replay.key}: {markup(replay.text)}")
     if len(found.different) > SHOWN:
         to.print(f"and {len(found.different) - SHOWN:,} more: see --json")
     for reason, count in found.skipped.items():
-        to.print(f"{count:,} left out: {displayed(reason)}")
+        to.print(f"{count:,} left out: {markup(reason)}")
     if found.stopped:
         to.print(f"stopped by {found.stopped} after {found.done:,} of {found.records:,}")
     _print_proposals(found.proposals, to)
     words = "[bold green]the same[/]" if not found.different else f"[bold red]{len(found.different):,} different[/]"
-    to.print(f"{displayed(str(found.path))}: {found.same + len(found.different):,} replayed, {words}")
+    to.print(f"{markup(str(found.path))}: {found.same + len(found.different):,} replayed, {words}")
 
 
 def _print_proposals(found: Reproposal, to: Console) -> None:
-    from allo_dse.tune.store.file_names import displayed
+    from allo_dse.common.quoting import markup
 
     for reason, count in found.skipped.items():
-        to.print(f"{count:,} not proposed again: {displayed(reason)}")
+        to.print(f"{count:,} not proposed again: {markup(reason)}")
     if found.difference:
-        to.print(f"[bold red]proposed differently[/] after {found.proposed:,}: {displayed(found.difference)}")
+        to.print(f"[bold red]proposed differently[/] after {found.proposed:,}: {markup(found.difference)}")
     elif found.proposed:
         to.print(
             f"{found.proposed:,} proposed again in the same order, and {found.violations:,} that break a device limit"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +10,7 @@ import typer
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.quoting import csv_text, markup
 
 from ..design_words import print_design
 from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, console, print_facts, print_json
@@ -127,10 +126,10 @@ def best(
     else:
         for name, row in rows.items():
             if row is not None:
-                console().print(f"[bold]best {name}[/]")
+                console().print(f"[bold]best {markup(name)}[/]")
                 print_design(table, row, console())
                 if name == LATENCY and (said := fastest_words(table, row)):
-                    console().print(said, soft_wrap=False)
+                    console().print(markup(said), soft_wrap=False)
     if all(row is None for row in rows.values()):
         if not as_json:
             console().print(NO_DESIGN)
@@ -150,9 +149,7 @@ def pareto(
         print_json({"objectives": table.objectives, "front": [design_facts(table, row) for row in rows]})
     elif as_csv:
         names = list(table.columns)
-        writer = csv.writer(sys.stdout)
-        writer.writerow(names)
-        writer.writerows([table.columns[name].value(row) for name in names] for row in rows)
+        print(csv_text(names, ([table.columns[name].value(row) for name in names] for row in rows)), end="")
     elif rows:
         _print_front(table, rows)
     else:
@@ -175,20 +172,19 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], co
 
     from allo_dse.tune.show.narrow import left_out
     from allo_dse.tune.show.numbers import format_value, front_title
-    from allo_dse.tune.store.file_names import displayed
 
     shown = Table(title=front_title(len(rows)), title_justify="left", title_style="bold")
     shown.add_column("")
     for name in table.objectives:
-        shown.add_column(displayed(name), justify="right", overflow="fold")
+        shown.add_column(markup(name), justify="right", overflow="fold")
     for name in parameters[:count]:
-        shown.add_column(displayed(name), justify="right", style="dim")
+        shown.add_column(markup(name), justify="right", style="dim")
     shown.add_column("design", no_wrap=True)
     shown.add_column("checked", no_wrap=True)
     knee = table.knee
     for row in rows:
         values = [format_value(objective(table, row, name)) for name in table.objectives]
-        params = [displayed(_shown(table.columns[name].value(row))) for name in parameters[:count]]
+        params = [markup(_shown(table.columns[name].value(row))) for name in parameters[:count]]
         checked = table.verified.get(table.keys[row])
         shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
                       "" if checked is None else checked.verdict)  # fmt: skip

@@ -156,12 +156,12 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     **given: Any,
 ) -> None:
     """Run every study of a file and print what came out."""
+    from allo_dse.common.quoting import file_name
     from allo_dse.eval.hardware.command import located
     from allo_dse.tune.run.dry_run import outlook
     from allo_dse.tune.run.session import run_study
     from allo_dse.tune.show.output import print_result
     from allo_dse.tune.show.reporters import JsonReporter
-    from allo_dse.tune.store.file_names import file_name
     from allo_dse.tune.study_file import load_studies, parse_settings
 
     command, code = ["allo-tune", *(a for a in sys.argv[1:] if a != "--fresh")], 0

@@ -12,7 +12,7 @@ import typer
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.store.file_names import displayed
+from allo_dse.common.quoting import markup
 from allo_dse.tune.store.run_info import MARKER
 
 from ..output import EXIT_DIFFERENT, JSON, NO_DESIGN, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
@@ -101,4 +101,4 @@ def _proved(replayer: Replayer, key: str, exported: Path | None) -> JsonObject:
 def _print(found: JsonObject) -> None:
     mark = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[yellow]undecided[/]"}[found["equal"]]
     text = str(found["text"]).removeprefix("equal ").removeprefix("different: ")
-    console().print(f"{found['key']} {mark}: {displayed(text)}")
+    console().print(f"{found['key']} {mark}: {markup(text)}")

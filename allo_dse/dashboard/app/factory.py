@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from string import Template
 from types import ModuleType
@@ -14,8 +13,11 @@ import dash_cytoscape
 import flask
 from dash import Dash, dash_table, html
 from dash.development.base_component import Component
+from dash.exceptions import DependencyException
 from dash.fingerprint import build_fingerprint
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+from allo_dse.common.quoting import html_text
 
 from ..figures.style import theme
 from . import design_texts as front
@@ -97,7 +99,7 @@ def make_app(context: Context) -> Dash:
         suppress_callback_exceptions=True,
         compress=False,
     )
-    app.opening_html = Template(_OPENING.read_text()).substitute(title=escape(title_of(context.board)))
+    app.opening_html = Template(_OPENING.read_text()).substitute(title=html_text(title_of(context.board)))
     script = (_COMPILE_NOW + get_plotlyjs()).encode()
 
     @app.server.route(PLOTLY)
@@ -113,6 +115,10 @@ def make_app(context: Context) -> Dash:
             known = isinstance(asked, dict) and str(asked.get("output")) in app.callback_map
             if not known or not isinstance(asked.get("inputs"), list):
                 flask.abort(400, "not a request of this page")
+
+    @app.server.errorhandler(DependencyException)
+    def no_such_script(error: DependencyException) -> tuple[str, int]:
+        return "not a script of this page", 404
 
     @app.server.route("/opening")
     def opening() -> flask.Response:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 import flask
 from dash import Dash
 from msgspec import Struct
+
+from allo_dse.common.quoting import html_text
 
 from ..data.board import Board
 
@@ -65,7 +66,10 @@ def register(app: Dash, board: Board) -> None:
     @app.server.route("/networks/<name>")
     def network(name: str) -> str:
         found = kept_networks(board).get(name)
-        return found.page.read_text() if found is not None else flask.abort(404)
+        # A link must not lead out of what `allo-tune network` has written.
+        if found is None or not found.page.is_file() or found.page.resolve() != found.page:
+            flask.abort(404)
+        return found.page.read_text()
 
     @app.server.before_request
     def first() -> flask.Response | None:
@@ -74,6 +78,6 @@ def register(app: Dash, board: Board) -> None:
 
 
 def _row(name: str, words: Sequence[str]) -> str:
-    first, *rest, proved = map(escape, words)
+    first, *rest, proved = map(html_text, words)
     cells = "".join(f"<td>{one}</td>" for one in rest) + f'<td style="white-space: normal">{proved}</td>'
     return f'<tr><td><a href="/networks/{quote(name)}">{first}</a></td>{cells}</tr>'

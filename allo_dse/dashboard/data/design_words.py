@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import numpy as np
 
+from allo_dse.common.quoting import html_text
 from allo_dse.tune.results.explain import latency_range_words, near_words
 
 from .board import Board, Ref
@@ -71,10 +70,10 @@ def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]
     """Objectives, and then what differs from the reference, as lines of HTML; names are escaped."""
     table = board.table(ref)
     name = f"{board.names[ref.run]} · " if len(board.runs) > 1 else ""
-    lines = [f"<b>{escape(name)}{escape(table.keys[ref.row][:8])}</b> · {escape(status_text(board, ref))}"]
+    lines = [f"<b>{html_text(name)}{html_text(table.keys[ref.row][:8])}</b> · {html_text(status_text(board, ref))}"]
     if reference is None or reference == ref:
         lines += [
-            f"{escape(label(n))}: {escape(text(table.columns[n].value(ref.row)))}"
+            f"{html_text(label(n))}: {html_text(text(table.columns[n].value(ref.row)))}"
             for n in (*table.names("objective"), *table.names("parameter", varying=True))
         ]
         return lines[:MAX_LINES]
@@ -82,9 +81,9 @@ def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]
     found = differences(base, reference.row, table, ref.row, DECIDING)
     for d in found[:MAX_LINES]:
         if d.kind == "objective":
-            lines.append(f"{escape(label(d.name))}: {escape(text(d.second))} ({change_text(d)})")
+            lines.append(f"{html_text(label(d.name))}: {html_text(text(d.second))} ({change_text(d)})")
         else:
-            lines.append(f"{escape(label(d.name))}: {escape(text(d.first))} → {escape(text(d.second))}")
+            lines.append(f"{html_text(label(d.name))}: {html_text(text(d.first))} → {html_text(text(d.second))}")
     if len(found) > MAX_LINES:
         lines.append(f"and {len(found) - MAX_LINES} more")
     return lines

@@ -4,6 +4,8 @@ Imports: allo_dse, common, dashboard, dashboard.data, dashboard.figures.
 Imported by: dashboard.
 """
 
-from .page import render, script_json, write_report
+from allo_dse.common.quoting import script_json
+
+from .page import render, write_report
 
 __all__ = ["render", "script_json", "write_report"]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
-import json
 import zlib
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
 from allo_dse import __version__
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import script_json
 from allo_dse.common.whole_files import write_whole
 
 from ..data.board import Board, Ref
@@ -88,12 +87,6 @@ def _library() -> str:
     from plotly.offline import get_plotlyjs
 
     return squeezed(get_plotlyjs())
-
-
-def script_json(values: Any) -> str:
-    """JSON that can stand in a script element, whatever texts are in it."""
-    encoded = json.dumps(values, separators=(",", ":"))
-    return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def run_facts(name: str, run: RunTable) -> JsonObject:

@@ -12,11 +12,11 @@ import numpy as np
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import file_name
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import MOST_GOLDEN_ELEMENTS, write_files
 from allo_dse.eval.hardware.program_source import NotCut, function_source
 from allo_dse.eval.program.rounding import unit_roundoff
-from allo_dse.tune.store.file_names import file_name
 
 from ..compose import Composition
 from ..elements import random_inputs

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from html import escape
 from itertools import cycle, zip_longest
 
 from allo_dse.common.notebooks import columns_html
+from allo_dse.common.quoting import html_text
 from allo_dse.drawing.canvas import COLORS, GREY, Canvas, fit, text_width
 from allo_dse.drawing.points import points_svg
 
@@ -35,7 +35,7 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
         front: compositions on less of the device, to compare with.
     """
     network, device = composition.network, composition.fronts.device
-    title = escape(f"{network.name} on {device.name}")
+    title = html_text(f"{network.name} on {device.name}")
     streams = "; streams: " + composition.streamed if composition.streamed else ""
     said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}{streams}."
     if composition.strided:
@@ -49,11 +49,11 @@ def page_html(composition: Composition, front: Sequence[Composition] = ()) -> st
         "What the front trades": _front(front),
         "Operators": _wide(columns_html([_row(run, n.number) for n in composition.launches for run in n.runs])),
     }
-    body = "".join(f"<section><h2>{escape(name)}</h2>{html}</section>" for name, html in parts.items())
+    body = "".join(f"<section><h2>{html_text(name)}</h2>{html}</section>" for name, html in parts.items())
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
     return (
         f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head>'
-        f"<body><h1>{title}</h1><p>{escape(said)}</p>{body}</body></html>\n"
+        f"<body><h1>{title}</h1><p>{html_text(said)}</p>{body}</body></html>\n"
     )
 
 

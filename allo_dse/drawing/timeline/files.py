@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.common.quoting import csv_cell
 from allo_dse.common.whole_files import whole_file, write_whole
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.run_result import RunResult
@@ -64,7 +65,9 @@ def save_occupancy(result: RunResult, path: str | Path, labels: Labels | None = 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:
     is_csv = path.suffix.lower() == ".csv"
-    if not is_csv and find_spec("pyarrow") is None:
+    if is_csv:
+        table = table.apply(lambda column: column.map(csv_cell) if column.dtype == object else column)
+    elif find_spec("pyarrow") is None:
         raise SimulationError(f"{path}: writing parquet needs pyarrow", hint="pip install pyarrow, or write .csv")
     with whole_file(path) as scratch:
         (table.to_csv if is_csv else table.to_parquet)(scratch, index=False)

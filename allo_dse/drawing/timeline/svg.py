@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.common.quoting import html_text
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Occupancy, Timeline
 from allo_dse.simulator.network.labels import node_label
@@ -177,5 +177,5 @@ def _row_label(name: str, y: float) -> list[str]:
 
 
 def _text(x: float, y: float, text: str, style: str = "", *, title: str = "") -> str:
-    tooltip = f"<title>{escape(title)}</title>" if title else ""
-    return f'<text x="{x:.4g}" y="{y:.4g}" {style}>{tooltip}{escape(text)}</text>'
+    tooltip = f"<title>{html_text(title)}</title>" if title else ""
+    return f'<text x="{x:.4g}" y="{y:.4g}" {style}>{tooltip}{html_text(text)}</text>'

@@ -36,7 +36,7 @@ def device_text(device: NpuDevice, base: NpuDevice, extends: str, comments: Mapp
     for path, value in _differences(changed, before, ()):
         name = ".".join(("board", *path[2:]) if path[0] == "boards" else path)
         comment = f" # {comments[name]}" if name in comments else ""
-        written.setdefault(path[:-1], []).append(f"{path[-1]} = {_toml(value)}{comment}")
+        written.setdefault(path[:-1], []).append(f"{_key(path[-1])} = {_toml(value)}{comment}")
     for table, entries in written.items():
         lines += ["", f"[{'.'.join(map(_key, table))}]", *entries]
     return "\n".join(lines) + "\n"
@@ -52,9 +52,9 @@ def fpga_text(device: FpgaDevice, base: FpgaDevice, extends: str, comments: Mapp
     for element, table in device.operators.items():
         known = base.operators.get(element, {})
         changed = {name: rows for name, rows in table.items() if rows != known.get(name)}
-        lines += ["", f"[operators.{element}]"] if changed else []
+        lines += ["", f"[operators.{_key(element)}]"] if changed else []
         for name, rows in changed.items():
-            lines += [f"{name} = [ # [calibrated] {comments[f'{element}.{name}']}"]
+            lines += [f"{_key(name)} = [ # [calibrated] {comments[f'{element}.{name}']}"]
             lines += [*(f"    {_inline(row, exclude_defaults=True)}," for row in rows), "]"]
     return "\n".join(lines) + "\n"
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.quoting import html_text
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
 
@@ -153,7 +153,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The front, in a notebook."""
-        return f"<p>{escape(repr(self))}</p>{self.front._repr_html_()}"
+        return f"<p>{html_text(repr(self))}</p>{self.front._repr_html_()}"
 
     @property
     def unverified(self) -> int:

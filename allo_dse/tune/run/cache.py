@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import file_name
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.space import Candidate
 
-from ..store.file_names import file_name
 from ..store.log import decode_line, encode_line
 from .evaluator_key import evaluator_key
 

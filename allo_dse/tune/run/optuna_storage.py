@@ -102,7 +102,8 @@ class StorageCopy:
                     self._copied[record.rung].add(record.key)
                     self._studies[record.rung].add_trial(self._trials.trial(record))
         except Exception as error:  # each database has its own; the log has everything
-            self.problem = f"{type(error).__name__}: {_first_line(error)}"
+            first = _cause(error)
+            self.problem = f"{type(first).__name__}: {_first_line(first)}"
 
     def close(self) -> None:
         """Copy what is left."""
@@ -177,8 +178,13 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
     raise AssertionError
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "")
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first of a chain of errors: Optuna guesses at a reason instead of the one that the database gave."""
+    return error if error.__cause__ is None else _cause(error.__cause__)
 
 
 def _is_being_made(error: Exception) -> bool:

@@ -198,7 +198,10 @@ def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator
     finally:
         copy.close()
         if copy.problem:
-            reporter.note(f"not every design is in the storage: {copy.problem}")
+            reporter.note(
+                f"not every design is in the storage: {copy.problem}; the log has them all, and the same command "
+                "copies the rest"
+            )
 
 
 def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:

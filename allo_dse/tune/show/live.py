@@ -11,10 +11,11 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from allo_dse.common.quoting import markup, printable
+
 from ..results.study_result import Result
 from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
-from ..store.file_names import displayed, printable
 from .numbers import format_duration, format_value
 from .reporters import QuietReporter
 from .run_view import View
@@ -40,7 +41,7 @@ class LiveReporter(QuietReporter):
 
     def start(self, view: View) -> None:
         self._console.print(
-            f"[bold]{displayed(view.study.name)}[/]: {view.sampler} search, log in {displayed(str(view.run_dir))}"
+            f"[bold]{markup(view.study.name)}[/]: {view.sampler} search, log in {markup(str(view.run_dir))}"
         )
         self._live.start()
 
@@ -85,7 +86,7 @@ def render(view: View) -> Table:
         "feasible", "-" if share is None else f"{100 * share:.1f} % of {view.tally.done + view.screen.invalid:,}"
     )
     facts.add_row("ruled out by", _killers(view))
-    best = [f"{displayed(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
+    best = [f"{markup(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
     facts.add_row("best so far", "   ".join(best))
     if certificate is not None and certificate.listed:
         facts.add_row("cannot be better", "   ".join(map(_bound, certificate.gaps)))
@@ -113,14 +114,14 @@ def _pace(view: View, certificate: Certificate | None) -> str:
 def _bound(gap: Gap) -> str:
     """What no design can be better than in an objective, and how far that is from the best one found."""
     if gap.bound is None:
-        return f"{displayed(gap.objective)} -"
+        return f"{markup(gap.objective)} -"
     far = "nothing found yet" if gap.share is None else f"{percent(gap.share)} from it" if gap.share else "reached"
-    return f"{displayed(gap.objective)} {format_value(gap.bound)} [dim]({far})[/]"
+    return f"{markup(gap.objective)} {format_value(gap.bound)} [dim]({far})[/]"
 
 
 def _killers(view: View) -> str:
     killers = view.killers
-    shown = [f"{displayed(name)} {count:,}" for name, count in killers[:MAX_KILLERS]]
+    shown = [f"{markup(name)} {count:,}" for name, count in killers[:MAX_KILLERS]]
     if len(killers) > MAX_KILLERS:
         shown.append(f"{len(killers) - MAX_KILLERS} more")
     return "   ".join(shown) or "-"
@@ -131,7 +132,7 @@ def _front(view: View) -> str:
     text = f"{len(front.keys)} designs"
     if front.hypervolume is None or view.reference is None:
         return text
-    point = ", ".join(f"{displayed(name)} {format_value(value)}" for name, value in view.reference.items())
+    point = ", ".join(f"{markup(name)} {format_value(value)}" for name, value in view.reference.items())
     return f"{text}   hypervolume [bold]{front.hypervolume:.4f}[/] [dim](reference point: {point})[/]"
 
 

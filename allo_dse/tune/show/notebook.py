@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from allo_dse.common.quoting import printable
+
 from ..results.study_result import Result
 from ..search.screening import Screen
 from .numbers import format_value
@@ -40,10 +42,10 @@ class NotebookReporter(QuietReporter):
         best = {o.name: view.tally.best_value(o) for o in view.tally.objectives}
         words = [f"{name} {format_value(value)}" for name, value in best.items() if value is not None]
         self._bar.n = view.tally.done
-        self._bar.set_postfix_str(", ".join([*words, f"front {len(view.tally.front.keys)}"]))
+        self._bar.set_postfix_str(printable(", ".join([*words, f"front {len(view.tally.front.keys)}"])))
 
     def note(self, text: str) -> None:
-        print(text)
+        print(printable(text))
 
     def verifying(self, done: int, of: int) -> None:
         if done == 0:
@@ -59,7 +61,7 @@ class NotebookReporter(QuietReporter):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that ipywidgets is not installed: the bar is a text then
             from tqdm.auto import tqdm
-        self._bar = tqdm(total=total, desc=title, unit=" designs")
+        self._bar = tqdm(total=total, desc=printable(title), unit=" designs")
 
     def _close(self) -> None:
         if self._bar is not None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import structs
@@ -13,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.quoting import csv_text, file_name, markup, shell_command
 
 from ..results.best import BestDesign
 from ..results.explain import timed_on_words
 from ..results.study_result import Result, failure_words
-from ..store.file_names import displayed, file_name
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
 from .narrow import fitting, left_out
@@ -33,15 +30,8 @@ AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="a
 
 def write_tables(result: Result, directory: RunDirectory) -> None:
     """Write `trials.csv` and `pareto.csv`."""
-    directory.write("trials.csv", _csv(*result.table(result.records)))
-    directory.write("pareto.csv", _csv(*result.table([d.record for d in result.front])))
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table as pandas writes it, which takes longer to import than a small run takes."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-    return text.getvalue()
+    directory.write("trials.csv", csv_text(*result.table(result.records)))
+    directory.write("pareto.csv", csv_text(*result.table([d.record for d in result.front])))
 
 
 def write_best(result: Result, directory: RunDirectory) -> None:
@@ -102,16 +92,16 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
     if not result.front:
         console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
         for name, count in list(result.unmet.items())[:TOP_LIMITS]:
-            console.print(f"{count} break the constraint {displayed(repr(name))}", soft_wrap=True)
+            console.print(f"{count} break the constraint {markup(repr(name))}", soft_wrap=True)
         closed = result.certificate is not None and result.certificate.complete
         more = "" if closed else ", or let it try more of them"
         console.print(f"[bold]hint:[/] loosen what rules designs out{more}")
     else:
         console.print(front_table(result, console))
         best = result.best()
-        console.print(f"best [bold]{displayed(result.study.objectives[0].name)}[/]: {displayed(best.explain())}")
+        console.print(f"best [bold]{markup(result.study.objectives[0].name)}[/]: {markup(best.explain())}")
         if result.against_baseline:
-            console.print(displayed(result.against_baseline))
+            console.print(markup(result.against_baseline))
         print_comparison(best, console)
         if not result.study.schedules and result.study.device.family == "fpga":
             console.print(f"[bold]hint:[/] {AS_WRITTEN}")
@@ -121,37 +111,37 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
     if result.correction.pairs:
         console.print(f"measured {result.correction.words}")
     if failed := failure_words(result):
-        console.print(f"[bold red]{displayed(failed)}[/]")
+        console.print(f"[bold red]{markup(failed)}[/]")
     for cause in result.causes[:MOST_CAUSES]:
-        console.print(displayed(str(cause)))
+        console.print(markup(str(cause)))
     if len(result.causes) > MOST_CAUSES:
         console.print(f"{len(result.causes) - MOST_CAUSES} more causes: `--json` has all")
     if decides := _decides(result):
         console.print(f"what decides: {decides}")
     for one in result.rung_failures:
-        console.print(f"[bold red]{displayed(str(one))}[/]")
+        console.print(f"[bold red]{markup(str(one))}[/]")
     console.print(_ending(result))
     if result.certificate is not None:
-        console.print(f"[bold]{displayed(str(result.certificate))}[/]")
+        console.print(f"[bold]{markup(str(result.certificate))}[/]")
     _print_copied(result, console, command)
 
 
 def _print_copied(result: Result, console: Console, command: Sequence[str]) -> None:
     """Paths and commands, a line each, which no end of a line breaks."""
-    path = displayed(str(result.run_dir))
+    path = markup(str(result.run_dir))
     copied = {"all designs": f"{path}/trials.csv"}
     if result.front:
         copied = {"front": f"{path}/pareto.csv", **copied, "to build": f"{path}/best/"}
-    copied["look at it"] = shlex.join(["allo-tune", "dashboard", str(path)])
+    copied["look at it"] = shell_command(["allo-tune", "dashboard", str(path)])
     if command and result.stopped not in ("exhausted", "trials"):
-        copied["go on with"] = f"[bold]{displayed(shlex.join(command))}[/]"
+        copied["go on with"] = f"[bold]{markup(shell_command(command))}[/]"
     for name, value in copied.items():
         console.print(f"[dim]{name:<11}[/]  {value}", soft_wrap=True)
 
 
 def _decides(result: Result) -> str:
     """Which choices matter for the first objective."""
-    shares = [f"{displayed(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
+    shares = [f"{markup(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
     return ", ".join(shares[:MOST_CAUSES])
 
 
@@ -164,7 +154,7 @@ def print_comparison(best: BestDesign, console: Console) -> None:
     for position, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if position < 2 else "right")
     for row in rows:
-        table.add_row(*map(displayed, row))
+        table.add_row(*map(markup, row))
     console.print(table)
 
 
@@ -182,9 +172,9 @@ def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("")
     for name in objectives:
-        table.add_column(displayed(name), justify="right", overflow="fold")
+        table.add_column(markup(name), justify="right", overflow="fold")
     for name in free:
-        table.add_column(displayed(name), justify="right", style="dim")
+        table.add_column(markup(name), justify="right", style="dim")
     table.add_column("design", no_wrap=True)
     several = bool(result.study.rungs)
     if several:
@@ -199,11 +189,11 @@ def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table
         mark = ", ".join(name for name, design in marks.items() if design is not None and best.key == design.key)
         verification = result.verified.get(best.key)
         values = [format_value(v) for v in result.values[best.key]]
-        params = [displayed(str(best.params.get(n, ""))) for n in free]
+        params = [markup(str(best.params.get(n, ""))) for n in free]
         checked = "" if verification is None else verification.verdict
         note = result.placed.get(best.key)
         placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
-        source = [displayed(best.record.measured_by)] if several else []
+        source = [markup(best.record.measured_by)] if several else []
         table.add_row(mark, *values, *params, best.key[:8], *source, checked, *placed, style="bold" if mark else None)
     left_out(table, len(result.front) - len(shown), len(parameters) - count)
     return table

@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TextIO
 
+from allo_dse.common.quoting import printable
+
 from ..results.study_result import Result
 from ..search.screening import Screen
-from ..store.file_names import printable
 from .output import summary
 from .run_view import View, device_name, progress_line
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import shell_command
 
 from .certificate import Certificate
 from .texts import valid
@@ -73,7 +73,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def command_line(self) -> str:
         """The command that reproduces the run, for a shell."""
-        return shlex.join(self.command)
+        return shell_command(self.command)
 
     @property
     def study_file(self) -> str | None:

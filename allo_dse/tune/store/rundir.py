@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
+from allo_dse.common.quoting import file_name
 from allo_dse.common.records import replace
 from allo_dse.common.whole_files import write_whole
 
 from .certificate import Certificate
-from .file_names import file_name
 from .log import disk_full, same_file
 from .run_info import MARKER, RunInfo, read_info
 

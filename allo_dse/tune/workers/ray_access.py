@@ -31,7 +31,7 @@ KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
 PUT_OFF_SECONDS = 30.0  # for what a signal raises while Ray is busy, which a cluster that is silent may be for ever
-LONGEST_TMPDIR = 28  # bytes: Ray's sockets are in it, whose names take 79 beside it of the 107 that they can have
+LONGEST_TMPDIR = 26  # bytes: Ray's sockets are in it, whose names take 81 beside it of the 107 that they can have
 SETTINGS = (
     b"\x04"  # type of the first frame that a server of HTTP/2 sends, after three bytes of length: Ray speaks gRPC
 )
@@ -136,7 +136,8 @@ class RayFolder:
     Not Ray's own place for that: there other people's clusters are too.
 
     Attributes:
-        path: empty as long as there is none.
+        path: of Ray's part of it; empty as long as there is none. Ray opens that to all users of the computer, what is
+            around it is its owner's.
     """
 
     path = ""
@@ -144,15 +145,17 @@ class RayFolder:
     _driver = -1
 
     def make(self) -> str:
-        """Make the folder; gives its path."""
+        """Make the folder; gives the path of Ray's part."""
         place = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
         if len(os.fsencode(place)) > LONGEST_TMPDIR:
             place = "/tmp"
         os.makedirs(place, exist_ok=True)
         for left in Path(place).glob(f"ray-*/{DRIVER}"):
             _remove_of_dead(left)
-        self.path = tempfile.mkdtemp(prefix="ray-", dir=place)
-        self._driver = os.open(os.path.join(self.path, DRIVER), os.O_WRONLY | os.O_CREAT)
+        own = tempfile.mkdtemp(prefix="ray-", dir=place)
+        self.path = os.path.join(own, "r")
+        os.mkdir(self.path)
+        self._driver = os.open(os.path.join(own, DRIVER), os.O_WRONLY | os.O_CREAT)
         fcntl.flock(self._driver, fcntl.LOCK_EX)
         os.write(self._driver, b"%d\n" % os.getpid())
         return self.path
@@ -163,13 +166,13 @@ class RayFolder:
         if not self.path or not os.path.exists(logs):
             return failure
         self._kept = True
-        Path(self.path, DRIVER).unlink(missing_ok=True)
+        Path(self.path).with_name(DRIVER).unlink(missing_ok=True)
         return f"{failure} (Ray's logs: {logs})"
 
     def remove(self) -> None:
         """Remove it, when Ray has ended."""
         if self.path and not self._kept:
-            shutil.rmtree(self.path, ignore_errors=True)
+            shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)
         if self._driver >= 0:
             os.close(self._driver)
             self._driver = -1

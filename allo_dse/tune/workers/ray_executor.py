@@ -10,12 +10,14 @@ What was lost with a whole node, or with its connection, is no design's fault.
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, services
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
@@ -92,7 +94,7 @@ class RayExecutor:
         # Else Ray's C++ takes a SIGTERM for a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         try:
-            with undisturbed(PUT_OFF_SECONDS if address else START_SECONDS):
+            with undisturbed(PUT_OFF_SECONDS if address else START_SECONDS), nullcontext() if address else _alone():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except Exception as error:  # whatever class it is of: Ray raises its base class too
             raise unreachable(address, self._folder.with_logs(str(error))) from error
@@ -336,6 +338,33 @@ class RayExecutor:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Has a Ray that starts listen on 127.0.0.1, as on systems for which Ray has no clusters, and gives it time.
+
+    Given that address as an option, Ray replaces it by the computer's own. Its 30 s for a node to be known are not
+    enough on a busy computer, and it uses them to ask without a pause.
+    """
+    get_node: Any = services.get_node
+    clusters, until = ray_constants.ENABLE_RAY_CLUSTER, time.monotonic() + START_SECONDS
+
+    def patiently(*arguments: Any) -> Any:
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(WAIT_SECONDS)
+
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", f"{START_SECONDS:.0f}")
+    ray_constants.ENABLE_RAY_CLUSTER, services.get_node = False, patiently
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER, services.get_node = clusters, get_node
 
 
 def _missing(resource: str | None) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import pickle
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -186,6 +189,42 @@ def test_python_objects_in_a_file_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "t.npz", **cast(Any, arrays(loop=np.array([print, None], object))))
     with pytest.raises(TraceError, match="is damaged"):
         Trace.load(tmp_path / "t.npz")
+
+
+def header(shape: tuple[int, ...], dtype: str) -> bytes:
+    """Of an array in a file, without its elements."""
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (header((1 << 40,), "<i8") + bytes(8), "claims to hold 8,796,093,022,208 bytes, of which 8 are there"),
+        (header((1 << 62, 1 << 62), "<i8"), "of which 0 are there"),
+        (header((-1,), "<i8") + bytes(8), "claims to hold -8 bytes"),
+        (header((3,), "|O") + pickle.dumps([1, 2, 3]), "claims to hold Python objects"),
+        (header((3,), "<i8")[:40], "is damaged"),
+        (b"", "is damaged"),
+        (b"\x93NUMPY\x09\x00" + bytes(64), "is damaged"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "is damaged"),
+    ],
+)
+def test_a_header_is_not_believed(tmp_path: Path, content: bytes, message: str, compression: int) -> None:
+    path = written(tmp_path)
+    with zipfile.ZipFile(path, "a", compression) as archive:
+        archive.writestr("more.npy", content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match=message) as error:
+            Trace.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+    assert str(path) in error.value.message
+    assert error.value.hint
 
 
 def test_every_truncation_is_noticed(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import getpass
 import os
+import re
 import shutil
+import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -225,3 +227,46 @@ def test_a_storage_that_breaks_does_not_stop_the_run(
     )
     assert len(result.records) == 20
     assert "not every design is in the storage: OSError: connection lost" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["locked", "deleted", "overwritten"])
+def test_a_database_that_is_lost_during_a_run_costs_no_design(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "trials.db"
+    url, held = f"sqlite:///{file}", []
+    monkeypatch.setattr(optuna_storage, "OPEN_SECONDS", 0.0)
+
+    class Loses(FakeEvaluator):
+        evaluated = 0
+
+        def evaluate(self, design: Any) -> Metrics:
+            Loses.evaluated += 1
+            if Loses.evaluated == 6 and what == "locked":
+                held.append(sqlite3.connect(file, timeout=60, check_same_thread=False))
+                held[0].execute("BEGIN EXCLUSIVE")
+            elif Loses.evaluated == 6 and what == "deleted":
+                file.unlink()
+            elif Loses.evaluated == 6:
+                file.write_bytes(b"no database " * 999)
+            return super().evaluate(design)
+
+    result = fake_study(evaluator=Loses).run(12, run_dir=tmp_path / "run", storage=url, progress="plain", verify=False)
+    assert [record.status for record in result.records] == ["ok"] * 12
+    said = capsys.readouterr().err
+    reasons = {
+        "locked": "database is locked",
+        "deleted": "readonly database",
+        "overwritten": "not a database|malformed",
+    }
+    assert re.search(f"not every design is in the storage: .*({reasons[what]})", said), said
+    for connection in held:
+        connection.close()
+    if what == "overwritten":
+        with pytest.raises(StudyError, match=r"cannot use the storage sqlite:///.*not a database"):
+            run(fake_study(), tmp_path / "run", url, 14)
+        file.unlink()
+    result = run(fake_study(), tmp_path / "run", url, 14)
+    keys = [trial.user_attrs["key"] for trial in opened(url).get_trials()]
+    assert Counter(keys) == Counter(record.key for record in result.records)
+    assert len(keys) == 14

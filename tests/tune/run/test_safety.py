@@ -9,8 +9,8 @@ import pytest
 
 import allo_dse
 from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import file_name
 from allo_dse.tune.search.objectives import minimize
-from allo_dse.tune.store.file_names import file_name
 from allo_dse.tune.store.log import disk_full
 from allo_dse.tune.store.rundir import RunDirectory
 from tests.tune.fakes import FakeEvaluator, fake_study

@@ -58,4 +58,4 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def ray_files(driver: int, pattern: str = "") -> Iterator[Path]:
     """Files of a Ray that a driver has started on this machine."""
     for place in {tempfile.gettempdir(), "/tmp"}:
-        yield from Path(place).glob(f"ray-*/session_*_{driver}/{pattern}")
+        yield from Path(place).glob(f"ray-*/*/session_*_{driver}/{pattern}")

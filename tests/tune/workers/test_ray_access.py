@@ -77,7 +77,7 @@ def test_only_logs_of_what_failed_outlast_ray(tmp_path: Path, monkeypatch: pytes
     made = fake_study()
     with pytest.raises(StudyError, match="no memory") as caught:
         RayExecutor(made, [needs(made.make_evaluator())], 2, None)
-    logs = list(tmp_path.glob("new/*/session_latest/logs"))
+    logs = list(tmp_path.glob("new/*/*/session_latest/logs"))
     assert [str(place) in str(caught.value) for place in logs] == [True] * gets_far
     assert len(list(tmp_path.glob("new/*"))) == gets_far
 
@@ -120,9 +120,9 @@ def test_a_folder_of_a_driver_that_was_killed_goes_when_the_next_one_starts(
     (tmp_path / "ray-begun").mkdir()
     (tmp_path / "ray-begun" / ray_access.DRIVER).touch()
     ray_access.RayFolder().make()
-    kept = {"ray-of-others", "ray-begun", Path(alive.path).name, Path(failed.path).name}
+    kept = {"ray-of-others", "ray-begun", Path(alive.path).parent.name, Path(failed.path).parent.name}
     assert {one.name for one in tmp_path.iterdir()} > kept
-    assert not Path(killed.path).exists()
+    assert not Path(killed.path).parent.exists()
     monkeypatch.setattr(os, "getuid", lambda: -1)  # somebody else
     os.close(alive._driver)
     ray_access.RayFolder().make()
@@ -134,6 +134,6 @@ def test_sockets_of_ray_fit_below_the_longest_temporary_folder(tmp_path: Path, m
     folder = ray_access.RayFolder()
     made = Path(folder.make())
     folder.remove()
-    assert (made.parent, made.exists()) == (Path("/tmp"), False)
-    longest = Path(made.name) / "session_2026-01-01_00-00-00_000000_4194304" / "sockets" / "plasma_store"
+    assert (made.parents[1], made.parent.exists()) == (Path("/tmp"), False)
+    longest = made.relative_to("/tmp") / "session_2026-01-01_00-00-00_000000_4194304" / "sockets" / "plasma_store"
     assert ray_access.LONGEST_TMPDIR + len(f"/{longest}") <= 107
