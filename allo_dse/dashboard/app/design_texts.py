@@ -55,7 +55,7 @@ def pointed(board: Board, number: Any) -> Ref | None:
 
 
 def unknown_text(design: str) -> str:
-    """What to say where an address asks for a design that there is not."""
+    """Return the message for an address that names an unknown design."""
     return f"There is no design {design} in what this page shows: it may be from another run."
 
 

@@ -165,7 +165,8 @@ def _dimension(
 
 
 def apart(values: list[float]) -> list[float]:
-    """Of ascending values the first, the last, and those whose texts do not cover others' on the axis."""
+    """Drop values whose labels would overlap on the axis. The first and the last of the ascending values always
+    stay."""
     gap = TICK_GAP * (values[-1] - values[0])
     marked = values[:1]
     for value in values[1:-1]:

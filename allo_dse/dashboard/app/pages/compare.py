@@ -133,7 +133,7 @@ def design_name(board: Board, ref: Ref) -> str:
 
 
 def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
-    """What differs between two designs, and what that did to the metrics."""
+    """Show the differences between two designs, and their effect on the metrics."""
     found = differences(board.table(a), a.row, board.table(b), b.row)
     decided = [d for d in found if d.kind in ("parameter", "mapping")]
     reached = [d for d in found if d.kind in ("objective", "metric")]

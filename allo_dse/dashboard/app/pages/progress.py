@@ -134,7 +134,7 @@ def _importance(app: Dash, context: Context) -> None:
 
 
 def failed_card(board: Board, number: int) -> list[object]:
-    """What the latest failed evaluations said, how often, and one design of each; nothing where none failed."""
+    """Group the latest failures by message, with counts and one design each; empty if none failed."""
     run = board.runs[number]
     status = run.column("status")
     if status is None or "failed" not in status.categories:
@@ -186,7 +186,7 @@ def key_numbers(run: RunTable) -> list[object]:
 
 
 def decided(certificate: Certificate | None) -> list[object]:
-    """How much of the space is decided, and what that says, as at the end of a run; nothing without proofs."""
+    """Show how much of the space is decided, as at the end of a run; nothing without proofs."""
     if certificate is None:
         return []
     done = certificate.designs - certificate.open
@@ -195,7 +195,7 @@ def decided(certificate: Certificate | None) -> list[object]:
 
 
 def _certificate(run: RunTable) -> Certificate | None:
-    """What is decided by now: the run's file is written again and again."""
+    """Read the current certificate: the run rewrites its file as it goes."""
     try:
         return read_info(run.path).certificate
     except StudyError:  # the run is being thrown away
@@ -203,7 +203,7 @@ def _certificate(run: RunTable) -> Certificate | None:
 
 
 def learned(correction: Correction) -> list[object]:
-    """How far off predictions are, with and without what was learned from measured designs; nothing without any."""
+    """Show the errors of predictions before and after correction from measured designs; empty if none are measured."""
     if not correction.pairs:
         return []
     errors = correction.errors

@@ -71,7 +71,7 @@ def _table(app: Dash, context: Context) -> None:
 
 
 def query_of(context: Context, state: Shown) -> Query:
-    """What the table shows. Ticked rows are marked in it; other selections narrow it."""
+    """Return the table's query. Ticked rows are marked in it; other selections narrow it."""
     chosen = Selection.from_dict(state["selection"])
     return Query(
         state["filter"],

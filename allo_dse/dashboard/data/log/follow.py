@@ -98,7 +98,7 @@ class LogFollower:
         self.damaged += damaged
 
     def replaced(self) -> bool:
-        """Whether there is another log now than the one that was read from."""
+        """Return whether another file has replaced the log since it was read."""
         status = self._status()
         return status is not None and self._is_other(status)
 

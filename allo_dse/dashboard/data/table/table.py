@@ -129,7 +129,7 @@ class RunTable:
 
     @property
     def notes(self) -> list[str]:
-        """What is wrong with the log, although it can be read, in words."""
+        """Warnings about a log that is readable but damaged."""
         found = [] if self.problem is None else [str(self.problem)]
         if self.log.damaged:
             found.append(f"{self.name}/{self.log.path.name}: damaged lines are skipped: {self.log.damaged:,}")
@@ -243,7 +243,7 @@ class RunTable:
 
     @property
     def seconds(self) -> float:
-        """How long the run has searched: until the last design, whatever became of it."""
+        """The run's search time until the last design, valid or not."""
         last = [*(design.at for design in self.ruled_out[-1:]), *(tick.at for tick in self.ticks[-1:])]
         return float(np.fmax.reduce([np.fmax.reduce(self.numbers("at"), initial=0.0), *last]))
 
@@ -323,7 +323,7 @@ class RunTable:
         return self.log.read(*(more[rung].where if more else self._where.values[row].tolist()))
 
     def rungs(self, key: str) -> list[Rung]:
-        """What each evaluator found out about a design, the cheapest first: as long as one has, it is read again."""
+        """Return each evaluator's result for a design, the cheapest first. A single one is read from the log again."""
         return self.promoted.get(key) or [self._read(self.row_of[key])]
 
     def _read(self, row: int) -> Rung:
