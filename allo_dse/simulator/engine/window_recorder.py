@@ -84,7 +84,7 @@ class WindowRecorder(Recorder):
         return Window(min(self._start, end), end, first_put, first_get, self._waits())
 
     def _waits(self) -> Waits:
-        """Who is blocked at a stream."""
+        """Return the nodes that are blocked at a stream."""
         arena, network = self._arena, self._network
         on = np.flatnonzero(arena.streams[:, Stream.WAITER])
         node = arena.node_number(arena.streams[on, Stream.WAITER])

@@ -71,7 +71,7 @@ class AlikeStreams:
         return ordered[:, 3], alike
 
     def at(self, depths: IntArray) -> Merged:
-        """What has to be replayed.
+        """Return the plan to replay, with one stream for several alike ones.
 
         Args:
             depths: clipped, int64[streams] or several such vectors, for all of which it holds.

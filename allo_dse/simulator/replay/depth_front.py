@@ -73,7 +73,7 @@ class DepthFront(Struct, frozen=True):
 
     @property
     def proven(self) -> bool:
-        """Whether no depths without loss take less memory than those found."""
+        """True if no depths without loss take less memory than those found."""
         return self.at_least_bits >= self.lossless.memory_bits
 
     def within(self, loss: float) -> DepthPoint:
@@ -85,7 +85,7 @@ class DepthFront(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """How good the lossless point is, in a sentence."""
+        """Quality of the lossless point, in a sentence."""
         found = f"{self.lossless.memory_bits:,} bits lose no cycle, found by run {self.lossless.run} of {self.runs}"
         if self.proven:
             return f"{found}; no depths without loss take less"
@@ -119,7 +119,7 @@ class DepthRun(Struct, frozen=True):
 
 
 class Timed(Protocol):
-    """What can be timed at any depths; depths are int64[streams]."""
+    """Interface of designs that can be timed at any depths; depths are int64[streams]."""
 
     streams: tuple[str, ...]
     built: IntArray
@@ -319,7 +319,7 @@ class _Search:
             self._try(group[len(group) // 2 :], wanted, current, failed, target)
 
     def _proof(self, found: IntArray, target: int) -> tuple[dict[str, int], int, int]:
-        """Which streams need what they have got, whatever the others have: one run each, with all others deepest."""
+        """Find the streams that need their depths whatever the others have: one run each, with all others deepest."""
         above = [s for s in np.flatnonzero(found).tolist() if s not in self._fixed]
         if not above:
             return {}, self._memory(found), 0

@@ -29,7 +29,7 @@ Times = NDArray[np.generic]
 
 
 class Ready(NamedTuple):
-    """Where operations find the times that they wait for, and note those that others wait for.
+    """Times that operations wait for or note for others, and their positions.
 
     Attributes:
         times: see above; `unset` where nothing has happened yet.
@@ -47,7 +47,7 @@ class Ready(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a replay has come; updated.
+    """Progress of a replay; updated.
 
     Attributes:
         position: per process its next operation.
@@ -264,7 +264,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
 
 
 class Replayed(NamedTuple):
-    """What a replay has come to.
+    """State at the end of a replay.
 
     Attributes:
         end: per process the cycle in which it has ended, or waits for ever.
@@ -300,7 +300,7 @@ def replayed(ops: Operations, depth: IntArray, latency: IntArray, process_end: I
 
 @inlined
 def can_go_on(q: np.int64, held: IntArray, depth: IntArray) -> bool:
-    """Whether an operation at port q finds a token, or room."""
+    """Return whether an operation at port q finds a token, or room."""
     streams = len(depth)
     return held[q] > 0 if q < streams else held[q - streams] < depth[q - streams]  # type: ignore[no-any-return]
 

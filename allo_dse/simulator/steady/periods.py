@@ -41,7 +41,7 @@ class State(Struct, frozen=True, eq=False):
 
 
 class Period(Struct, frozen=True):
-    """What happens from `since` on until now happens `times` more times."""
+    """A part of a run, from `since` until now, that happens `times` more times."""
 
     since: State
     times: int
@@ -68,7 +68,7 @@ def find_period(known: Sequence[State], now: State, until: int | None = None) ->
 
 
 def _repetitions(since: State, now: State) -> int:
-    """How often everything from `since` to `now` can be repeated before a repeat ends; 0 if it is no period."""
+    """Return how often everything from `since` to `now` can be repeated before a repeat ends; 0 if it is no period."""
     advance = now.counters - since.counters
     changed = advance != 0
     # Several counters of a node, or one that fell: an outer repeat has gone on, and its inner ones began anew.
