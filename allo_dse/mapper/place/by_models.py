@@ -139,7 +139,7 @@ def _describe(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) 
 
 
 def _of_core(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) -> Iterator[str]:
-    """What makes up the need of a core."""
+    """Describe the items that make up the need of a core."""
     problem, node = model.problem, excess.place
     if excess.constraint == "core_memory":
         yield f"tiles and chain buffers {problem.nodes[node].bytes:,}"

@@ -27,7 +27,7 @@ _PRICE_OF_ROUTE = 32
 
 
 class Excess(Struct, frozen=True):
-    """How far a limit is exceeded, in a soft model: `constraint` as in `violation.CONSTRAINTS`."""
+    """Amount by which a soft model exceeds a limit; `constraint` as in `violation.CONSTRAINTS`."""
 
     constraint: str
     place: int
@@ -133,7 +133,7 @@ class PlacementModel:
         return near + sum(_PRICE_OF_ROUTE * (1 - shared) for shared in self.shared)
 
     def price(self) -> Expr:
-        """What a soft model's solution costs."""
+        """Cost of a soft model's solution."""
         return sum(
             excess.amount * (_PRICE_OF_BYTE if excess.constraint.endswith("memory") else _PRICE_OF_PIECE)
             for excess in self.excesses

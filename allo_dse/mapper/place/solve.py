@@ -31,7 +31,7 @@ _OF_CALLS = ("host_buffers",)  # no matter of the array, and another one for eac
 
 
 def unplaceable(violations: Iterable[Violation]) -> Infeasible | None:
-    """What forbids a mapping wherever its nodes and transfers are put; None when that is left to decide."""
+    """Return the violations that no placement of nodes and transfers can avoid; None if there are none."""
     fixed = tuple(v for v in violations if v.constraint not in (*_DECIDED_HERE, *_OF_CALLS))
     return Infeasible(fixed) if fixed else None
 
