@@ -211,7 +211,7 @@ class Column:
 
     @property
     def varies(self) -> bool:
-        """Return whether two rows differ; a row without a value differs from one that has one."""
+        """True if two rows differ; a row without a value differs from one that has one."""
         self.settle()
         if len(self) < 2:
             return False
