@@ -203,7 +203,7 @@ def _loop_plan(plan: LoopPlan, directive: Directive) -> LoopPlan:
 def _stored(storage: Storage, directive: Directive) -> Storage:
     if directive.kind == "place":
         memory = str(directive.options["memory"])
-        return replace(storage, place="auto" if memory == "dram" else memory)  # of such a tensor it is a tile
+        return replace(storage, place="auto" if memory == "dram" else memory)  # a tile of a tensor in DRAM
     if directive.kind != "partition":
         return storage
     kind, shape = directive.options.get("partition_type", "complete"), storage.array.shape

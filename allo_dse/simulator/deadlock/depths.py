@@ -170,7 +170,7 @@ class Search:
                 if deeper not in seen:
                     seen.add(deeper)
                     heapq.heappush(waiting, (self._added(deeper), deeper))
-        # Totals only grow along the search: the smallest that waits is a lower bound of every solution's.
+        # Totals only grow along the search, so the smallest pending one is a lower bound for every solution.
         return (*waiting[0], False)
 
     def _least(self, depths: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:

@@ -218,7 +218,7 @@ class Timeline:
         slot = self._slots_at_end()
         node = np.flatnonzero(slot >= 0)
         since = np.full(count, self.start)
-        since[rows.node] = rows.end  # of each node the last
+        since[rows.node] = rows.end  # the last row of each node wins
         until = np.full(count, self.end)
         until[waits.node] = waits.since
         work = np.full(len(node), int(Activity.WORK))

@@ -202,7 +202,7 @@ class _Search:
     def front(self) -> DepthFront:
         best = self._run(self._deepest)
         if best.cycles == math.inf:
-            self._timed.without_deadlock(self._vector(self._deepest))  # says why
+            self._timed.without_deadlock(self._vector(self._deepest))  # raises with the reason
             raise TraceError("the design deadlocks however deep its streams are")
         need = np.array([np.searchsorted(d, best.occupancy[s]) for s, d in enumerate(self._depths)], np.int64)
         need = np.minimum(need, self._deepest)
@@ -212,7 +212,7 @@ class _Search:
         for loss in LOSSES:
             if self._left and best.cycles * (1 + loss) < slowest:
                 found = self._lowered(found, np.full_like(found, NEVER), best.cycles * (1 + loss))
-        # A stream that has got shallow may have become faster, so that others do with less than when they were tried.
+        # A stream that became shallower may be faster, so others may now do with less than when they were tried.
         while self._memory(seen := self._least_seen(best.cycles)) < self._memory(lossless):
             lossless = self._lowered(seen, np.full_like(seen, NEVER), best.cycles)
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))

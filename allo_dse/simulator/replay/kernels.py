@@ -190,7 +190,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
         if turns is not None:
             turn = turns[p]
             while turn == 1 and e < end:
-                # As long as operations at one port follow each other, what is known of it is looked up once.
+                # For consecutive operations at one port, look up its parameters once.
                 q = port[e]
                 i = np.uint64(slot[e])
                 at, to, add = i + read[q], i + write[q], delay[q]
@@ -256,7 +256,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
         stall[p] = wait
         position[p] = e
         if e > start:
-            # Only who waits for a time that is known now is run again: each run of a process gets on by an operation.
+            # Run only processes whose awaited time is now known: so each run completes at least one operation.
             for j in range(peers[p], peers[p + 1]):  # type: ignore[assignment]
                 x = peer[j]
                 if queue.is_in[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:

@@ -214,7 +214,7 @@ class Walk:
         time = self._ready(op.inputs)
         key = self._element(op.access)
         clocked = all(v in self.pipelined for v in op.inputs)
-        for other in self._perhaps(key):  # what was there, or this: whichever comes later
+        for other in self._perhaps(key):  # the earlier store or this one, whichever is later
             self.stored[other] = max(self.stored[other], time)
             if not clocked:
                 self.clocked.discard(other)
@@ -249,7 +249,7 @@ class Walk:
         outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
         ends, outcomes, clocks, lasts, last, finishes = [], [], [], [], dict(self.last), [self.finish]
-        # In a copy of an unrolled loop its variable is a constant, and only one side is there.
+        # In a copy of an unrolled loop its variable is a constant, and only one side remains.
         taken = decided(branch.test, dict(self.copies))
         test = Asked(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):

@@ -30,7 +30,7 @@ def held_bits(
         held: what `staged` says.
         finish: the last stage of a round, if ports did not delay it.
     """
-    if span <= 1 or max(ports.values(), default=1) < span:  # operators take operands as fast as ports hand them out
+    if span <= 1 or max(ports.values(), default=1) < span:  # memory ports do not limit the operators
         return sum(bits * copies for bits, copies, _ in held)
     # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and results for
     # a port.

@@ -176,7 +176,7 @@ def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
     """The variables of which copies leave something to each other, or may do so."""
     if not (one.write or other.write) or not one.around + other.around or not one.meets(other):
         return ()
-    # Where nobody knows whether they do, what any copy around them leaves is not certain.
+    # If they may meet but need not, the result of every copy around them is uncertain.
     return one.variables + other.variables if one.fixed == other.fixed else one.around + other.around
 
 

@@ -130,7 +130,7 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
     """The loop but for its multiplexers, which hangs on how fast its arrays are alone."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.registers(storages)
-    # Loads count where rounds may wait for each other at a memory.
+    # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
     loads = once.port_cycles(storages, loads=True) if waits else {}
     key = fabric, registers, tuple(ports.values()), tuple(loads.values())
@@ -186,7 +186,7 @@ def _adders(
     faster.
     """
     once = flat.round
-    # What stands around the inner loop happens in some of its rounds only: what it does is on the way, or it is not.
+    # Operations around the inner loop run in some of its rounds only, so both kinds of rounds are checked.
     ways = [(found, True)]
     if once.whole is not once.effects:
         ways.append((carried(flat.loops, once.whole, registers), False))

@@ -77,7 +77,7 @@ def chain_interval(
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
             if other.in_register:
-                # What leaves an operator's last register is forwarded in that cycle; other logic ends in a register.
+                # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
                 length = cycle - _FAR + (ns > 0 and key not in done.clocked)
             else:  # written to memory and read again
                 late = ns + device.arrays.write_ns > device.clock.usable_ns

@@ -170,7 +170,7 @@ def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str
             for port, place, does in task.moves:
                 tensor = port.port.tensor
                 mover = movers.setdefault((tensor.name, does), TileMover(tensor, load=does == "in"))
-                # Parts that the node keeps come before its tasks, whatever their turns, and go after them.
+                # Kept parts are loaded before all tasks of the node and stored after them, whatever their turns.
                 mover.add(0 if port.is_kept else folding.turn[member], port, place, number)
     return movers
 

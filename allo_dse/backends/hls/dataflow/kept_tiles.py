@@ -119,7 +119,7 @@ class KeptTiles:
         calls = []
         for name, group in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
             arrays = list(group)
-            # As they come: by place, and those of one place by their extents.
+            # In order of arrival: by place, then by extents.
             parts = sorted(
                 (place, array.port.box.extents, array.number[place], array)
                 for array in arrays

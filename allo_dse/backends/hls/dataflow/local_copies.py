@@ -101,5 +101,5 @@ def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool
     parameters = by_reference(array.element, "part", port.dims), f"hls::stream< {port.word} > &words"
     lines = over_part(port, "part", "words", 1, load=load)
     function = frame.copiers.function(f"{'fill' if load else 'send'}_{array.name}", parameters, lines)
-    frame.body.names.new(function)  # no variable of the task is called so
+    frame.body.names.new(function)  # reserve the name: no variable of the task may have it
     return f"{function}({array.name}, {stream});"

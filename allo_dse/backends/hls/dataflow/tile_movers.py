@@ -116,7 +116,7 @@ class TileMover:
         """Extents and place of each tile as they go, and the streams of the nodes that it goes to or comes from."""
         found = []
         for (_, place, extents), nodes in sorted(self.tiles.items()):
-            # What several nodes read at once is loaded once; what they have written is stored one after the other.
+            # A tile that several nodes read at once is loaded once; written tiles are stored one after the other.
             taken = [tuple(nodes)] if self.load else [(node,) for node in nodes]
             found += [(extents, place, one) for one in taken]
         return found

@@ -145,7 +145,7 @@ def failed_card(board: Board, number: int) -> list[object]:
         message = str(run.record(row).get("error") or "failed").strip()
         said.setdefault(failure_kind(message), []).append((message.partition("\n")[0][:MAX_MESSAGE], row))
     ranked = sorted(said.values(), key=len, reverse=True)[:MAX_MESSAGES]
-    # Dash's own table: links are components of Dash.
+    # A table of Dash components, because links must be components too.
     head = html.Tr([html.Th(name, scope="col") for name in ("message", "designs", "for instance")])
     body = [
         html.Tr([html.Td(own[-1][0]), html.Td(text(len(own))), html.Td(_link(board, Ref(number, own[-1][1])))])
@@ -198,7 +198,7 @@ def _certificate(run: RunTable) -> Certificate | None:
     """Read the current certificate: the run rewrites its file as it goes."""
     try:
         return read_info(run.path).certificate
-    except StudyError:  # the run is being thrown away
+    except StudyError:  # the run is being deleted
         return None
 
 

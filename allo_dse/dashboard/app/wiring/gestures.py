@@ -83,7 +83,7 @@ def register(app: Dash, context: Context) -> None:
     def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
 
-    # Each for itself: a call waits for all answers that may change one of its properties, such as designs to compare.
+    # One callback each: a call waits for all answers that may change one of its properties, such as designs to compare.
     for where in _DONE_IN_DASH:
         run("done", Input(*where), prevent_initial_call=True)
     run("compared", Input("compare-a", "value"), Input("compare-b", "value"), prevent_initial_call=True)
@@ -97,7 +97,7 @@ def register(app: Dash, context: Context) -> None:
         with context.board.lock:
             for gesture in asked["gestures"]:
                 state = followed(context, state, gesture)
-            if wrong := filter_error(context.board, state["filter"]):  # a run was begun anew, and lacks a column of it
+            if wrong := filter_error(context.board, state["filter"]):  # a restarted run may lack a column of the filter
                 state = {**state, "filter": "", "error": wrong}
             made = answer(context, state, asked["drawn"])
         return flask.Response(json.dumps(made, default=Component.to_plotly_json), mimetype="application/json")

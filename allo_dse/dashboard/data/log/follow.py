@@ -71,7 +71,7 @@ class LogFollower:
                     entry = decode_entry(line)
                 except NONSENSE:
                     if found:
-                        return found  # the next look says what is wrong
+                        return found  # the next read reports the problem
                     raise
             elif line:
                 self.damaged += 1

@@ -23,8 +23,8 @@ from ..log.follow import CHUNK_BYTES, LogFollower
 from .columns import Repeated, Values, as_numbers
 from .intake import KEY, Batch, Intake, Item, Later
 
-LONG = 32 << 20  # bytes from which on starting processes takes less time than they save
-MOST = 8  # processes: one can hardly take in what more make
+LONG = 32 << 20  # bytes; for shorter logs, starting processes costs more than it saves
+MOST = 8  # processes: one reader can hardly keep up with more
 
 
 class Task(Struct, frozen=True):

@@ -66,7 +66,7 @@ class _Needed:
             if op.name in TERMINATORS and any(isinstance(o.type, ir.MemRefType) for o in op.operands):
                 raise _NeedsPayload  # an array chosen by control flow
             if op.name in POLLS:
-                raise _NeedsPayload  # what a body does with the answer decides on its times
+                raise _NeedsPayload  # the body's timing depends on the answer
             if op.name.startswith("df."):
                 self._todo += list(op.operands)[:1]
                 self._need_ancestors(op)
