@@ -1,4 +1,4 @@
-"""What other tools read and write: the FPGA cost model, HLS C++, HLS reports and circuits.
+"""Formats and models of external tools: the FPGA cost model, HLS C++, HLS reports and circuits.
 
 Backends take a compiled program (`program`), a device and decisions of a mapping as plain values. None of them runs a
 search.

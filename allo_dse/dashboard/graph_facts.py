@@ -1,4 +1,4 @@
-"""What is known of the nodes and streams of a design's graph: what they hold, do and wait for."""
+"""Facts about the nodes and streams of a design's graph: contents, work and waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS = ("works", "waits for a token", "waits for room", "waits for DRAM")
 
 
 def box_facts(summary: Summary, run: Recorded | None, placed: PlacedDesign | None) -> list[Facts]:
-    """Of each box its tasks, its memory, and what it does; of several nodes in a box the mean, and the most memory."""
+    """Return each box's tasks, memory and activity. For a box of several nodes: mean activity and largest memory."""
     found: list[Facts] = []
     for number, box in enumerate(summary.boxes):
         nodes = np.flatnonzero(summary.box_of_node == number)
@@ -36,7 +36,7 @@ def box_facts(summary: Summary, run: Recorded | None, placed: PlacedDesign | Non
 
 
 def flow_facts(summary: Summary, run: Recorded | None) -> list[Facts]:
-    """Of each stream between boxes its depth, the most tokens that were in it, and how many went through."""
+    """Return each flow's depth, peak number of tokens, and number of tokens transferred."""
     found: list[Facts] = [_counts(flow) for flow in summary.flows]
     if run is None:
         return found

@@ -106,7 +106,7 @@ class Programs:
         return candidate
 
     def placement(self, ref: Ref) -> PlacedDesign | Infeasible | None:
-        """Where a design's nodes are on the array, as the run found it; None for devices without an array.
+        """Return a design's placement on the array, as the run found it; None for devices without an array.
 
         Raises:
             AlloDseError: as for `candidate`.
@@ -116,7 +116,7 @@ class Programs:
         return placement_of(self.board.table(ref).path, self.candidate(ref).design, self.load(ref.run).place)
 
     def recorded(self, ref: Ref) -> Recorded:
-        """What happens in a design over time, at the stream depths and intervals it was measured with.
+        """Simulate and record a design, at the stream depths and intervals it was measured with.
 
         Raises:
             AlloDseError: as for `candidate`, or if it cannot be simulated.

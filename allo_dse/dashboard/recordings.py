@@ -38,7 +38,7 @@ Span = tuple[int, int]
 
 
 class Total(Struct, frozen=True):
-    """What the processing elements of a kind did over a whole run.
+    """Activity of all processing elements of one kind over a whole run.
 
     Attributes:
         name: of the kind; count: how many there are.
@@ -66,7 +66,7 @@ class Held(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """What happened in a part of a run, or in all of it.
+    """The recording of a part of a run, or of all of it.
 
     Attributes:
         asked: the part that was asked for, in ticks; the timeline ends earlier if it had too many operations.
@@ -80,7 +80,7 @@ class Part(Struct, frozen=True):
 
 
 class Recorded(Struct, frozen=True, dict=True):
-    """What happens in a run.
+    """A simulated run of a design, recorded over time.
 
     Attributes:
         note: what the run is, if it is not all there is; costs: what loops take, within a sentence.
@@ -104,7 +104,7 @@ class Recorded(Struct, frozen=True, dict=True):
 
     @property
     def cycles(self) -> float:
-        """Of the whole run."""
+        """Clock cycles of the whole run."""
         return self.recording.cycles / self.ticks_per_cycle
 
     @property
@@ -132,7 +132,8 @@ class Recorded(Struct, frozen=True, dict=True):
 
     @cached_property
     def _last(self) -> int:
-        """Where the last part begins: less can happen at the end of a run than on average."""
+        """The start of the last part. It may be longer than usual, as less can happen at the end of a run than on
+        average."""
         whole, length = self.recording.cycles, self.length
         while self.usual is None and length < whole:
             longer = min(whole, _LONGER * length)
@@ -177,7 +178,7 @@ class Recorded(Struct, frozen=True, dict=True):
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
-        """Of each stream the nodes of the design's graph that put to it and get from it, or -1."""
+        """The producer and consumer of each stream as nodes of the design's graph, or -1."""
         network = self.recording.network
         found = stream_ends(network, {})
         return self._node_of(found.producer), self._node_of(found.consumer)
@@ -206,7 +207,7 @@ class Recorded(Struct, frozen=True, dict=True):
 
     @cached_property
     def helps(self) -> list[Faster]:
-        """What the whole run would take if a kind of elements worked twice as fast, what helps most first.
+        """The run's predicted length if one kind of elements worked twice as fast, the most helpful first.
 
         Raises:
             SimulationError: if that takes too long to find out.
@@ -286,7 +287,7 @@ def _fpga(design: Any, metrics: Mapping[str, Any]) -> Recorded:
 
 
 def _fpga_nodes(found: FpgaRecording, node_of_task: Ints) -> Ints:
-    """Of each processing element the node of its tasks in the design's graph, -1 for copies of tensors."""
+    """Map each processing element to the design graph's node of its tasks; -1 for copies of tensors."""
     nodes = np.full(found.network.node_count, -1)
     number = found.task_of
     nodes[found.network.task_node[number >= 0]] = node_of_task[number[number >= 0]]

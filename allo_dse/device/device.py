@@ -56,7 +56,7 @@ _LUT_PER_NODE = 100
 
 
 class Device(Model):
-    """What devices of all families have in common.
+    """Common part of the devices of all families.
 
     Attributes:
         family: "npu" or "fpga": which model the device follows (`NpuDevice`, `FpgaDevice`).
@@ -116,13 +116,13 @@ class Device(Model):
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        """What the device has, in a notebook."""
+        """Return a table of the device's properties, for a notebook."""
         facts = {"device": self.name, "what": self.description, "architecture": self.architecture}
         return table_html({**facts, "clock (GHz)": self.clock_ghz, **self._has})
 
     @property
     def _has(self) -> dict[str, object]:
-        """What designs can use, by name."""
+        """Resources that designs can use, by name."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -218,7 +218,7 @@ class NpuDevice(Device, KernelTables):
 
     @property
     def compute_tiles(self) -> int:
-        """How many cores there are: the most nodes a design can have."""
+        """Number of cores, which is also the largest number of nodes in a design."""
         return self.array.columns * self.array.core_rows
 
     @property
@@ -244,7 +244,7 @@ class NpuDevice(Device, KernelTables):
         return self._hash_without({**dict.fromkeys(self._prose, True), "board": set(HOST_NUMBERS)})
 
     def accuracy_of(self, operations: tuple[str, ...], element: str, latency_us: float) -> Accuracy | None:
-        """How good predictions of programs with these operations are; None where nothing says so.
+        """Return the accuracy of predictions for programs with these operations; None if it is unknown.
 
         A board whose numbers were changed is none that was compared with measurements.
         """
@@ -325,7 +325,7 @@ class FpgaDevice(Device):
             raise option_error(error) from None
 
     def limit(self, resource: str) -> int:
-        """How much of a resource ("lut", "ff", "dsp", "bram18", "uram") designs may use."""
+        """Return the amount of a resource ("lut", "ff", "dsp", "bram18", "uram") that designs may use."""
         return self._limits[resource]
 
     @functools.cached_property

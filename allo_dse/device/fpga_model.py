@@ -1,4 +1,4 @@
-"""What an FPGA's device file says, as immutable models; units are part of the names.
+"""Content of an FPGA's device file as immutable models; units are part of the names.
 
 A latency is counted as HLS reports do: *extra* cycles, so that 0 is combinational and a loop-carried sum through an
 adder of latency 6 can start every 7 cycles. Every operator accepts new operands in every cycle.
@@ -52,7 +52,7 @@ class Resources(Struct, frozen=True):
 
 
 class Amounts(Model):
-    """What a device file says that an FPGA has, or that something takes, of each resource."""
+    """Amounts of each resource that an FPGA has, or that something uses, as in a device file."""
 
     lut: Size = 0
     ff: Size = 0
@@ -112,12 +112,12 @@ class Clock(Model):
 
     @property
     def usable_ns(self) -> float:
-        """What combinational logic of one cycle may take."""
+        """Time for the combinational logic of one cycle."""
         return self.period_ns * (1 - self.uncertainty)
 
 
 class IntegerRules(Model):
-    """How integer operators are built.
+    """Cost rules of integer operators.
 
     Attributes:
         dsp_from_bits: a multiplication with an operand of at least this many bits uses DSPs.
@@ -143,7 +143,7 @@ class IntegerRules(Model):
 
 
 class FifoRules(Model):
-    """How streams are built, by their size in bits.
+    """Cost rules of streams, by their size in bits.
 
     Attributes:
         register_depth: FIFOs up to this depth are registers: `register_ff_per_bit` of them for each bit of width.
@@ -164,7 +164,7 @@ class FifoRules(Model):
 
 
 class ArrayRules(Model):
-    """How arrays are built.
+    """Cost rules of arrays.
 
     Attributes:
         lutram_bits: a bank of at most this many bits is LUTRAM.
@@ -190,7 +190,7 @@ class ArrayRules(Model):
 
 
 class HlsRules(Model):
-    """What the HLS tool does by itself, and what its control logic costs.
+    """Decisions that the HLS tool makes by itself, and costs of its control logic.
 
     Attributes:
         unroll_up_to: in a nest without pragmas an innermost loop of at most this many rounds is unrolled and its parent
@@ -245,7 +245,7 @@ class External(Model):
 
 
 class Chip(Amounts):
-    """What the chip has; a design can have it less the shell's part."""
+    """Resources of the whole chip; designs get these less the shell's part."""
 
     @model_validator(mode="after")
     def _has_logic(self) -> Chip:

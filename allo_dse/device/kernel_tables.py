@@ -1,4 +1,4 @@
-"""What the kernels of an NPU's cores cost: tables by library and element type, and which of them an operation takes."""
+"""Costs of the kernels of an NPU's cores: tables by library and element type, and the choice of one per operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VECTOR = "vector"
 
 
 def type_key(dtype: DType) -> str:
-    """How device files write an element type: `i16`, `u8`, `bf16`, `f32`; other kinds keep their own name."""
+    """Return an element type as device files write it: `i16`, `u8`, `bf16`, `f32`; other kinds keep their own name."""
     prefix = _TYPE_PREFIX.get(dtype.kind)
     return f"{prefix}{dtype.bits}" if prefix else dtype.name
 
@@ -59,7 +59,8 @@ class KernelTables(Model):
         return next((costs[c] for c in candidates if c in costs), costs[_OTHER])
 
     def has_kernel(self, library: str, types: Sequence[DType | str], shape: Sequence[int]) -> bool:
-        """Whether a library has a kernel for a multiplication of these element types and this shape (m, k, n)."""
+        """Return whether a library has a kernel for a multiplication of these element types and this shape (m, k,
+        n)."""
         cost = self.kernel_cost(*types, library=library)
         return cost is not self.kernels[library][_OTHER] and cost.takes(*shape)
 

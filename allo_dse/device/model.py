@@ -1,4 +1,4 @@
-"""What a device file says, as immutable models that reject unknown keys, wrong types and impossible numbers.
+"""Content of a device file as immutable models that reject unknown keys, wrong types and impossible numbers.
 
 Units are part of the names. Where a number comes from is written beside it in the device file.
 """
@@ -33,7 +33,7 @@ class Model(BaseModel):
 
 
 class Descriptor(Model):
-    """What one DMA buffer descriptor can express: a nest of loops over 32-bit words.
+    """Capabilities of one DMA buffer descriptor: a nest of loops over 32-bit words.
 
     Attributes:
         dims: nested dimensions; the outermost has no wrap register, its extent follows from the length.
@@ -67,7 +67,7 @@ class Descriptor(Model):
 
 
 class Tile(Model):
-    """What every kind of tile has.
+    """Common part of all kinds of tiles.
 
     Attributes:
         dma_in, dma_out: DMA channels that write into the tile's memory (S2MM) and that read from it (MM2S). For a shim
@@ -158,7 +158,7 @@ class Interconnect(Model):
 
 
 class Host(Model):
-    """What the host side of a call offers: tensors it can pass."""
+    """Host side of a call: the number of tensors that it can pass."""
 
     buffers: Count
     reserved_buffers: Size
@@ -175,7 +175,7 @@ class Host(Model):
 
 
 class Board(Model):
-    """What differs between boards with the same device, and with their power mode.
+    """Parameters that differ between boards with the same device, and with their power mode.
 
     Attributes:
         dram_gb_s: bandwidth that all shim channels of one direction share, in 1e9 bytes per second: reading does not
@@ -219,7 +219,7 @@ class Board(Model):
         return self._burst_bytes(tile_bytes, run_bytes) / (self.column_gb_s * 1e3)
 
     def _burst_bytes(self, tile_bytes: int, run_bytes: int) -> float:
-        """What could have been moved in the time, in long runs."""
+        """Return the bytes that could have been moved in the same time in long runs."""
         return tile_bytes * (run_bytes + self.dram_burst_half_bytes) / run_bytes
 
     def host_us(self, tensor_bytes: int, rewrites: int) -> float:
@@ -263,7 +263,7 @@ class KernelCost(Model):
     multiple_of: tuple[Count, Count, Count] | None = None
 
     def takes(self, m: int, k: int, n: int) -> bool:
-        """Whether the kernel can multiply tiles of this shape."""
+        """Return whether the kernel can multiply tiles of this shape."""
         return self.multiple_of is None or not any(
             size % step for size, step in zip((m, k, n), self.multiple_of, strict=True)
         )
@@ -295,7 +295,7 @@ class ScalarLoop(Model):
 
 
 class Accuracy(Model):
-    """How far predicted latencies were off where they were compared with measurements.
+    """Errors of predicted latencies, compared with measurements.
 
     Attributes:
         board, kernels: the board and the kernel library of the measured designs; any library where `kernels` is empty.

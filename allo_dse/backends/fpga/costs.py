@@ -17,13 +17,13 @@ from .task import TaskCost, planned_cost
 
 
 def observed_of(program: CompiledProgram, task_class: TaskClass, pid: tuple[int, ...], run: int) -> Observed | None:
-    """What control that depends on data did in one of the program's runs; None where data decides on nothing."""
+    """Return the observed control of a task in one of the program's runs; None if no control depends on data."""
     decisions = program.runs[run].of_class(task_class.kernel, task_class.name) if program.runs else {}
     return Observed(decisions[pid]) if decisions else None
 
 
 class ClassCosts:
-    """What the task classes of one program cost: computed once for all designs whose directives say the same."""
+    """Costs of the task classes of one program, computed once for all designs with equal directives."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
@@ -33,7 +33,7 @@ class ClassCosts:
         self._latest: dict[tuple[str, str], tuple[Sequence[Directive], Plan, Hashable]] = {}
 
     def _plan(self, task_class: TaskClass, schedule: Sequence[Directive]) -> tuple[Plan, Hashable]:
-        """What a schedule says of a class; once for all of its tasks, which are asked about one after the other."""
+        """Return a schedule's plan for a class. It is kept for the tasks of the class, which follow one another."""
         key = task_class.kernel, task_class.name
         if key not in self._latest or self._latest[key][0] is not schedule:
             if key not in self._planners:

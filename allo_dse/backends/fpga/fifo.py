@@ -11,7 +11,7 @@ BRAM18_BITS = 18 * 1024
 
 
 def fifo_resources(device: FpgaDevice, bits: int, depth: int) -> Resources:
-    """What one FIFO of `depth` elements of `bits` takes physically."""
+    """Return the physical resources of one FIFO of `depth` elements of `bits` bits."""
     rules, size = device.fifo, bits * depth
     storage = math.ceil(rules.lut_per_bit * bits)
     if depth <= rules.register_depth:

@@ -28,7 +28,7 @@ def control_forms(nodes: Iterable[object]) -> Iterator[Linear]:
 
 
 def asks_data(items: Iterable[Item]) -> bool:
-    """Whether data decides on what happens in a body."""
+    """Return whether the control flow of a body depends on data."""
     for item in items:
         if isinstance(item, Planned) and (item.site >= 0 or asks_data(item.body)):
             return True

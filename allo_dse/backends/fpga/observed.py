@@ -1,4 +1,4 @@
-"""What the control of a task did in a run, where it depends on data; the cost model asks for it in program order."""
+"""Data-dependent control of a task, as observed in a run; the cost model asks for it in program order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Observed:
         return (last - (trips - 1) * step if trips else 0), trips
 
     def holds(self, site: int, times: int) -> NDArray[np.bool_]:
-        """Whether a condition held at its next executions."""
+        """Return whether a condition held at each of its next `times` executions."""
         held: NDArray[np.bool_] = self._take(site, times)[:, 0] != 0
         return held
 
@@ -84,7 +84,8 @@ def _misread() -> StaticControlError:
 
 
 def matters(node: Branch) -> bool:
-    """Whether it shows in a task's times which side of a condition is taken: both have their place in the schedule."""
+    """Return whether the taken side of a condition affects a task's times. Both sides have their place in the
+    schedule."""
     return any(
         (isinstance(inner, Op) and inner.direction is not None)
         or (isinstance(inner, Branch) and matters(inner))

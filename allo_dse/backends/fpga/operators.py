@@ -63,7 +63,7 @@ def float_name(op: Op) -> str | None:
 
 
 def unit_of(op: Op, device: FpgaDevice, *, fabric: bool = False) -> Unit:
-    """How an operation is built.
+    """Return the hardware unit of an operation.
 
     Args:
         fabric: take the floating-point adder without DSPs, which has the shorter latency.

@@ -19,7 +19,7 @@ from .plan import Item, Planned
 
 
 class Process(Struct, frozen=True):
-    """What runs as a whole: a nest of the function, or all nests of a function that it calls.
+    """Unit that runs as a whole: a nest of the function, or all nests of a function that it calls.
 
     Attributes:
         first: cycles until what it makes first is there: those of a round of its outermost loop.
@@ -55,7 +55,7 @@ def processes(items: Sequence[Item], sources: Sequence[SourceLoop]) -> list[list
 
 
 def process_of(items: Sequence[Item], cycles: int, storages: Mapping[str, Storage]) -> Process:
-    """What a process takes and works on; elements of arrays that are split into them are arrays of their own."""
+    """Return the process of some items. Elements of arrays that are split into them count as arrays of their own."""
     rounds = max((item.trips for item in items if isinstance(item, Planned)), default=1)
     reads, writes = set[str](), set[str]()
     for access, values in accesses(items, {}):

@@ -1,4 +1,4 @@
-"""What a schedule says about one task class, and what the HLS tool decides where it says nothing.
+"""Schedule of one task class, completed by the decisions that the HLS tool makes itself.
 
 plan = plan_of(program, task_class, nest, directives)
 tree = planned(nest.body, plan, pids, device)         # loops with trip counts and a mode each
@@ -57,7 +57,7 @@ class Planned(Struct, frozen=True):
 
     @property
     def varies(self) -> bool:
-        """Whether its rounds are not always as many."""
+        """True if its trip count varies."""
         return self.bounds is not None or self.site >= 0
 
     def at(self, variables: Mapping[int, int]) -> Planned:
@@ -74,14 +74,14 @@ Item: TypeAlias = Op | Planned | Branch
 
 
 class LoopPlan(Struct, frozen=True):
-    """What directives say about a loop: its interval if it is to be pipelined, and the factor by which to unroll it."""
+    """Directives of a loop: its interval if it is to be pipelined, and its unroll factor."""
 
     interval: int | None = None
     unroll: int = 1
 
 
 class Plan(Struct, frozen=True):
-    """What directives say about a task class: loops by position in `TaskClass.loops`, arrays by name.
+    """Directives of a task class: loops by position in `TaskClass.loops`, arrays by name.
 
     Attributes:
         fabric: whether all floating-point sums take the adder without DSPs.
@@ -163,7 +163,7 @@ class Planner(Struct, frozen=True, eq=False):
         return storage
 
     def _is_about(self, scope: str) -> bool:
-        """Whether directives of a scope concern the class."""
+        """Return whether directives of a scope concern the class."""
         if scope not in self._concerns:
             kernel = kernel_of(scope, self.program)
             self._concerns[scope] = is_region(scope, self.program) or kernel == self.task_class.kernel
@@ -183,7 +183,7 @@ class Planner(Struct, frozen=True, eq=False):
         return self._arrays[key]
 
     def _arrays_of(self, scope: str, wanted: str) -> Iterator[str]:
-        """Those of a name: a region's tensors by their own name, in a kernel by that of its argument."""
+        """Yield the arrays of a name: a region's tensors by their own name, in a kernel by that of its argument."""
         whole = is_region(scope, self.program)
         tensors = {port.arg: port.tensor.name for port in self.task_class.tensor_ports}
         for name, array in self.nest.arrays.items():
@@ -203,7 +203,7 @@ def _loop_plan(plan: LoopPlan, directive: Directive) -> LoopPlan:
 def _stored(storage: Storage, directive: Directive) -> Storage:
     if directive.kind == "place":
         memory = str(directive.options["memory"])
-        return replace(storage, place="auto" if memory == "dram" else memory)  # of such a tensor it is a tile
+        return replace(storage, place="auto" if memory == "dram" else memory)  # a tile of a tensor in DRAM
     if directive.kind != "partition":
         return storage
     kind, shape = directive.options.get("partition_type", "complete"), storage.array.shape
@@ -363,14 +363,14 @@ def _pipelined(loop: Planned) -> Planned:
 
 
 def _has_varying(item: Item) -> bool:
-    """Whether there are loops in it that the tool cannot unroll, since their rounds vary."""
+    """Return whether an item contains loops with a varying trip count, which the tool cannot unroll."""
     if isinstance(item, Branch):
         return any(_has_varying(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
     return isinstance(item, Planned) and (item.varies or any(_has_varying(inner) for inner in item.body))
 
 
 def _is_small(loop: Planned, unroll_up_to: int) -> bool:
-    """Whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
+    """Return whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
     innermost = all(inner.mode == "unroll" for inner in loops_in(loop.body))
     is_free = loop.mode == "sequential" and not loop.varies
     return bool(loop.name) and is_free and innermost and loop.trips <= unroll_up_to

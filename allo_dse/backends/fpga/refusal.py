@@ -25,7 +25,7 @@ def refusal(reason: str, location: SourceLocation | None, hint: str = REMEDY) ->
 
 
 def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = None) -> SourceLocation | None:
-    """Where a loop or a stream operation stands in the source, by its number."""
+    """Return the source location of a loop or a stream operation by its number, or else of the task class."""
     if loop is not None and 0 <= loop < len(task_class.loops):
         return task_class.loops[loop].location
     if op is not None and 0 <= op < len(task_class.stream_ops):

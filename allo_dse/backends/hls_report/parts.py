@@ -32,7 +32,7 @@ class Cycles:
 
     @property
     def known(self) -> bool:
-        """Whether the report gives any of the three."""
+        """True if the report gives any of the three."""
         return any(value is not None for value in (self.min, self.avg, self.max))
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class HlsLoop:
 
     @property
     def pipelined(self) -> bool:
-        """Whether its iterations overlap."""
+        """True if its iterations overlap."""
         return self.kind not in ("", "no", "none", "-")
 
     def walk(self) -> Iterator[tuple[int, HlsLoop]]:

@@ -1,4 +1,4 @@
-"""What an HLS tool's reports say about a design, in one immutable value."""
+"""Reports of an HLS tool about a design, in one immutable value."""
 
 from __future__ import annotations
 

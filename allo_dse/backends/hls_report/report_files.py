@@ -147,7 +147,7 @@ def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tu
 
 
 def _merged_fifo(known: HlsFifo, others: Mapping[tuple[str, str], HlsFifo]) -> HlsFifo:
-    """What XML says of a FIFO, with the width and the registers that only text reports have."""
+    """Complete a FIFO from XML with the width, depth and registers that only text reports have."""
     names = (known.name, known.name.removesuffix("_U"))
     other = next((others[known.module, name] for name in names if (known.module, name) in others), known)
     return replace(

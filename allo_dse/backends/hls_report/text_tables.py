@@ -83,7 +83,7 @@ def parse_text(path: object, text: str) -> TextReport:
 
 
 def _rank(line: str) -> int:
-    """How deep a heading is: 1 for `==`, then by indentation, `+` above `*`; 0 for other lines."""
+    """Return the depth of a heading: 1 for `==`, then by indentation, `+` above `*`; 0 for other lines."""
     stripped = line.strip()
     if stripped.startswith("== "):
         return 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tile:
-    """Where a task's part of a tensor lies: the row-major shape of the part, and strides and offset in the tensor."""
+    """Location of a task's part of a tensor: the part's row-major shape, and strides and offset in the tensor."""
 
     tensor: str
     shape: tuple[int, ...]

@@ -15,7 +15,7 @@ from .kernel_ports import Kind, LocalArray, RtlError, RtlKernel, Site
 
 @dataclass
 class _Block:
-    """What has been accessed since the block began, and the values that have been made there.
+    """Accesses since the block began, and the values that have been made there.
 
     Constants and addresses are made in every block that needs them: what is passed from block to block is a channel.
     """
@@ -170,8 +170,11 @@ class Emitter:
         self._line(op, f"{op.name} {self._value(op.operands[0])}, {divisor} : {type_}")
 
     def _divisor(self, op: ir.Operation, divisor: str, type_: str) -> str:
-        """What an operation divides by: one instead of zero, as in compiled code; a quotient by zero is undefined in
-        Verilog, and so would be all that depends on it, the handshakes of a branch included."""
+        """Return an operation's divisor, with zero replaced by one as in compiled code.
+
+        A quotient by zero is undefined in Verilog, and so would be everything that depends on it, including the
+        handshakes of a branch.
+        """
         constant = _CONSTANTS.get(op.operands[1].owner.name) if isinstance(op.operands[1], ir.OpResult) else None
         if constant is not None and constant(op.operands[1].owner):
             return divisor
@@ -202,7 +205,7 @@ class Emitter:
         operands = list(op.operands)
         sizes = [int(n) for n in ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])]
         yes, no = operands[1 : 1 + sizes[1]], operands[1 + sizes[1] :]
-        if op.successors[0] == op.successors[1]:  # CIRCT would make a circuit of this that gets stuck
+        if op.successors[0] == op.successors[1]:  # CIRCT's circuit for this would deadlock
             self._chosen(op, yes, no)
             return
         targets = f"{self._target(op.successors[0], yes)}, {self._target(op.successors[1], no)}"
@@ -284,7 +287,7 @@ class Emitter:
         self._store_line(value, self._memory_site("store", array, key), address)
 
     def _array(self, array: ir.Value) -> str:
-        """What array an access means, whatever port it uses: tasks may have the same tensor twice."""
+        """Return the array that an access refers to, whatever port it uses: a task may have the same tensor twice."""
         if isinstance(array, ir.BlockArgument) and array.owner == self.entry:
             ports = sorted(self.task_class.tensor_ports, key=lambda port: port.arg)
             return f"tensor {ports[self.tensors[ir.BlockArgument(array).arg_number]].tensor.name}"

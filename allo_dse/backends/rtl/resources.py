@@ -24,7 +24,7 @@ _LUT_RAM |= {"RAM32M16": 8, "RAM64M8": 8, "RAM32X16DR8": 8, "RAM64X8SW": 8, "RAM
 
 
 def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, Resources]:
-    """What the parts of a circuit take, each synthesized once: "kernels", "ports", "streams" and "arrays".
+    """Synthesize each part of a circuit once, and return the resources of "kernels", "ports", "streams" and "arrays".
 
     Tasks of one kernel on one node use the same hardware in turn.
 
@@ -66,7 +66,7 @@ class _Piece(Struct, frozen=True):
     parameters: tuple[tuple[str, int], ...] = ()
 
     def content(self, version: str) -> bytes:
-        """What its cells depend on."""
+        """Return the data that determine its cells."""
         return (version + self.script + self.verilog).encode()
 
     @property

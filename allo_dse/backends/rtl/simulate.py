@@ -29,7 +29,7 @@ class Waiting(Struct, frozen=True):
 
 
 class CircuitRun(Struct, frozen=True):
-    """What a simulation showed.
+    """Result of a circuit simulation.
 
     Attributes:
         cycles: from the start to the end of the last task, or to the last access before a deadlock.

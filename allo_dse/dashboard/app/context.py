@@ -1,4 +1,4 @@
-"""What all callbacks share."""
+"""State that all callbacks share."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _NOTHING = {
 
 
 def labelled(words: str) -> dict[str, Any]:
-    """What a screen reader says of a component, as one of its keyword arguments."""
+    """Return a component's label for screen readers, as a keyword argument."""
     return {"aria-label": words}
 
 

@@ -33,7 +33,7 @@ _NEED_RUNS = (
 )
 _HOST = re.compile(r"(?:(?P<name>[^:\[\]]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::\d+)?")
 _GUARDS = {
-    # Plotly makes functions of texts, Dash writes its settings into the page, and pictures are saved from memory.
+    # Plotly compiles text to functions, Dash inlines its settings in the page, and pictures are saved from memory.
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
     "connect-src 'self' data: blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'",

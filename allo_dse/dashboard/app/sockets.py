@@ -44,7 +44,7 @@ def _refused(host: str, port: int, error: OSError | OverflowError) -> StudyError
 
 
 def url_of(listening: socket.socket) -> str:
-    """Where a browser on this computer finds the server."""
+    """Return the server's address for a browser on this computer."""
     host, port = listening.getsockname()[:2]
     name = "localhost" if host in (*LOCAL, "0.0.0.0", "::") else host
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"

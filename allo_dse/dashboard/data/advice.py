@@ -1,4 +1,4 @@
-"""What to say, and to do, where there is nothing to show."""
+"""Explanations and next steps for a page without designs to show."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Board:
 
     @property
     def names(self) -> list[str]:
-        """What the runs are called; told apart by number when directories have the same name."""
+        """Names of the runs, numbered where directories have the same name."""
         plain = [run.name for run in self.runs]
         return [f"{name} ({i + 1})" if plain.count(name) > 1 else name for i, name in enumerate(plain)]
 
@@ -196,7 +196,7 @@ class Board:
 
     @property
     def default_reference(self) -> Ref | None:
-        """What designs are compared with unless another is chosen: the first feasible one of the first run."""
+        """The default design to compare with: the first feasible one of the first run that has any."""
         for number, run in enumerate(self.runs):
             for row in np.flatnonzero(run.ok)[:1].tolist():
                 return Ref(number, row)

@@ -22,7 +22,7 @@ _HIDDEN = ("key", "evaluator", "genes")
 
 
 class Query(Struct, frozen=True):
-    """What the table shows.
+    """Rows and order of the table.
 
     Attributes:
         hidden: runs that are not shown.

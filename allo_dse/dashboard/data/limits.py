@@ -1,4 +1,4 @@
-"""What a device has of what designs use."""
+"""Resource limits of a device, and how much of each a design uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FPGA = ("bram18", "uram", "dsp", "lut", "ff")
 
 
 class Use(Struct, frozen=True):
-    """How much of a limit a design uses."""
+    """A design's use of one limited resource."""
 
     name: str
     used: float
@@ -36,7 +36,7 @@ def uses(device: str, metrics: Mapping[str, Any]) -> list[Use]:
 
 
 def is_fpga(device: str) -> bool:
-    """Whether a built-in device is an FPGA."""
+    """Return whether a built-in device is an FPGA."""
     return "lut" in _limits(device)
 
 

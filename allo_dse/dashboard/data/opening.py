@@ -53,7 +53,7 @@ class Opening:
 
     @property
     def share(self) -> float:
-        """How much has been read, from 0 to 1, by bytes."""
+        """The share of bytes read so far, from 0 to 1."""
         read = sum(min(run.log.offset, end) for run, end in zip(self.board.runs, self._ends, strict=True))
         return read / sum(self._ends) if sum(self._ends) else 1.0
 

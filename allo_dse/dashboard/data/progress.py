@@ -1,4 +1,4 @@
-"""How a run went: rates, shares, failures and workers over time."""
+"""Progress of a run: rates, shares, failures and workers over time."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def timeline(table: RunTable, bins: int = BINS) -> Timeline:
 
 
 def measured(table: RunTable) -> Correction:
-    """What measured designs say of predictions."""
+    """Return the correction of predictions that the measured designs give."""
     later = [(one.where, key, rungs[0], one) for key, rungs in table.promoted.items() for one in rungs[1:]]
     return correction_of(known[1:] for known in sorted(later, key=lambda known: known[0]))
 
 
 def lost(table: RunTable) -> Counter[str]:
-    """What ruled designs out, and how many. A design that breaks several limits counts for each."""
+    """Count ruled-out designs per limit. A design that breaks several limits counts for each."""
     counts = Counter(limit for r in table.ruled_out for limit in r.limits)
     reason = table.column("reason")
     if reason is not None and not reason.numeric:
@@ -111,7 +111,7 @@ def _failures(table: RunTable, edges: Floats) -> dict[str, Floats]:
 
 
 def _from_totals(table: RunTable, name: str, edges: Floats) -> Floats:
-    """How much a running total grew in each interval. It starts at 0 with each run in the directory."""
+    """Return the growth of a running total per interval. It restarts at 0 with each run in the directory."""
     if not table.ticks:
         return np.zeros(len(edges) - 1)
     totals = np.array([getattr(tick, name) for tick in table.ticks])

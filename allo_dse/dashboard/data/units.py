@@ -1,4 +1,4 @@
-"""How names and numbers are written for people: units from the names of metrics, four significant digits."""
+"""Names and numbers formatted for people: units from the names of metrics, four significant digits."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
         yaxis=axis(look, ""),
         bargap=0.3,
         height=90 + 30 * len(numbers),
-        # Beside the plot, where no bar and no name can be in their way however narrow it is.
+        # Beside the plot, where they overlap no bar and no name even in narrow windows.
         annotations=[{**beside, "y": label(d.name), "text": change_text(d)} for d in numbers],
     )
     return {"data": [trace], "layout": {**figure, "margin": {**figure["margin"], "r": 72}}}

@@ -42,12 +42,12 @@ def elements(summary: Summary, boxes: list[Facts], flows: list[Facts]) -> list[S
 
 
 def arrangement(summary: Summary) -> Spec:
-    """Which layout a graph gets."""
+    """Choose the layout of a graph."""
     return LAYERS if summary.flows else IN_ROWS
 
 
 def stylesheet(look: Theme, wanted: str = "") -> list[Spec]:
-    """How elements look; those whose label contains a text stand out, the others fade."""
+    """Return the style of elements. Those whose label contains `wanted` stand out, the others fade."""
     every = [
         {
             "selector": "node",

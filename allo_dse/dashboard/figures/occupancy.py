@@ -1,4 +1,4 @@
-"""What was in the buffers of a design that are waited for most, over time."""
+"""Contents over time of the buffers that cause the most waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Floats = NDArray[np.float64]
 
 
 def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
-    """What the buffers that are waited for most hold over time, one strip each, as high as the buffer is deep."""
+    """Draw the contents over time of the buffers that cause the most waiting, one strip each, scaled to their
+    depths."""
     streams = _busiest(timeline)
     if not streams:
         return note(look, "nothing waits for a buffer")

@@ -58,5 +58,5 @@ def _title(name: str) -> str:
 
 
 def _part(position: int, count: int) -> list[float]:
-    """Where one of so many plots stands, as shares of the whole."""
+    """Return the start and end of one of `count` plots, as shares of the whole."""
     return [(position + _GAP) / count if position else 0.0, (position + 1 - _GAP) / count]

@@ -92,7 +92,7 @@ def _by_column(axis: Axis, rows: list[NDArray[np.int64]], order: NDArray[np.int6
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
     line: Spec = {**color_axis(axis, look), "showscale": True}
-    if len(known) < len(values):  # what has no value is grey: the lower end of a scale that goes on below the values
+    if len(known) < len(values):  # designs without a value are grey: the scale extends below the values for them
         low, span = (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
         below, grey = low - GREY / (1 - GREY) * span, _faint(look)
         values = np.where(np.isfinite(values), values, below)
@@ -165,7 +165,8 @@ def _dimension(
 
 
 def apart(values: list[float]) -> list[float]:
-    """Of ascending values the first, the last, and those whose texts do not cover others' on the axis."""
+    """Drop values whose labels would overlap on the axis. The first and the last of the ascending values always
+    stay."""
     gap = TICK_GAP * (values[-1] - values[0])
     marked = values[:1]
     for value in values[1:-1]:

@@ -1,4 +1,4 @@
-"""How a run went: hypervolume, rates, failures, workers, and which parameters matter."""
+"""Figures of a run's progress: hypervolume, rates, failures, workers, and the importance of parameters."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _relative(name: str, x: Floats, values: Floats, one: float, line: Spec, unit
 
 
 def hypervolume_unit(run: RunTable) -> str:
-    """Of objectives that are all minimised, zero bounds the box that the front dominates a share of."""
+    """Return "share" if all objectives are minimised, as zero then bounds the box; otherwise "relative"."""
     return "share" if all(o.direction == "minimize" for o in run.facts.objectives) else "relative"
 
 
@@ -198,7 +198,7 @@ def _plain(name: str) -> str:
 
 
 def lost_figure(table: RunTable, look: Theme) -> Figure:
-    """What ruled designs out, and how many; below each name the choices that it strikes most."""
+    """Rank the limits that ruled designs out by count; each names the choices that it rules out most."""
     counts = lost(table).most_common(MAX_CAUSES)[::-1]
     if not counts:
         return note(look, "no design was ruled out")
@@ -214,12 +214,12 @@ def _struck(path: Path, _size: int) -> dict[str, str]:
     percent."""
     try:
         return {cause.name: cause.struck for cause in causes_in(path)}
-    except OSError:  # the run is being thrown away
+    except OSError:  # the run is being deleted
         return {}
 
 
 def importance_figure(shares: dict[str, float], look: Theme) -> Figure:
-    """How much each parameter decides."""
+    """Rank parameters by importance."""
     if not shares:
         return note(look, "known from 20 feasible designs on, if a parameter varies")
     top = list(shares.items())[:12][::-1]
@@ -251,7 +251,7 @@ def _ranking(names: list[str], values: list[float], look: Theme, title: str, for
 
 
 def workers_figure(spans: Timeline, look: Theme) -> Figure:
-    """How busy each worker was over time."""
+    """Draw how busy each worker was over time."""
     names = list(spans.workers)
     if not names or not spans.designs.sum():
         return note(look, _NONE)

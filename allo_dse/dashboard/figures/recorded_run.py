@@ -11,7 +11,7 @@ _KINDS = {"work": "work", "service": "served by DRAM", "token": "tokens on their
 
 
 def whole_words(found: Recorded) -> str:
-    """What the whole run is, and who works most."""
+    """Describe the whole run and its busiest element."""
     name, share = found.busiest
     return f"{_whole(found)} {name} is the busiest: it works {100 * share:.1f} % of them."
 
@@ -26,7 +26,7 @@ def _costs(found: Recorded) -> str:
 
 
 def part_words(found: Recorded, part: Part) -> str:
-    """What part of the run is shown, what sets its pace, and what is left out, if something is."""
+    """Describe the shown part of a run, its bottleneck, and the omitted rows, if any."""
     per, line = found.ticks_per_cycle, part.timeline
     if part.is_whole:
         parts = [_whole(found)]
@@ -47,22 +47,22 @@ def part_words(found: Recorded, part: Part) -> str:
 
 
 def totals_words(found: Recorded) -> str:
-    """What the totals are of."""
+    """Explain the basis of the totals."""
     return f"Of all {found.cycles:,.0f} cycles, mean over the elements of a kind."
 
 
 def path_title(part: Part) -> str:
-    """Which critical path it is."""
+    """Return the title of the critical path."""
     return "Critical path of the run" if part.is_whole else "Critical path of the part that is shown"
 
 
 def path_words(part: Part) -> str:
-    """What the critical path consists of."""
+    """Describe the composition of the critical path."""
     return ", ".join(f"{_KINDS[kind]} {100 * share:.1f} %" for kind, share in part.explanation.shares.items() if share)
 
 
 def path_rows(found: Recorded, part: Part) -> list[list[str]]:
-    """Who is on the critical path for longest: name, cycles and share."""
+    """Return the elements that are longest on the critical path: name, cycles and share."""
     per = found.ticks_per_cycle
     most = part.explanation.contributors[:MAX_CONTRIBUTORS]
     return [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in most]
@@ -75,7 +75,7 @@ HELP_WORDS = (
 
 
 def help_rows(found: Recorded) -> list[list[str]]:
-    """What the run would take, what helps most first."""
+    """Return the run's predicted length per kind of element made faster, in the order of `helps`."""
     return [
         [f.name, f"{f.share * found.cycles:,.0f}", f"{100 * (f.share - 1):z.1f} %".replace("-", "−")]
         for f in found.helps

@@ -38,7 +38,7 @@ _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-
 
 
 class View(Struct, frozen=True):
-    """What to show of the board, and how.
+    """Content and options of the scatter plot.
 
     Attributes:
         z: None for the plane.
@@ -258,8 +258,11 @@ class _Painter:
         self.traces.append(trace)
 
     def _underlay(self) -> dict[str, str]:
-        """Which axes spots are drawn on. On logarithmic ones Plotly would paint every spot by itself; on a linear axis
-        underneath, which shows the logarithms, they are one small picture that is stretched."""
+        """Choose the axes that spots are drawn on.
+
+        On logarithmic axes Plotly would paint every spot by itself. On a linear axis underneath, which shows the
+        logarithms, they are one small picture that is stretched.
+        """
         marked = [ref for ref in (self.view.reference, self.view.current) if ref is not None]
         for key, numbers, span in zip("xy", self.screen, self.whole, strict=False):
             if key in self.log:
@@ -325,7 +328,7 @@ class _Painter:
         self.traces.append({**self._markers(name, marker), **nowhere, "uid": _uid(-1, name), "showlegend": True})
 
     def _markers(self, name: str, marker: Spec) -> Spec:
-        """What all traces of points have."""
+        """Return the settings common to all traces of points."""
         kind = "scatter" if self.view.z is None else "scatter3d"
         said = {"name": shortened(name, LINE), "legendgroup": name, "hoverinfo": "none"}
         return {"type": kind, "mode": "markers", "marker": marker, **said}
@@ -384,7 +387,7 @@ def _exactly(low: float, high: float) -> Spec:
 
 
 def _outline(view: View, look: Theme) -> list[Spec]:
-    """What was drawn to select, as far as it lies in these axes."""
+    """Return the outline of the drawn selection, as far as it lies in these axes."""
     line = {"color": look.muted, "width": 1, "dash": "dash"}
     selection = view.selection
     if selection.lasso is not None and selection.lasso[:2] == (view.x, view.y):

@@ -35,7 +35,7 @@ from .plots import Plot, plot
 
 
 def chosen_designs(board: Board) -> list[Ref]:
-    """Of each run the knee, and the best in each objective."""
+    """Return the knee of each run, and its best design in each objective."""
     found: list[Ref] = []
     for number, run in enumerate(board.runs):
         front = run.front
@@ -113,7 +113,7 @@ def _of_program(programs: Programs, ref: Ref, number: int) -> JsonObject:
 
 
 def _helps(found: Recorded) -> dict[str, object] | None:
-    """What would make the whole run shorter, if that can be found out in time."""
+    """Return the table of kinds of elements worth making faster, or None if that takes too long to compute."""
     try:
         return {"words": HELP_WORDS, "head": HELP_HEAD, "rows": help_rows(found)}
     except AlloDseError:

@@ -54,7 +54,7 @@ def plot(
 
 
 def changes(first: Any, second: Any, path: tuple[str | int, ...] = ()) -> list[Change]:
-    """What makes the first value the second: each change as far inside as it can be."""
+    """Return the changes that turn the first value into the second, each as deep inside as possible."""
     if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
         return [c for key in first for c in changes(first[key], second[key], (*path, key))]
     alike = isinstance(first, list) and isinstance(second, list) and len(first) == len(second)
@@ -78,7 +78,7 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
     ]
     if len(few) == 3:
         x, y, z = few
-        # Without what differs of each design, which the plots of pairs say: it would be a quarter of all plots' bytes.
+        # Without each design's differences: the pair plots show them, and they would be a quarter of all plots' bytes.
         views.append(("front-3d", "Three objectives", View(x, y, z, log=_log(board, x), reference=reference)))
 
     def drawn(view: View) -> Callable[[Theme], Figure]:
@@ -93,13 +93,13 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
 
 
 def _log(board: Board, name: str) -> frozenset[str]:
-    """Whether the x axis is logarithmic: a column's values are positive and span more than a decade."""
+    """Return the logarithmic axes: x, if its values are positive and span more than a decade."""
     values = [v for numbers in board.axis(name).numbers for v in numbers[numbers == numbers].tolist()]
     return frozenset({"x"} if values and min(values) > 0 and max(values) > 10 * min(values) else ())
 
 
 def progress_plots(board: Board) -> list[Plot]:
-    """How the runs went; rates, failures and workers of the first."""
+    """Return plots of the runs' progress. Rates, failures and workers are those of the first run."""
     run = board.runs[0]
     spans, correction = timeline(run), measured(run)
     shares = [(name, importance(sample(run, name))) for name in run.objectives]

@@ -110,7 +110,7 @@ class NodeArrays(Struct, frozen=True, eq=False):
     def groups(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
         """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
         members: dict[Tree, list[int]] = {}
-        # Ordered by tasks and not by names or history: sequences that make the same graph make equal groups.
+        # Ordered by tasks, not by names or history: sequences that make the same graph must make equal groups.
         for node in np.argsort(self.leaves[self.starts[:-1]], kind="stable").tolist():
             members.setdefault(self.trees[node], []).append(node)
         result = []

@@ -32,7 +32,7 @@ Pattern = Literal["cyclic", "block"]
 
 
 class AxisFold(Struct, frozen=True):
-    """How one mesh axis is folded: onto `spatial` nodes, each with a block of tasks or every `spatial`-th task."""
+    """Fold of one mesh axis onto `spatial` nodes, each with a block of tasks or every `spatial`-th task."""
 
     spatial: int
     pattern: Pattern = "block"
@@ -40,7 +40,7 @@ class AxisFold(Struct, frozen=True):
 
 
 class KernelFold(Struct, frozen=True):
-    """How one kernel is folded.
+    """Fold of one kernel.
 
     Attributes:
         kernel: its name.
@@ -90,7 +90,7 @@ class KernelFold(Struct, frozen=True):
 
 
 class MeshFold(Struct, frozen=True, dict=True):
-    """How every kernel of a program is folded, in program order.
+    """Folds of all kernels of a program, in program order.
 
     Attributes:
         chains: kernels that share their nodes, each tuple in the order in which its members run.
@@ -141,7 +141,7 @@ def unfolded(program: CompiledProgram) -> MeshFold:
 
 
 def violations(fold: KernelFold, rules: tuple[AxisRule, ...]) -> Iterator[str]:
-    """What a normalised fold does against the rules of its kernel's axes."""
+    """Yield the ways in which a normalised fold breaks the rules of its kernel's axes."""
     for number, (axis, rule) in enumerate(zip(fold.axes, rules, strict=True)):
         where = f"axis {number}"
         if axis.spatial == rule.extent:

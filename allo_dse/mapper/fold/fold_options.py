@@ -45,7 +45,7 @@ class AxisSpace(Struct, frozen=True):
         return (AxisFold(spatial, "block", self.how), AxisFold(spatial, "cyclic", self.how))
 
     def is_loop(self, spatial: int) -> bool:
-        """Whether folding onto `spatial` nodes makes a bundled loop, which has a place in the loop order."""
+        """Return whether folding onto `spatial` nodes makes a bundled loop, which has a place in the loop order."""
         return self.how == "bundle" and spatial < self.extent
 
 

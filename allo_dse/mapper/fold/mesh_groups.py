@@ -118,12 +118,13 @@ def chained_axes(fold: KernelFold, mesh: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def axis_steps(pattern: str, spatial: int, trip_count: int) -> tuple[int, int]:
-    """How far apart along the axis neighbouring nodes' tasks, and one node's consecutive tasks, are."""
+    """Return the distances along the axis between neighbouring nodes' tasks, and between one node's consecutive
+    tasks."""
     return (1, spatial) if pattern == "cyclic" else (trip_count, 1)
 
 
 def _task_strides(mesh: tuple[int, ...]) -> tuple[int, ...]:
-    """What one step along each mesh axis adds to the task id."""
+    """Return the stride in task ids of one step along each mesh axis."""
     strides = [1] * len(mesh)
     for axis in range(len(mesh) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * mesh[axis + 1]

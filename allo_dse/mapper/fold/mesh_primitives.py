@@ -64,7 +64,7 @@ class Plan(Struct, frozen=True):
         return between * u + within * v
 
     def pids(self, axis: int, u: int) -> list[int]:
-        """Those of all iterations."""
+        """Return the pids of all iterations."""
         return [self.pid(axis, u, v) for v in range(self.trips(axis))]
 
     def pid_text(self, axis: int) -> str:
@@ -80,7 +80,7 @@ class Plan(Struct, frozen=True):
 
 @dataclass
 class Made:
-    """What a fold's primitives make, one after the other.
+    """Primitives of a fold, made one after the other.
 
     Attributes:
         heads: whether only the first node of every bundle is looked at. Then the nodes that are made in the end, their
@@ -107,7 +107,7 @@ class Made:
 
 
 def plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> list[Plan]:
-    """What each kernel folds by itself."""
+    """Return the plan of each kernel's own fold."""
     result = []
     for kernel, kernel_fold, kernel_rules in zip(program.kernels, fold.kernels, rules, strict=True):
         chained = chained_axes(kernel_fold, kernel.mesh)

@@ -95,7 +95,7 @@ class VMG(Pictured):
 
     @cached_property
     def uses(self) -> FoldUses:
-        """What its nodes execute, exchange and hold."""
+        """Tasks, exchanges and memory of the nodes."""
         return FoldUses(self.graph, self.groups, self.node_of_task)
 
     @cached_property
@@ -136,7 +136,8 @@ class VMG(Pictured):
 
     @cached_property
     def joint_names(self) -> dict[str, str]:
-        """Of a graph that folds kernels together: its nodes' names by their first task's, in the order of making."""
+        """Names of the nodes by their first task, in the order of making; only for a graph that folds kernels
+        together."""
         assert self.joint is not None
         return joint_names(self.joint)
 
@@ -175,7 +176,7 @@ class VMG(Pictured):
             raise IllegalFold("a mesh fold starts from the unfolded graph", hint="use program.vmg.fold(...)")
         if isinstance(fold, NodeFold):
             return self.apply(fold.primitives(self.graph))
-        if self._asked and self._asked[0][0] is fold:  # as in runs of designs that differ in their schedules
+        if self._asked and self._asked[0][0] is fold:  # the usual case for designs that differ only in their schedules
             return self._asked[0][1]
         normal = fold.normalised(self.graph)
         if (known := self._folded.get(normal)) is None:
@@ -255,7 +256,8 @@ class VMG(Pictured):
 
     @property
     def schedulable(self) -> bool:
-        """Whether tasks can be executed in some order without waiting for later ones, so that no depths can deadlock.
+        """True if tasks can be executed in some order without waiting for later ones, so that no depths can
+        deadlock.
 
         False does not mean that the graph deadlocks: tasks that talk back and forth may run at deep enough streams,
         which only a simulation can tell.
@@ -294,6 +296,6 @@ def graph_key(program: CompiledProgram, groups: Sequence[NodeGroup]) -> str:
 
 
 def program_key(program: CompiledProgram) -> str:
-    """What tells programs apart as far as mapping goes: kernels, meshes and classes."""
+    """Return the key that identifies a program for mapping: kernels, meshes and classes."""
     kernels = [[k.name, list(k.mesh), [c.name for c in k.classes]] for k in program.kernels]
     return json.dumps([program.name, kernels])

@@ -30,8 +30,8 @@ MAX_REASONS = 8
 
 # Deterministic seconds for shortening wires, once a placement is known to exist.
 _POLISH = 0.2
-_WORK = 20.0  # of a search in full; it takes about as many seconds on an idle machine
-# The same for finding out what is in the way of a placement, once it is known that there is none.
+_WORK = 20.0  # for a full search; about as many seconds on an idle machine
+# The same for finding the reasons, once it is known that no placement exists.
 _REASONS = 1.0
 
 
@@ -139,7 +139,7 @@ def _describe(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) 
 
 
 def _of_core(excess: Excess, model: PlacementModel, solver: cp_model.CpSolver) -> Iterator[str]:
-    """What makes up the need of a core."""
+    """Describe the items that make up the need of a core."""
     problem, node = model.problem, excess.place
     if excess.constraint == "core_memory":
         yield f"tiles and chain buffers {problem.nodes[node].bytes:,}"

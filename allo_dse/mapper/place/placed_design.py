@@ -42,7 +42,7 @@ class Hop(NamedTuple):
 
 
 class Route(Struct, frozen=True):
-    """How one thing moves: `index` is its position among the problem's transfers, flows or streams.
+    """Route of one transfer, flow or stream; `index` is its position among the problem's transfers, flows or streams.
 
     Attributes:
         hops: from the source on; several with the same tile and source port where tiles are multicast.
@@ -63,7 +63,7 @@ class Route(Struct, frozen=True):
 
 
 class TileUse(Struct, frozen=True):
-    """What a design uses of a tile.
+    """Resources of a tile that a design uses.
 
     Attributes:
         ports: used out-ports of the switch by side.
@@ -117,7 +117,7 @@ class PlacedDesign(Pictured):
 
     @cached_property
     def usage(self) -> Mapping[Tile, TileUse]:
-        """What is used of every tile that is used at all."""
+        """Resources in use, by tile; unused tiles are left out."""
         problem = self.problem
         held: dict[Tile, list[int]] = {}  # descriptors, locks, bytes
         for node, (tile, need) in enumerate(zip(self.tiles, problem.nodes, strict=True)):

@@ -20,14 +20,14 @@ from .wishes import Wishes
 Literal = cp_model.IntVar
 Expr = cp_model.LinearExprT
 
-# Of the limits that a soft model may exceed: a byte too much is not as bad as a channel too much.
+# Prices of exceeded limits in a soft model: an excess byte costs less than an excess channel.
 _PRICE_OF_BYTE, _PRICE_OF_PIECE = 1, 10_000
-# In wires: what it is worth to have a stream in shared memory.
+# Value, in wires, of keeping a stream in shared memory.
 _PRICE_OF_ROUTE = 32
 
 
 class Excess(Struct, frozen=True):
-    """How far a limit is exceeded, in a soft model: `constraint` as in `violation.CONSTRAINTS`."""
+    """Amount by which a soft model exceeds a limit; `constraint` as in `violation.CONSTRAINTS`."""
 
     constraint: str
     place: int
@@ -133,7 +133,7 @@ class PlacementModel:
         return near + sum(_PRICE_OF_ROUTE * (1 - shared) for shared in self.shared)
 
     def price(self) -> Expr:
-        """What a soft model's solution costs."""
+        """Cost of a soft model's solution."""
         return sum(
             excess.amount * (_PRICE_OF_BYTE if excess.constraint.endswith("memory") else _PRICE_OF_PIECE)
             for excess in self.excesses

@@ -19,7 +19,8 @@ def routed(problem: Problem, placement: Placement) -> PlacedDesign | None:
 
 
 def _columns_hold(problem: Problem, placement: Placement) -> bool:
-    """Whether the shim channels, bytes and locks of every column suffice; banks show when channels are numbered."""
+    """Return whether the shim channels, bytes and locks of every column suffice; numbering channels checks the
+    banks."""
     limits = problem.limits
     transfers = list(zip(problem.transfers, placement.columns, strict=True))
     used = Counter((column, t.direction) for t, column in transfers)

@@ -17,7 +17,7 @@ from .problem import Placement, Problem
 from .routed import routed
 from .wishes import Wishes
 
-# What depends on where nodes and transfers are; the other limits of a mapping hold wherever they are put.
+# Limits that depend on the placement of nodes and transfers; all others hold for any placement.
 _DECIDED_HERE = (
     "core_memory",
     "core_locks",
@@ -27,11 +27,11 @@ _DECIDED_HERE = (
     "shim_descriptors",
 )
 
-_OF_CALLS = ("host_buffers",)  # no matter of the array, and another one for each target
+_OF_CALLS = ("host_buffers",)  # not a limit of the array, and different for each target
 
 
 def unplaceable(violations: Iterable[Violation]) -> Infeasible | None:
-    """What forbids a mapping wherever its nodes and transfers are put; None when that is left to decide."""
+    """Return the violations that no placement of nodes and transfers can avoid; None if there are none."""
     fixed = tuple(v for v in violations if v.constraint not in (*_DECIDED_HERE, *_OF_CALLS))
     return Infeasible(fixed) if fixed else None
 

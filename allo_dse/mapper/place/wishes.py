@@ -1,4 +1,4 @@
-"""Where nodes had best be for short wires: near the memory tiles they exchange tiles with, in line with their likes."""
+"""Preferred cores of nodes, for short wires: near their memory tiles, and beside nodes that take the same flow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .problem import Problem
 
 
 class Wishes:
-    """What it costs to have each node on each core, in wires, with the columns of the transport plan.
+    """Wire costs of each node on each core, with the columns of the transport plan.
 
     Cores that take one flow are cheapest side by side: in the column of its memory tile, or else in one row, a row for
     each flow of a tensor.

@@ -45,7 +45,7 @@ def run_time(variant: Variant) -> MachineCode:
 
 
 def _kept(key: object, made: Callable[[], bytes]) -> bytes:
-    """What was made before of an equal key, or is made now."""
+    """Return the stored bytes of an equal key, or make and store them."""
     content = msgspec.msgpack.encode(key)
     found = kept.known(_KIND, content)
     if found is None:
@@ -56,7 +56,7 @@ def _kept(key: object, made: Callable[[], bytes]) -> bytes:
 
 @cache
 def _compiler() -> tuple[object, ...]:
-    """What machine code depends on beside the bodies: code generation as it is now, MLIR, the processor.
+    """Return the inputs of machine code besides the bodies: code generation as it is now, MLIR, the processor.
 
     The same in every copy of the package: of its files the texts count and not the times.
     """

@@ -49,13 +49,13 @@ class Trial(Protocol):
     is_least: bool
 
     def __call__(self, depths: tuple[int, ...]) -> Growth:
-        """What must grow for the network to get further; raises NoDepthHelps, OutOfWork."""
+        """Return the streams of which one must grow for the network to get further; raises NoDepthHelps, OutOfWork."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Increase:
-    """How much deeper streams must be for a deadlocked network to finish.
+    """Increase of stream depths that lets a deadlocked network finish.
 
     Attributes:
         changes: (stream, depth it has, depth it needs); of streams that share a depth the first one. Empty if no
@@ -79,7 +79,7 @@ class Increase:
 
     @property
     def proven(self) -> bool:
-        """Whether no smaller total increase exists."""
+        """True if no smaller total increase exists."""
         return self.added == self.at_least
 
     @property
@@ -89,14 +89,14 @@ class Increase:
 
     @property
     def advice(self) -> str:
-        """What to do, in a sentence."""
+        """Advice in one sentence."""
         if not self.changes:
             return self.reason or "nothing has to be deeper"
         what = ", ".join(f"{name} to {depth}" for name, depth in self.increase.items())
         return f"raise {what}" + ("" if self.proven else CUT_SHORT)
 
     def describe(self, name: Callable[[int], str]) -> str:
-        """What to do, in a sentence; `name` gives the names of streams."""
+        """Return the advice in one sentence; `name` gives the names of streams."""
         if not self.changes:
             return self.reason
         what = ", ".join(f"{name(stream)} from {old} to {new}" for stream, old, new in self.changes)
@@ -170,11 +170,11 @@ class Search:
                 if deeper not in seen:
                     seen.add(deeper)
                     heapq.heappush(waiting, (self._added(deeper), deeper))
-        # Totals only grow along the search: the smallest that waits is a lower bound of every solution's.
+        # Totals only grow along the search, so the smallest pending one is a lower bound for every solution.
         return (*waiting[0], False)
 
     def _least(self, depths: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-        """Of several ways to lower the depths again, the one that adds least; and whether any was gone to its end."""
+        """Return the cheapest of several ways to lower the depths again, and whether any way was completed."""
         raised = [s for s, (new, old) in enumerate(zip(depths, self._start, strict=True)) if new > old]
         orders = [raised]
         if len(raised) <= SEARCHED_ORDERS:

@@ -87,7 +87,7 @@ class Deadlock(Struct, frozen=True):
         return "the tasks at the two ends of the stream disagree on how many tokens it carries"
 
     def describe(self, labels: Labels | None = None) -> str:
-        """What happened, one line per task of the cycle."""
+        """Describe the deadlock, one line per task of the cycle."""
         labels = labels or Labels()
         if self.cycle:
             head = f"deadlock: {len(self.cycle)} of {len(self.blocked)} blocked tasks wait for each other"

@@ -21,7 +21,7 @@ OUT_OF_WORK = "no depth that helps was found within the work allowed"
 
 
 class Outcome(Protocol):
-    """What the search needs to know of a run."""
+    """Properties of a run that the depth search needs."""
 
     @property
     def network(self) -> Network: ...

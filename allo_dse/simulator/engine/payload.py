@@ -1,7 +1,7 @@
-"""Which tasks compute their values in a run that is only after times.
+"""Choice of the tasks that compute their values in a run that only needs times.
 
-Those whose times depend on values do, with everyone who feeds them: the nodes that put to their streams, directly or
-not, and the tasks that share an array with one of them.
+Tasks whose times depend on values compute theirs, and so do all that feed them: the nodes that put to their streams,
+directly or not, and the tasks that share an array with one of them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def streams_with_payload(network: Network, signatures: Mapping[str, Signature], 
 
 
 def _has_hidden_streams(network: Network, signatures: Mapping[str, Signature]) -> bool:
-    """Whether bodies compute stream numbers, so that it is not known which task feeds which."""
+    """Return whether bodies compute stream numbers, so that it is not known which task feeds which."""
     bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
     return any(p.computed for body in bodies for p in signatures[body].parameters)
 

@@ -1,4 +1,4 @@
-"""How far each node of a run has come, noted now and then: what a whole run did over time, however long it is."""
+"""Progress of each node, sampled now and then: an overview of a whole run, however long it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_PIECE = 256
 
 
 class Samples(Struct, frozen=True):
-    """How far each node had come at some points of a run, from its beginning to its end.
+    """Progress of each node at some points of a run, from its beginning to its end.
 
     Attributes:
         clock: per sample and node. stalls: per sample, node and kind (waits for tokens, room, resources) the cycles up
@@ -29,7 +29,7 @@ class Samples(Struct, frozen=True):
     stalls: IntArray
 
     def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What nodes do over time: (nodes, intervals, 4) shares of working and each kind of waiting.
+        """Return the shares of time that nodes work and wait: (nodes, intervals, 4), for work and each kind of waiting.
 
         Between two samples a node is taken to do everything evenly; the rest to 1 is after its end.
 
@@ -69,7 +69,7 @@ class Sampler:
         return self._piece
 
     def _thin(self) -> None:
-        """Of samples from the same small part of the time up to now, keep the last."""
+        """Keep only the last of the samples from the same small part of the time up to now."""
         # Extrapolation moves clocks by leaps: what is evenly spread is the time that nodes have come to, not the turns.
         progress = np.array([float(sample[:, 0].mean()) for sample in self._taken])
         place = (progress * (self._count / max(progress[-1], 1.0))).astype(np.int64)

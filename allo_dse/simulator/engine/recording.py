@@ -106,7 +106,7 @@ class Recorder:
         return count == len(self._buffer)
 
     def is_done(self) -> bool:
-        """Whether the run need not go on, since nothing that comes is to be kept; to be asked after `drain`."""
+        """Return whether the run may stop because nothing more is to be kept; to be asked after `drain`."""
         return False
 
     def _keep(self, rows: IntArray) -> None:

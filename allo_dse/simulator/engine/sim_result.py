@@ -1,4 +1,4 @@
-"""What every simulation tells, whichever engine made it: a run of tasks or the replay of a trace."""
+"""Common interface of simulation results: a run of tasks or the replay of a trace."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class SimResult(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether everything has run to its end; otherwise `deadlock` says why not."""
+        """True if everything has run to its end; otherwise `deadlock` says why not."""
         ...
 
     @property
     def deadlock(self) -> Deadlock | None:
-        """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
+        """Blocked tasks, and the cycle of tasks that wait for each other; None for a finished run."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What every processing element and every FIFO did over time, from the events of a recorded run."""
+"""Activity of every processing element and FIFO over time, from the events of a recorded run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START, END = State.READY, State.FINISHED
 
 
 class Activity(IntEnum):
-    """What a processing element does in an interval of time."""
+    """Activity of a processing element in an interval of time."""
 
     WORK = 0
     WAIT_GET = 1
@@ -175,7 +175,7 @@ class Timeline:
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
-        """What nodes did: columns node, task, activity (`Activity`), start, end, on, op; by node and time.
+        """Activities of nodes: columns node, task, activity (`Activity`), start, end, on, op; by node and time.
 
         `on` is the stream (of waits for tokens and room) or resource, `op` the operation's number; else -1.
         """
@@ -218,7 +218,7 @@ class Timeline:
         slot = self._slots_at_end()
         node = np.flatnonzero(slot >= 0)
         since = np.full(count, self.start)
-        since[rows.node] = rows.end  # of each node the last
+        since[rows.node] = rows.end  # the last row of each node wins
         until = np.full(count, self.end)
         until[waits.node] = waits.since
         work = np.full(len(node), int(Activity.WORK))

@@ -1,4 +1,4 @@
-"""What a run would take if some of its processes worked twice as fast: the whole run's bottleneck, by experiment."""
+"""Length of a run if some of its processes worked twice as fast: the whole run's bottleneck, by experiment."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SHARED = "DRAM"
 
 
 class Faster(Struct, frozen=True):
-    """What the run takes when one thing is twice as fast.
+    """Length of the run when one thing is twice as fast.
 
     Attributes:
-        name: what; share: of the run's cycles that are left.
+        name: of the faster thing; share: fraction of the run's cycles that remains.
     """
 
     name: str

@@ -64,7 +64,7 @@ class WindowRecorder(Recorder):
     def _shorten(self, come: int) -> None:
         """Bring the end forward: to what is complete, or to where most of the events are that there may be."""
         columns = joined(self._chunks)
-        most = self._limit * 7 // 8  # room for more, so that this is rare: it sorts through all that was kept
+        most = self._limit * 7 // 8  # leave room, so that this rarely runs: it sorts all kept rows
         last = int(np.partition(columns[REQUESTED], most)[most])
         self._end = max(self._start, min(self._end, max(last, come - 1)))
         self._chunks, self._kept = [], 0
@@ -84,7 +84,7 @@ class WindowRecorder(Recorder):
         return Window(min(self._start, end), end, first_put, first_get, self._waits())
 
     def _waits(self) -> Waits:
-        """Who is blocked at a stream."""
+        """Return the nodes that are blocked at a stream."""
         arena, network = self._arena, self._network
         on = np.flatnonzero(arena.streams[:, Stream.WAITER])
         node = arena.node_number(arena.streams[on, Stream.WAITER])

@@ -156,7 +156,7 @@ class Arena:
         p[:, Process.LOG_END] = p[:, Process.LOG] + WORD * group.log_limit
 
     def log_counts(self) -> IntArray:
-        """How many clocks each table process has noted, in order of the processes."""
+        """Number of clocks that each table process has noted, in order of the processes."""
         if not self.log_first:
             return np.zeros(0, np.int64)
         return (self.processes[:, Process.LOG] - self._at["log"]) // WORD - np.concatenate(self.log_first)

@@ -27,5 +27,5 @@ class ArrayStreams(NamedTuple):
 
 
 def filled(array: str) -> str:
-    """How the stream of filled banks of an array is called."""
+    """Return the name of an array's stream of filled banks."""
     return f"{array} (filled)"

@@ -1,4 +1,4 @@
-"""How the parts of a network are called in texts and drawings."""
+"""Names of the parts of a network in texts and drawings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Labels:
         return f"stream {stream}"
 
     def array(self, stream: int) -> str:
-        """What shares one depth with a stream."""
+        """Return the name of the streams that share one depth with a stream."""
         return self.stream(stream)
 
     def operation(self, task: int, op: int) -> str:

@@ -18,7 +18,7 @@ from .tables import Table
 
 @dataclass(frozen=True)
 class Axi:
-    """How an AXI master behaves.
+    """Behaviour of an AXI master.
 
     Attributes:
         latency: cycles from an address to the first beat of its data; of writes, from the last beat to the response.

@@ -27,7 +27,7 @@ class Registers(Struct, frozen=True):
 
     @property
     def any(self) -> bool:
-        """Whether the variant of compiled code with registers is needed; it uses them in every pipeline."""
+        """True if the variant of compiled code with registers is needed; it uses them in every pipeline."""
         return bool(self.per_node.any())
 
 
@@ -55,7 +55,8 @@ def needed_registers(network: Network, signatures: Mapping[str, Signature]) -> R
 
 
 def _per_task(network: Network, group: Tasks, signature: Signature) -> tuple[bool, IntArray]:
-    """Whether operations are due in program order in all tasks of a group; and per task the puts that may wait."""
+    """Return whether operations are due in program order in all tasks of a group, and per task the puts that may
+    wait."""
     bases, which = np.unique(group.words[:, 0], return_inverse=True)
     found = [[_deferred(signature.symbol, p, network.costs[base:]) for p in signature.pipelines] for base in bases]
     in_order = all(ordered for of_base in found for ordered, _ in of_base)
@@ -63,7 +64,7 @@ def _per_task(network: Network, group: Tasks, signature: Signature) -> tuple[boo
 
 
 def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int]:
-    """Whether the operations of a pipeline are due in program order; and how many puts may wait at a time."""
+    """Return whether the operations of a pipeline are due in program order, and how many puts may wait at a time."""
     ii, depth = int(costs[pipeline.ii]), int(costs[pipeline.depth])
     stages = [0 if site is None else int(costs[site]) for site in pipeline.stages]
     if ii < 1 or not all(0 <= stage <= depth for stage in stages):

@@ -1,4 +1,4 @@
-"""Which task puts to each stream and which gets from it, read off a network's tables and task arguments."""
+"""Tasks that put to and get from each stream, read off a network's tables and task arguments."""
 
 from __future__ import annotations
 

@@ -80,14 +80,14 @@ class Table:
 
     @contextmanager
     def writing(self, banks: int, filled: int) -> Iterator[None]:
-        """What is added inside fills a bank of an array channel; waits for a bank that no task reads any more."""
+        """Fill a bank of an array channel inside the block; waits for a bank that no task reads any more."""
         self.put(banks)
         yield
         self.put(filled)
 
     @contextmanager
     def reading(self, banks: int, filled: int) -> Iterator[None]:
-        """What is added inside reads a bank of an array channel; waits for one that has been filled."""
+        """Read a bank of an array channel inside the block; waits for one that has been filled."""
         self.get(filled)
         yield
         self.get(banks)

@@ -71,7 +71,7 @@ class AlikeStreams:
         return ordered[:, 3], alike
 
     def at(self, depths: IntArray) -> Merged:
-        """What has to be replayed.
+        """Return the plan to replay, with one stream for several alike ones.
 
         Args:
             depths: clipped, int64[streams] or several such vectors, for all of which it holds.
@@ -83,7 +83,7 @@ class AlikeStreams:
         same[1:] &= equal if equal.ndim == 1 else equal.all(axis=0)
         key = same.tobytes()
         merged = self._kept.get(key)
-        if merged is None:  # of two threads that ask at once, both may find it
+        if merged is None:  # two concurrent threads may both compute it
             merged = self._kept[key] = self._merged(same)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)

@@ -34,7 +34,7 @@ class Order(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Where token times are kept; int32 or int64 as the plan's.
+    """Storage of token times; int32 or int64 as the plan's.
 
     Attributes:
         put_time, get_time: `put_time[slot, lane]`, `get_time[slot + stream + 1, lane]`: row `offset[s] + s` stands for
@@ -128,7 +128,7 @@ def lane_cycles(
 
 
 def fits_lanes(plan: Plan) -> bool:
-    """Whether the token times of a full set of lanes stay in fast memory."""
+    """Return whether the token times of a full set of lanes stay in fast memory."""
     return 2 * plan.slots * LANES * plan.due.itemsize <= LANES_MEMORY
 
 

@@ -15,7 +15,7 @@ from .replay_plan import Plan
 
 @dataclass(frozen=True)
 class PlaceLabels(Labels):
-    """How a trace calls its processes and streams, and the places where processes are."""
+    """Names of a trace's processes and streams, and the places where processes are."""
 
     trace: TraceData
     places: Mapping[int, str]
@@ -51,7 +51,7 @@ def trace_labels(trace: TraceData, plan: Plan, position: IntArray) -> PlaceLabel
 
 
 def blocked_processes(plan: Plan, position: IntArray, depths: IntArray, clock: IntArray) -> list[Blocked]:
-    """What each process that has not ended waits for; `clock` says since when."""
+    """Return the wait of each process that has not ended; `clock` says since when."""
     result = []
     for p in np.flatnonzero(position < plan.first[1:]).tolist():
         port = int(plan.port[position[p]])

@@ -73,7 +73,7 @@ class DepthFront(Struct, frozen=True):
 
     @property
     def proven(self) -> bool:
-        """Whether no depths without loss take less memory than those found."""
+        """True if no depths without loss take less memory than those found."""
         return self.at_least_bits >= self.lossless.memory_bits
 
     def within(self, loss: float) -> DepthPoint:
@@ -85,7 +85,7 @@ class DepthFront(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """How good the lossless point is, in a sentence."""
+        """Quality of the lossless point, in a sentence."""
         found = f"{self.lossless.memory_bits:,} bits lose no cycle, found by run {self.lossless.run} of {self.runs}"
         if self.proven:
             return f"{found}; no depths without loss take less"
@@ -119,7 +119,7 @@ class DepthRun(Struct, frozen=True):
 
 
 class Timed(Protocol):
-    """What can be timed at any depths; depths are int64[streams]."""
+    """Interface of designs that can be timed at any depths; depths are int64[streams]."""
 
     streams: tuple[str, ...]
     built: IntArray
@@ -202,7 +202,7 @@ class _Search:
     def front(self) -> DepthFront:
         best = self._run(self._deepest)
         if best.cycles == math.inf:
-            self._timed.without_deadlock(self._vector(self._deepest))  # says why
+            self._timed.without_deadlock(self._vector(self._deepest))  # raises with the reason
             raise TraceError("the design deadlocks however deep its streams are")
         need = np.array([np.searchsorted(d, best.occupancy[s]) for s, d in enumerate(self._depths)], np.int64)
         need = np.minimum(need, self._deepest)
@@ -212,7 +212,7 @@ class _Search:
         for loss in LOSSES:
             if self._left and best.cycles * (1 + loss) < slowest:
                 found = self._lowered(found, np.full_like(found, NEVER), best.cycles * (1 + loss))
-        # A stream that has got shallow may have become faster, so that others do with less than when they were tried.
+        # A stream that became shallower may be faster, so others may now do with less than when they were tried.
         while self._memory(seen := self._least_seen(best.cycles)) < self._memory(lossless):
             lossless = self._lowered(seen, np.full_like(seen, NEVER), best.cycles)
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))
@@ -319,7 +319,7 @@ class _Search:
             self._try(group[len(group) // 2 :], wanted, current, failed, target)
 
     def _proof(self, found: IntArray, target: int) -> tuple[dict[str, int], int, int]:
-        """Which streams need what they have got, whatever the others have: one run each, with all others deepest."""
+        """Find the streams that need their depths whatever the others have: one run each, with all others deepest."""
         above = [s for s in np.flatnonzero(found).tolist() if s not in self._fixed]
         if not above:
             return {}, self._memory(found), 0

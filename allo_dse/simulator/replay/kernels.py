@@ -29,7 +29,7 @@ Times = NDArray[np.generic]
 
 
 class Ready(NamedTuple):
-    """Where operations find the times that they wait for, and note those that others wait for.
+    """Times that operations wait for or note for others, and their positions.
 
     Attributes:
         times: see above; `unset` where nothing has happened yet.
@@ -47,7 +47,7 @@ class Ready(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a replay has come; updated.
+    """Progress of a replay; updated.
 
     Attributes:
         position: per process its next operation.
@@ -190,7 +190,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
         if turns is not None:
             turn = turns[p]
             while turn == 1 and e < end:
-                # As long as operations at one port follow each other, what is known of it is looked up once.
+                # For consecutive operations at one port, look up its parameters once.
                 q = port[e]
                 i = np.uint64(slot[e])
                 at, to, add = i + read[q], i + write[q], delay[q]
@@ -256,7 +256,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
         stall[p] = wait
         position[p] = e
         if e > start:
-            # Only who waits for a time that is known now is run again: each run of a process gets on by an operation.
+            # Run only processes whose awaited time is now known: so each run completes at least one operation.
             for j in range(peers[p], peers[p + 1]):  # type: ignore[assignment]
                 x = peer[j]
                 if queue.is_in[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:
@@ -264,7 +264,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
 
 
 class Replayed(NamedTuple):
-    """What a replay has come to.
+    """State at the end of a replay.
 
     Attributes:
         end: per process the cycle in which it has ended, or waits for ever.
@@ -300,7 +300,7 @@ def replayed(ops: Operations, depth: IntArray, latency: IntArray, process_end: I
 
 @inlined
 def can_go_on(q: np.int64, held: IntArray, depth: IntArray) -> bool:
-    """Whether an operation at port q finds a token, or room."""
+    """Return whether an operation at port q finds a token, or room."""
     streams = len(depth)
     return held[q] > 0 if q < streams else held[q - streams] < depth[q - streams]  # type: ignore[no-any-return]
 

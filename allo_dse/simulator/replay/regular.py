@@ -48,7 +48,7 @@ class RegularResult(Struct, frozen=True, eq=False):
 
     @property
     def finished(self) -> bool:
-        """Whether every process has ended."""
+        """True if every process has ended."""
         return self.deadlock is None
 
     @property
@@ -140,7 +140,7 @@ def _labels(data: TraceData, deadlock: Deadlock, result: RunResult) -> PlaceLabe
 
 
 def _place(data: TraceData, blocked: Blocked, result: RunResult) -> str:
-    """Where a blocked process is: as many operations of its port as it has done tell."""
+    """Locate a blocked process by the number of operations that its port has completed."""
     kind = GET if blocked.direction == "get" else PUT
     done = int((result.gets if kind == GET else result.puts)[blocked.stream])
     own = [loop for loop in data.loops if loop.process == blocked.task]

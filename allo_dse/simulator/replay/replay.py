@@ -90,7 +90,7 @@ def replay_one(data: TraceData, streams: AlikeStreams, depths: IntArray) -> Repl
     """Replay with one depth vector."""
     merged = streams.at(streams.plan.clip(depths))
     plan = merged.plan
-    depth = plan.clip(depths)  # of streams without operations next to nothing
+    depth = plan.clip(depths)  # minimal for streams without operations
     found = replayed(plan.operations, depth, plan.read_latency(depth), plan.process_end, plan.unset)
     return ReplayResult(data, streams.plan, merged, depths, found.end, found.waited, found.position, found.times)
 

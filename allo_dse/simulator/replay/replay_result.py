@@ -1,4 +1,4 @@
-"""What a replay has shown."""
+"""Result of a replay."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def finished(self) -> bool:
-        """Whether every process has ended; otherwise `deadlock` says why not."""
+        """True if every process has ended; otherwise `deadlock` says why not."""
         return bool(np.array_equal(self.merged_position, self.merged.plan.first[1:]))
 
     @property
@@ -69,7 +69,8 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def deadlock(self) -> Deadlock | None:
-        """What is blocked and the cycle of processes and streams that wait for each other; None for a finished run."""
+        """Blocked processes, and the cycle of processes and streams that wait for each other; None for a finished
+        run."""
         if self.finished:
             return None
         return deadlock_of(blocked_processes(self.plan, self.position, self.depths, self.process_end))
@@ -81,7 +82,7 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
         )
 
     def advice(self) -> str:
-        """How to clear the deadlock with the fewest slots, or why no depths do; empty for a finished run."""
+        """Depths that clear the deadlock with the fewest slots, or the reason why none do; empty for a finished run."""
         if self.finished:
             return ""
         try:
@@ -123,7 +124,7 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def times(self) -> TokenTimes:
-        """When each token was put and taken out."""
+        """Times at which each token was put and taken out."""
         plan = self.plan
         begin = self.merged.plan.offset[self.merged.leader] - plan.offset[:-1]
         slots = np.arange(plan.slots) + np.repeat(begin, np.diff(plan.offset))

@@ -51,12 +51,12 @@ WITHOUT_LOOKS = 1 << 20
 
 
 def can_repeat(network: Network) -> bool:
-    """Whether a network consists of table processes."""
+    """Return whether a network consists of table processes."""
     return bool(network.groups) and all(isinstance(g, Processes) for g in network.groups) and bool(network.rows.size)
 
 
 def is_long(network: Network, rounds: float) -> bool:
-    """Whether so many rounds of repeats take longer than finding out what repeats."""
+    """Return whether so many rounds of repeats take longer than finding out what repeats."""
     return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * (network.node_count + int(network.depth.sum()))
 
 
@@ -108,7 +108,7 @@ class Extrapolator:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the state is to be looked at when compiled code returns."""
+        """True if to look at the state when compiled code returns."""
         return self._waiting
 
     def first_budget(self) -> int:

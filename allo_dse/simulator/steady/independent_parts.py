@@ -49,11 +49,11 @@ class Part(Struct, frozen=True, eq=False):
     only_process: IntArray | None
 
     def per_entry(self, per_stream: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Of each entry of the streams' memory what its stream has."""
+        """Expand values per stream to the entries of the streams' memory."""
         return np.repeat(per_stream, self.depth)
 
     def is_over(self, arena: Arena) -> bool:
-        """Whether all nodes have finished."""
+        """Return whether all nodes have finished."""
         return bool((arena.nodes[self.nodes, Node.WAITS_IN] == State.FINISHED).all())
 
     def processes(self, arena: Arena) -> IntArray:
@@ -198,7 +198,7 @@ def _longest(rows: IntArray) -> IntArray:
 
 
 def token_entries(part: Part, arena: Arena, streams: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Of each stream the last `depth` entries: where they are in `arena.rings`, and whether they are free slots."""
+    """Return the last `depth` entries of each stream: positions in `arena.rings`, and whether they are free slots."""
     number = part.per_entry(streams[:, Stream.TAIL]) + part.place
     is_free = number < part.per_entry(streams[:, Stream.HEAD])
     number &= part.per_entry(streams[:, Stream.MASK])

@@ -41,7 +41,7 @@ class State(Struct, frozen=True, eq=False):
 
 
 class Period(Struct, frozen=True):
-    """What happens from `since` on until now happens `times` more times."""
+    """A part of a run, from `since` until now, that happens `times` more times."""
 
     since: State
     times: int
@@ -54,7 +54,7 @@ def find_period(known: Sequence[State], now: State, until: int | None = None) ->
         until: a clock that no node is to be moved past.
     """
     best = None
-    # A short period fits in more often, a long one may be the only exact one: what is skipped decides.
+    # A short period repeats more often, but only a long one may be exact: choose by the amount skipped.
     for since in known[: -COMPARED - 1 : -1]:
         late = now.reference - since.reference
         times = _repetitions(since, now)
@@ -68,7 +68,7 @@ def find_period(known: Sequence[State], now: State, until: int | None = None) ->
 
 
 def _repetitions(since: State, now: State) -> int:
-    """How often everything from `since` to `now` can be repeated before a repeat ends; 0 if it is no period."""
+    """Return how often everything from `since` to `now` can be repeated before a repeat ends; 0 if it is no period."""
     advance = now.counters - since.counters
     changed = advance != 0
     # Several counters of a node, or one that fell: an outer repeat has gone on, and its inner ones began anew.
@@ -79,7 +79,7 @@ def _repetitions(since: State, now: State) -> int:
     # All that moved must be late by the same: otherwise some would run ahead of others, and later rounds would differ.
     if not moved.any() or (late[moved] != now.reference - since.reference).any():
         return 0
-    # The last round of a repeat is executed, not skipped: what comes after it is not what the period shows.
+    # The last round of a repeat is executed, not skipped: the period does not show what follows it.
     left = (now.counts - 1 - now.counters)[changed]
     return int((left // advance[changed]).min())
 
@@ -101,7 +101,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     tokens = times * (now.puts - since.puts)
     _move_tokens(part, arena, tokens, late)
     served = now.served - since.served
-    # A server without requests stays free from when it was; the states are equal in that it is free.
+    # A server without requests keeps its free time: the states are equal if it is free in both.
     used = part.resources[served[:, 1] > 0]
     arena.resources[used, Resource.FREE] += late
     arena.resources[part.resources, Resource.BUSY] += times * served[:, 0]

@@ -45,7 +45,7 @@ def repeated(network: Network, frames: int, *, restart: int = 1) -> Network:
 
 
 def nesting(network: Network) -> int:
-    """How deep repeats of a network's tables nest."""
+    """Return the nesting depth of repeats in a network's tables."""
     rows = network.rows.reshape(-1, Op.SIZE)
     return int(rows[rows[:, Op.CODE] == Code.REPEAT, Op.OPERAND].max(initial=-1)) + 1
 

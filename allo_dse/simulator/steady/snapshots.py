@@ -77,7 +77,10 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
 
 
 def _wait_for_servers(part: Part, arena: Arena, clock: IntArray) -> None:
-    """Where requests are not served in the order of their times, only the time at which one is decided on matters."""
+    """Delay the clocks of pending requests to the time when their resource next decides.
+
+    Only this time matters where requests are not served in the order of their times.
+    """
     if not arena.resources[part.resources, Resource.POLICY].any():
         return
     pending = arena.node_number(arena.heap[: int(arena.header[Header.PENDING_COUNT])])
@@ -93,7 +96,7 @@ def _wait_for_servers(part: Part, arena: Arena, clock: IntArray) -> None:
 def _token_times(
     part: Part, arena: Arena, streams: IntArray, clock: IntArray, finished: NDArray[np.bool_], reference: int
 ) -> IntArray:
-    """When tokens that lie in streams were put, and when slots that are free were freed, as far as it matters."""
+    """Return when tokens in streams were put and when free slots were freed, as far as it matters."""
     entry, is_free = token_entries(part, arena, streams)
     writer, reader, per_entry = part.producer, part.consumer, part.per_entry
     # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3): a time below

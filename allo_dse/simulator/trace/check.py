@@ -1,4 +1,4 @@
-"""What must hold of a trace before anything replays it, and what is odd but allowed."""
+"""Requirements on a trace before anything replays it, and notes on what is odd but allowed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_trace(data: TraceData) -> None:
 
 
 def trace_notes(data: TraceData) -> tuple[str, ...]:
-    """What is odd about a trace, one sentence each: streams whose puts and gets differ in number."""
+    """Return the oddities of a trace, one sentence each: streams whose puts and gets differ in number."""
     puts, gets = data.token_counts
     notes = []
     for s in np.flatnonzero(puts != gets).tolist():

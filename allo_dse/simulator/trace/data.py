@@ -1,4 +1,4 @@
-"""What a trace holds: processes, their pipelined loops, the stream operations these issue, and the streams' depths.
+"""Contents of a trace: processes, their pipelined loops, the stream operations these issue, and the streams' depths.
 
 A loop's operations are given in one of two ways: as *events*, one by one, or, for a *regular* loop, as the operations
 that every iteration does. Regular loops cost nothing however often they run, until something needs their events.
@@ -153,7 +153,7 @@ class TraceData(Struct, frozen=True, dict=True):
 
     @property
     def regular(self) -> bool:
-        """Whether every loop is given by what one iteration does."""
+        """True if every loop is given by the operations of one iteration."""
         return not len(self.listed) and all(loop.ops is not None for loop in self.loops)
 
     @cached_property

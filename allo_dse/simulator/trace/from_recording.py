@@ -20,7 +20,7 @@ from .data import GET, PUT, Events, TraceData, TraceError, TraceLoop
 
 
 def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection[int], name: str) -> TraceData:
-    """What a recorded run did on its streams.
+    """Return the trace of a recorded run's stream operations.
 
     Args:
         polling_nodes: nodes that look at how full streams are; replay refuses their traces.
@@ -100,7 +100,7 @@ def _waited(timeline: Timeline) -> IntArray:
 
 
 def _places(timeline: Timeline, labels: Labels, event: IntArray) -> tuple[tuple[str, ...], IntArray]:
-    """Where operations stand in the source: the places, and each operation's."""
+    """Return the source places of operations, and the index of each operation's place."""
     events, order = timeline.events, timeline.network.order
     keys = np.stack([order[events.slot[event]], events.op[event]], axis=1)
     pairs, which = np.unique(keys, axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""When the operations of one round of a pipelined loop happen: as soon as their operands and memory ports allow.
+"""As-soon-as-possible schedule of one round of a pipelined loop, under operand and memory port constraints.
 
 Times are (cycle, nanoseconds into it). Combinational operations follow each other within a cycle as long as the clock
 allows; a result of latency L is there L cycles later. Unrolled loops are walked three times: how much later each copy
@@ -133,11 +133,11 @@ class Walk:
         self._set(op, (cycle, mac.delay_ns))
 
     def _part(self, value: int) -> Sum | None:
-        """What a sum that uses a value adds itself."""
+        """Return the sum behind a value if it has one user, which can then add the leaves itself."""
         return self.sums.get(value) if value in self._once else None
 
     def _sum(self, op: Op, unit: Unit) -> Sum | None:
-        """What an operation adds up, no later than it would be in the order in which it is written."""
+        """Return the sum that an operation completes, no later than in the written order."""
         kind = kind_of(op)
         if kind is None:
             return None
@@ -149,7 +149,7 @@ class Walk:
         return replace(total, time=min(total.time, self.after(self._ready(op.inputs), unit)))
 
     def after(self, ready: Time, unit: Unit) -> Time:
-        """When an operator is done whose operands are there at `ready`."""
+        """Return when an operator is done whose operands are available at `ready`."""
         cycle, ns = ready
         if ns + unit.delay_ns > self.device.clock.usable_ns + 1e-9:
             cycle, ns = cycle + 1, 0.0
@@ -182,8 +182,10 @@ class Walk:
         return access.array, tuple(form and form.at(values) for form in access.index)
 
     def _unstored(self, element: Element, before: Time | None) -> Time:
-        """When an element is there that this round may have stored, but has not for sure; `before` is when what an
-        earlier round has left is."""
+        """Return when an element is available that this round may have stored, but has not for sure.
+
+        The value that an earlier round has left is available at `before`.
+        """
         maybe = [self.stored[other] for other in self._perhaps(element)]
         if element[0] in self.registers:
             return max([before or START, *maybe])
@@ -212,7 +214,7 @@ class Walk:
         time = self._ready(op.inputs)
         key = self._element(op.access)
         clocked = all(v in self.pipelined for v in op.inputs)
-        for other in self._perhaps(key):  # what was there, or this: whichever comes later
+        for other in self._perhaps(key):  # the earlier store or this one, whichever is later
             self.stored[other] = max(self.stored[other], time)
             if not clocked:
                 self.clocked.discard(other)
@@ -247,7 +249,7 @@ class Walk:
         outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
         condition = self.values.get(branch.condition, START)
         ends, outcomes, clocks, lasts, last, finishes = [], [], [], [], dict(self.last), [self.finish]
-        # In a copy of an unrolled loop its variable is a constant, and only one side is there.
+        # In a copy of an unrolled loop its variable is a constant, and only one side remains.
         taken = decided(branch.test, dict(self.copies))
         test = Asked(branch.site, self.copies) if branch.test is None else branch.test
         for number, side in enumerate(branch.sides):

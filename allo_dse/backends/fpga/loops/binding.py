@@ -1,4 +1,4 @@
-"""What a pipelined loop is built of: operators that its operations share, registers and multiplexers."""
+"""Hardware of a pipelined loop: shared operators, registers and multiplexers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def held_bits(
         held: what `staged` says.
         finish: the last stage of a round, if ports did not delay it.
     """
-    if span <= 1 or max(ports.values(), default=1) < span:  # operators take operands as fast as ports hand them out
+    if span <= 1 or max(ports.values(), default=1) < span:  # memory ports do not limit the operators
         return sum(bits * copies for bits, copies, _ in held)
     # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and results for
     # a port.
@@ -112,8 +112,10 @@ def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
 
 
 class Addresses(NamedTuple):
-    """Of an array, different ones that a round loads from and stores to, and how many of them are the sum of an offset
-    of their own and an address that changes from round to round."""
+    """Numbers of distinct addresses of an array that a round loads from and stores to.
+
+    A computed address is the sum of an offset of its own and an address that changes from round to round.
+    """
 
     loads: int
     stores: int
@@ -144,7 +146,7 @@ Staged: TypeAlias = tuple[int, int, bool]
 
 
 def staged(items: Iterable[Item], copies: int = 1) -> Iterator[Staged]:
-    """What loads and operators of more than a cycle give to later stages."""
+    """Yield the values that loads and multi-cycle operators hand to later stages."""
     for item in items:
         if isinstance(item, Planned):
             yield from staged(item.body, copies * item.trips)

@@ -107,11 +107,11 @@ class _Use(Struct, frozen=True, dict=True):
 
     @property
     def repeats(self) -> bool:
-        """Whether two copies store to one element of a round."""
+        """True if two copies store to the same element in a round."""
         return self.write and None not in self.fixed and len(set(self.places)) < len(self.places)
 
     def meets(self, other: _Use) -> bool:
-        """Whether a copy of either may be to one element of a round, as far as anything is known of both."""
+        """Return whether copies of both uses may access the same element in a round, as far as both are known."""
         both = list(zip(self.fixed, other.fixed, strict=True))
         dims = [n for n, (a, b) in enumerate(both) if a is not None and a == b]
         if not (self.places and other.places) or any(self.values[n].isdisjoint(other.values[n]) for n in dims):
@@ -164,7 +164,7 @@ def _changes(test: Test | None, unrolled: Unrolled) -> Iterator[tuple[int, Itera
 
 
 def _decided(test: Test | None, unrolled: Unrolled) -> bool | None:
-    """Whether a condition holds in all copies of unrolled loops, or in none; None where nobody knows."""
+    """Return whether a condition holds in all copies of unrolled loops, or in none; None if unknown."""
     own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
     if copies_of(own) > _MOST_ACCESSES:
         return None
@@ -176,12 +176,12 @@ def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
     """The variables of which copies leave something to each other, or may do so."""
     if not (one.write or other.write) or not one.around + other.around or not one.meets(other):
         return ()
-    # Where nobody knows whether they do, what any copy around them leaves is not certain.
+    # If they may meet but need not, the result of every copy around them is uncertain.
     return one.variables + other.variables if one.fixed == other.fixed else one.around + other.around
 
 
 def _accesses_of(items: Iterable[Item], cuts: Mapping[int, Set[int]], every: Set[int]) -> int:
-    """How many loads and stores there are when some loops are cut or written out."""
+    """Count loads and stores after some loops are cut and others written out."""
     total = 0
     for item in items:
         if isinstance(item, Planned):

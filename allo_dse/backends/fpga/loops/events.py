@@ -34,6 +34,6 @@ class StreamEvent(Struct, frozen=True):
 
 
 def may_happen(event: StreamEvent) -> bool:
-    """Whether conditions on the variables of unrolled loops leave a stream operation to its copy."""
+    """Return whether conditions on the variables of unrolled loops allow a stream operation in its copy."""
     copies = dict(event.copies)
     return all(isinstance(test, Asked) or decided(test, copies) in (None, side) for test, side in event.tests)

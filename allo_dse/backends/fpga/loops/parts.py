@@ -1,4 +1,4 @@
-"""What a task does when, as nested parts: time that passes, pipelined loops, repetitions."""
+"""Timing of a task as nested parts: time that passes, pipelined loops, repetitions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cycles_of(parts: Iterable[Part]) -> int:
 
 
 def uses_streams(parts: Iterable[Part]) -> bool:
-    """Whether there are stream operations in parts."""
+    """Return whether parts contain stream operations."""
     return any(
         (isinstance(part, Pipe) and bool(part.ops)) or (isinstance(part, Again) and uses_streams(part.parts))
         for part in parts

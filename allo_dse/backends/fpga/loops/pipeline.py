@@ -68,7 +68,7 @@ class Pipelined(Struct, frozen=True):
         return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
 
     def instances(self, kind: str) -> int:
-        """How many operators of a kind there are."""
+        """Return the number of operators of a kind."""
         return next((math.ceil(n / self.span) for unit, n in self.units if unit.kind == kind), 0)
 
 
@@ -102,7 +102,7 @@ def _flattened(loop: Planned, rounds: KnownRounds) -> Flat | None:
 
 
 def _is_loop_like(item: Item) -> bool:
-    """Whether an item takes a loop of its own: blocks are moved between array and stream element by element."""
+    """Return whether an item needs a loop of its own: blocks move between array and stream element by element."""
     if isinstance(item, Op):
         return item.block > 0
     if isinstance(item, Planned):
@@ -130,7 +130,7 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
     """The loop but for its multiplexers, which hangs on how fast its arrays are alone."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.registers(storages)
-    # Loads count where rounds may wait for each other at a memory.
+    # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
     loads = once.port_cycles(storages, loads=True) if waits else {}
     key = fabric, registers, tuple(ports.values()), tuple(loads.values())
@@ -180,13 +180,13 @@ def _build(
 def _adders(
     flat: Flat, found: list[Carried], registers: frozenset[str], least: int, *, asked: bool
 ) -> tuple[bool, tuple[int, str]]:
-    """Whether floating-point sums take the adder without DSPs, and the interval that recurrences allow then.
+    """Return whether floating-point sums use the adder without DSPs, and the recurrence interval that results.
 
     The tool takes it where that is `asked` for, or where a recurrence would set the interval, also when it is no
     faster.
     """
     once = flat.round
-    # What stands around the inner loop happens in some of its rounds only: what it does is on the way, or it is not.
+    # Operations around the inner loop run in some of its rounds only, so both kinds of rounds are checked.
     ways = [(found, True)]
     if once.whole is not once.effects:
         ways.append((carried(flat.loops, once.whole, registers), False))

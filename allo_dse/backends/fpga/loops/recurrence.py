@@ -1,4 +1,4 @@
-"""What rounds of a pipelined loop hand on to later ones, and the interval that this allows."""
+"""Values that rounds of a pipelined loop hand on to later ones, and the interval that this allows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Carried(Struct, frozen=True):
 
 
 def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[str]) -> list[Carried]:
-    """What the rounds of flattened loops, with these effects, hand on; the last of them is pipelined.
+    """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
 
     Args:
         registers: arrays that are in registers.
@@ -77,7 +77,7 @@ def chain_interval(
             if other is None or cycle < _FAR or key[1] in other.lost:
                 continue
             if other.in_register:
-                # What leaves an operator's last register is forwarded in that cycle; other logic ends in a register.
+                # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
                 length = cycle - _FAR + (ns > 0 and key not in done.clocked)
             else:  # written to memory and read again
                 late = ns + device.arrays.write_ns > device.clock.usable_ns

@@ -130,7 +130,7 @@ class Rounds(Struct, frozen=True):
         return reached
 
     def _answers(self, guards: list[tuple[Guard, NDArray[np.bool_]]]) -> dict[Asked, NDArray[np.bool_]]:
-        """Where conditions on data held: a round decides for all copies of a condition that it reaches, in order."""
+        """Return where conditions on data held. A round decides all copies of a condition that it reaches, in order."""
         sites: dict[int, dict[Asked, NDArray[np.bool_]]] = {}
         for (test, _), reached in guards:
             if isinstance(test, Asked):
@@ -146,7 +146,7 @@ class Rounds(Struct, frozen=True):
 
 
 def everywhere(test: Test | None, grid: Mapping[int, Any]) -> Any:
-    """Where a condition holds, for values or arrays of values of all its variables."""
+    """Evaluate a condition for values, or arrays of values, of all its variables."""
     if isinstance(test, Compare):
         value = test.difference.value(grid)
         assert value is not None

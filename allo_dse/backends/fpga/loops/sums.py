@@ -64,7 +64,9 @@ class Sum(Struct, frozen=True):
                 counts[done] = counts.get(done, 0) + count
 
     def repeated(self, earlier: Sequence[Sum], copies: int) -> Sum | None:
-        """What it is after more copies of an unrolled loop, if each adds as much as the one before, whole cycles later.
+        """Extrapolate the sum over more copies of an unrolled loop.
+
+        Each copy must add as much as the one before, whole cycles later; otherwise the result is None.
 
         Args:
             earlier: what it was after the two copies before.
@@ -86,12 +88,12 @@ def _later(leaves: Mapping[Time, int], cycles: int) -> Counter[Time]:
 
 
 def kind_of(op: Op) -> str | None:
-    """What an operation makes a part of: None where its order matters."""
+    """Return the kind of reduction that an operation belongs to; None if its order matters."""
     return _KINDS.get(op.name)
 
 
 def passes_on(op: Op) -> bool:
-    """Whether an operation gives a sum on in another width."""
+    """Return whether an operation only changes the width of a sum."""
     return op.name in _WIDTHS
 
 
@@ -123,7 +125,7 @@ def used_once(items: Iterable[Item]) -> frozenset[int]:
 
 
 def _uses(items: Iterable[Item]) -> Counter[int]:
-    """How many operations use a value; copies of an unrolled loop have values of their own, with the same numbers."""
+    """Count the operations that use each value. Copies of an unrolled loop have separate values with equal numbers."""
     found, inside = Counter[int](), Counter[int]()
     for item in items:
         if isinstance(item, Op):

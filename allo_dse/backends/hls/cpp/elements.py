@@ -34,7 +34,7 @@ class Element(Struct, frozen=True):
 
     @property
     def is_native(self) -> bool:
-        """Whether C++ itself has the type."""
+        """True if C++ itself has the type."""
         return self.kind in ("bool", "float") or (self.is_integer and self.bits in NATIVE_BITS)
 
     @property

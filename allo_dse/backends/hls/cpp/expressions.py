@@ -156,7 +156,7 @@ def truncate(node: Node, bits: int) -> Node:
 
 
 def bit_range(node: Node, place: str) -> tuple[int, int, Node] | None:
-    """What `place = node` changes of an integer if it only sets some of its bits: the highest and lowest, and to what.
+    """Return the highest bit, the lowest bit and the new value if `place = node` only sets some bits of an integer.
 
     The form is `place & ~(ones << low) | (value & ones) << low`.
     """
@@ -264,5 +264,5 @@ def _float(node: Node) -> tuple[str, int]:
 
 
 def too_long(node: Node) -> bool:
-    """Whether an expression had better be given a name before more is added to it."""
+    """Return whether an expression should get a name before it grows further."""
     return len(render(node)) > _LONGEST

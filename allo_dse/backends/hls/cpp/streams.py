@@ -18,7 +18,7 @@ WORD_BITS = 1024
 
 
 class Carrier(Struct, frozen=True):
-    """How an array of streams is built.
+    """C++ form of an array of streams.
 
     Attributes:
         block: the shape of a token; empty for single elements.
@@ -66,7 +66,7 @@ class StreamArg(Struct, frozen=True):
 
 
 def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, Carrier]:
-    """How each array of streams of a program is built; `depths` in tokens, by name."""
+    """Return the C++ form of each array of streams of a program; `depths` in tokens, by name."""
     polled = {
         op.stream.name
         for kernel in program.kernels

@@ -24,7 +24,7 @@ from .top import Top, declare_stream
 
 
 class Folding(Struct, frozen=True):
-    """Which tasks share a process, and which FIFO carries each stream.
+    """Assignment of tasks to processes and of streams to FIFOs.
 
     Attributes:
         nodes: per process the tasks it executes, one after the other, as task ids.
@@ -50,7 +50,7 @@ class _Fifo:
 
     @property
     def is_local(self) -> bool:
-        """Whether the node that puts is the one that gets."""
+        """True if one node both puts and gets."""
         return len(self.users) == 2 and self.users["put"] == self.users["get"]
 
 
@@ -94,7 +94,7 @@ class _Task(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Where its parts of tensors begin, by the positions of their ports."""
+        """Start of its part of each tensor, by the position of the port."""
         ports = enumerate(self.plan.ports)
         return {number: port.place(self.pid) for number, port in ports if port.is_moved or port.is_kept}
 
@@ -116,7 +116,7 @@ class _Task(Struct, frozen=True, eq=False, dict=True):
 
 
 class _Folded(Struct, frozen=True):
-    """What is needed to translate nodes."""
+    """Inputs of the translation of nodes."""
 
     top: Top
     folding: Folding
@@ -162,7 +162,7 @@ def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding) -> list[s
 
 
 def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str, str], TileMover]:
-    """What moves tiles of tensors that stay in DRAM, by tensor and "in" or "out"."""
+    """Return the movers of tiles of tensors that stay in DRAM, by tensor and "in" or "out"."""
     movers: dict[tuple[str, str], TileMover] = {}
     for number, members in enumerate(folding.nodes):
         for member in (m for m in members if m in tasks):
@@ -170,7 +170,7 @@ def _tile_movers(folding: Folding, tasks: Mapping[int, _Task]) -> dict[tuple[str
             for port, place, does in task.moves:
                 tensor = port.port.tensor
                 mover = movers.setdefault((tensor.name, does), TileMover(tensor, load=does == "in"))
-                # Parts that the node keeps come before its tasks, whatever their turns, and go after them.
+                # Kept parts are loaded before all tasks of the node and stored after them, whatever their turns.
                 mover.add(0 if port.is_kept else folding.turn[member], port, place, number)
     return movers
 
@@ -310,7 +310,7 @@ def _function(name: str, node: _Node, streams: Mapping[tuple[str, str], str], ta
 
 
 def _run(calls: Sequence[_Call]) -> tuple[int, tuple[int, ...]]:
-    """How many calls from the first on differ by the same steps in their numbers only, and those steps."""
+    """Return the length of the leading run of calls whose numbers change by equal steps, and those steps."""
     if len(calls) < 2 or (steps := _steps(calls[0], calls[1])) is None:
         return 1, ()
     length = 2

@@ -1,4 +1,4 @@
-"""Which part of its tile a task class reads and writes: a box whose position is a linear function of the pid."""
+"""Part of its tile that a task class reads and writes: a box whose position is a linear function of the pid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Box(Struct, frozen=True):
 
 
 class Footprint(Struct, frozen=True):
-    """Of one tensor argument of a task class; `box` is None where it is not used.
+    """Accesses to one tensor argument of a task class; `box` is None if it is not used.
 
     Attributes:
         overwrites: whether every element of the box is written for certain, and none is read before.
@@ -202,7 +202,8 @@ class _Finder:
         return low, high - 1
 
     def _dense(self, forms: list[Linear], loops: Mapping[Atom, ir.Operation]) -> bool:
-        """Whether a store reaches every element of its box: each dimension follows a loop of its own, in steps of 1."""
+        """Return whether a store reaches every element of its box: each dimension follows its own loop, in steps of
+        1."""
         used: set[Atom] = set()
         for form in forms:
             moving = [v for v in form.terms if v not in self.axes]

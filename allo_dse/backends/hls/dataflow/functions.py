@@ -119,7 +119,7 @@ def _bind_pids(frame: Frame) -> list[Parameter]:
 
 
 def _bind_tables(frame: Frame, tables: dict[str, str]) -> None:
-    """What `memref.get_global` gives."""
+    """Bind the results of `memref.get_global` to their constant tables."""
     for op in nested_ops(frame.plan.function):
         if op.name == "memref.get_global":
             type_ = ir.MemRefType(op.results[0].type)

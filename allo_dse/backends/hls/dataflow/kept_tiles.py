@@ -76,7 +76,7 @@ class _Array:
 
 
 class KeptTiles:
-    """Those of one process.
+    """Parts of tensors that one process keeps for its tasks.
 
     Args:
         used: the task classes' ports that it keeps, with the places of the parts that its tasks use.
@@ -112,14 +112,14 @@ class KeptTiles:
         return [*declared, *self._moved(streams, load=True)]
 
     def sent(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """What sends what the tasks have written."""
+        """Return the code that sends the parts that tasks have written."""
         return self._moved(streams, load=False)
 
     def _moved(self, streams: Mapping[tuple[str, str], str], *, load: bool) -> list[str]:
         calls = []
         for name, group in groupby(self._arrays.values(), key=lambda array: array.tensor.name):
             arrays = list(group)
-            # As they come: by place, and those of one place by their extents.
+            # In order of arrival: by place, then by extents.
             parts = sorted(
                 (place, array.port.box.extents, array.number[place], array)
                 for array in arrays

@@ -20,7 +20,7 @@ from .tensor_plan import PortPlan
 
 
 class Arrival(Struct, frozen=True):
-    """How a tensor comes through a stream.
+    """Order and layout of a tensor that arrives through a stream.
 
     Attributes:
         places: of the first elements of the tiles, as they come. extents: of a tile, `strides` of the tensor, by
@@ -36,7 +36,7 @@ class Arrival(Struct, frozen=True):
 
     @classmethod
     def of(cls, tensor: Tensor, port: PortPlan, moves: Sequence[tuple[tuple[int, ...], int]]) -> Arrival:
-        """Of the extents and the places of tiles in the order in which they are sent.
+        """Build the arrival from the extents and places of tiles, in the order in which they are sent.
 
         Raises:
             AlloDseError: where these are not all of the tensor once, in tiles of one shape.
@@ -56,7 +56,7 @@ class Arrival(Struct, frozen=True):
 
     @property
     def words(self) -> int:
-        """Of the memory for all of it."""
+        """Size of the memory for the whole tensor, in words."""
         return len(self.places) * math.prod(self.extents) // self.lanes
 
     @property
@@ -89,7 +89,7 @@ class Arrival(Struct, frozen=True):
         return "\n".join([*head, *tile, "    there.write(true);", "  }", "}"])
 
     def place_of(self, address: str) -> str:
-        """Of a word in the memory."""
+        """Return the position of a word in the memory."""
         return f"({address}) / {self.lanes}" if self.lanes > 1 else address
 
 

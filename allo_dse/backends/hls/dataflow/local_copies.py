@@ -20,7 +20,7 @@ from .tensor_plan import ClassPlan, PortPlan
 
 
 class Parameter(Struct, frozen=True):
-    """What a task function is called with.
+    """One parameter of a task function.
 
     Attributes:
         kind: a tensor is "in" or "out" by a stream, an "array" of the process, or behind a "pointer".
@@ -33,7 +33,7 @@ class Parameter(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What is common to the parts of a function under construction."""
+    """Context common to the parts of a function under construction."""
 
     plan: ClassPlan
     body: Body
@@ -75,7 +75,7 @@ def by_reference(element: Element, name: str, dims: str) -> str:
 
 
 def tensor_names(plan: ClassPlan) -> list[str]:
-    """What the source calls the tensor arguments."""
+    """Return the source's names of the tensor arguments."""
     (head,) = re.findall(r"^func\.func @\S*?\((.*)\) \{$", plan.task_class.body.mlir, re.MULTILINE)
     rank = len(plan.kernel.mesh)
     return re.findall(r"%([^\s:,]+): (?:memref|index)", head)[rank : rank + len(plan.ports)]
@@ -101,5 +101,5 @@ def _copy(frame: Frame, port: PortPlan, array: Array, stream: str, *, load: bool
     parameters = by_reference(array.element, "part", port.dims), f"hls::stream< {port.word} > &words"
     lines = over_part(port, "part", "words", 1, load=load)
     function = frame.copiers.function(f"{'fill' if load else 'send'}_{array.name}", parameters, lines)
-    frame.body.names.new(function)  # no variable of the task is called so
+    frame.body.names.new(function)  # reserve the name: no variable of the task may have it
     return f"{function}({array.name}, {stream});"

@@ -56,7 +56,7 @@ def mover(name: str, tensor: Tensor, streams: Sequence[TileStream], *, load: boo
 
 
 def tensor_name(tensor: Tensor) -> str:
-    """What the processes that move a tensor call it."""
+    """Return the name of a tensor in the processes that move it."""
     return Names(LOCALS).new(tensor.name)
 
 
@@ -224,7 +224,7 @@ def _value(port: PortPlan, address: str) -> str:
 
 
 def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str:
-    """Where the element lies in DRAM, row-major."""
+    """Return the row-major address of the element in DRAM."""
     named: dict[Atom, Linear] = {axis: Linear(start, {f"p{axis}": 1}) for axis, start in enumerate(stream.group.start)}
     place = Linear()
     for corner, counter, stride in zip(stream.port.corner, counters, tensor.strides, strict=True):

@@ -1,4 +1,4 @@
-"""How the tasks of a program reach their tensors, and which of them are called together.
+"""Access of tasks to their tensors, and the groups of tasks that are called together.
 
 A tensor lies in DRAM. Usually one process loads it and hands every task its part through a stream, another stores what
 tasks send; a task keeps its part in an array of its own. Where several tasks write the same elements, or some read what
@@ -60,17 +60,17 @@ class PortPlan(Struct, frozen=True):
 
     @property
     def is_moved(self) -> bool:
-        """Whether it comes to the task and goes from it through streams."""
+        """True if it moves to and from the task through streams."""
         return self.access in ("stream", "tiles")
 
     @property
     def is_kept(self) -> bool:
-        """Whether the process that runs the task keeps it for all of its tasks."""
+        """True if the process that runs the task keeps it for all of its tasks."""
         return self.access == "kept"
 
     @property
     def stream_depth(self) -> int:
-        """Of the streams between those processes and the task, in words."""
+        """Depth of the streams between the task and the processes that load and store, in words."""
         return math.prod(self.box.extents) // self.lanes if self.access == "tiles" else TILE_STREAM_DEPTH
 
     @property
@@ -99,17 +99,17 @@ class PortPlan(Struct, frozen=True):
 
     @property
     def dims(self) -> str:
-        """Those, as C++ declares them."""
+        """Dimensions of that array, as C++ declares them."""
         return "".join(f"[{self.box.extents[dim]}]" for dim in self.kept)
 
     def place(self, pid: tuple[int, ...]) -> int:
-        """Which element of the tensor the first of a task's box is, row-major."""
+        """Return the row-major index in the tensor of the first element of a task's box."""
         corner = Box(self.corner, self.box.extents).corners(np.array([pid], np.int64))[0]
         return int(corner @ np.array(self.port.tensor.strides, np.int64))
 
     @property
     def corner(self) -> tuple[Linear, ...]:
-        """Where the box begins in the tensor."""
+        """Start of the box in the tensor, per dimension."""
         return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
 
 
@@ -131,7 +131,7 @@ class ClassPlan(Struct, frozen=True, eq=False):
 
     @property
     def is_empty(self) -> bool:
-        """Whether its tasks do nothing."""
+        """True if its tasks do nothing."""
         return len(list(self.function.regions[0].blocks[0].operations)) == 1
 
 
@@ -158,7 +158,7 @@ def tensors_of(program: CompiledProgram) -> tuple[Tensor, ...]:
 
 
 class TensorOptions(Struct, frozen=True):
-    """What a schedule says about the region's tensors.
+    """Decisions of a schedule about the region's tensors.
 
     Attributes:
         onchip: those that are in memory on the chip and are not copied.
@@ -283,7 +283,8 @@ def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, 
 
 
 def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> bool:
-    """Whether a task touches an element that another one writes, or that it writes as another of its arguments."""
+    """Return whether a task accesses an element that another task writes, or that it writes itself as another
+    argument."""
     owner = np.full(tensor.shape, -1, np.int64)
     numbered = list(_boxes(users))
     for number, port, box in numbered:
@@ -325,7 +326,7 @@ def groups_of(plan: ClassPlan) -> list[Group]:
 
 
 def _fits(left: NDArray[np.bool_], start: tuple[int, ...], extent: list[int], axis: int) -> bool:
-    """Whether a box can grow by one along an axis."""
+    """Return whether a box can grow by one along an axis."""
     position = start[axis] + extent[axis]
     if position >= left.shape[axis]:
         return False

@@ -23,7 +23,7 @@ from .top import Top
 
 @dataclass
 class TileMover:
-    """What loads a tensor's tiles into streams of nodes, or stores from them.
+    """Process that loads a tensor's tiles into streams of nodes, or stores tiles from them.
 
     Attributes:
         streams: the array of the nodes' streams, once it is declared.
@@ -47,7 +47,7 @@ class TileMover:
         return max(port.stream_depth for port in self.ports)
 
     def stream(self, node: int) -> str:
-        """That of one node."""
+        """Return the stream of a node."""
         return f"{self.streams}[{self.nodes[node]}]"
 
     def add(self, turn: int, port: PortPlan, place: int, node: int) -> None:
@@ -116,7 +116,7 @@ class TileMover:
         """Extents and place of each tile as they go, and the streams of the nodes that it goes to or comes from."""
         found = []
         for (_, place, extents), nodes in sorted(self.tiles.items()):
-            # What several nodes read at once is loaded once; what they have written is stored one after the other.
+            # A tile that several nodes read at once is loaded once; written tiles are stored one after the other.
             taken = [tuple(nodes)] if self.load else [(node,) for node in nodes]
             found += [(extents, place, one) for one in taken]
         return found

@@ -258,7 +258,7 @@ def _argument(
 
 
 def _only_user(top: Top, plan: ClassPlan, tensor: Tensor) -> bool:
-    """Whether a tensor has only one pointer because a kernel of one task is alone in using it."""
+    """Return whether a tensor has only one pointer because a kernel of one task is its only user."""
     users = [k for k in top.program.kernels if tensor in k.args]
     return users == [plan.kernel] and plan.kernel.task_count == 1
 

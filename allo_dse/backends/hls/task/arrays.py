@@ -92,7 +92,7 @@ def subview_parts(op: ir.Operation, form: Callable[[ir.Value], Linear]) -> list[
     kept = 0
     for offset, size, step in zip(offsets, sizes, steps, strict=True):
         start = form(next(operands)) if offset == dynamic else Linear(offset)
-        drop = dropped > 0 and size == 1  # which of several extents of one is dropped is all the same: their index is 0
+        drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
         parts.append((start, step, None if drop else kept))
         dropped, kept = dropped - drop, kept + (not drop)
     return parts

@@ -19,7 +19,7 @@ from ..cpp.names import identifier
 
 
 class LoopSource(Struct, frozen=True):
-    """What is written about a loop.
+    """Text and pragmas to write for a loop.
 
     Attributes:
         label: by which the HLS tool's report names it.
@@ -88,7 +88,7 @@ class LoopPragmas(Struct, frozen=True):
 
     @property
     def overlaps(self) -> bool:
-        """Whether the nests of the function run at once."""
+        """True if the nests of the function run at once."""
         return any(d.kind == DATAFLOW and d.name == self.task_class.kernel for d in self.directives)
 
     def _applies(self, directive: Directive) -> bool:
@@ -146,7 +146,7 @@ def _banks(options: Mapping[str, Any]) -> str:
 
 
 def _place(variable: str, memory: str, type_: str, kept: Sequence[int]) -> list[str]:
-    """Where an array lies: a kind of memory, or registers."""
+    """Return the pragmas that place an array in a kind of memory, or in registers."""
     if memory == "register" and kept:
         return [f"array_partition variable={variable} dim=0 complete"]
     if memory in ("bram", "uram", "lutram") and kept:

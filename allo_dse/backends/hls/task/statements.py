@@ -45,10 +45,10 @@ def _load(body: Body, op: ir.Operation) -> None:
     view = body.views[op.operands[0]]
     text = view.at([body.index(i) for i in list(op.operands)[1:]], body.atom_text)
     node = leaf(text, view.array.element, frozenset([view.array]))
-    if op.name == TAKE and not list(op.results[0].uses):  # it leaves the FIFO all the same
+    if op.name == TAKE and not list(op.results[0].uses):  # the token leaves the FIFO even if it is unused
         body.line(f"volatile {node.type} {body.names.new('drained')} = {text};")
         return
-    if view.array.pointer is not None or op.name == TAKE:  # other processes write there: read it here and now
+    if view.array.pointer is not None or op.name == TAKE:  # other processes write there, so the read must not move
         body.values[op.results[0]] = leaf(body.variable(node, view.array.name), node.type)
     else:
         body.define(op.results[0], node, view.array.name)

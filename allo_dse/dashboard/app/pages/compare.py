@@ -67,7 +67,7 @@ def _choosing(app: Dash, context: Context) -> None:
         """Two designs: those that were picked here, until another one is opened or made the reference."""
         picked = "compare-picked.n_clicks" in ctx.triggered_prop_ids
         if page_of(path) != "compare" and not picked:
-            raise PreventUpdate  # it is asked again when the page is opened
+            raise PreventUpdate  # opening the page repeats the call
         (design, reference), (first, second) = opened, pair
         with board.lock:
             base = context.reference_of(reference)
@@ -104,7 +104,7 @@ def _showing(app: Dash, context: Context) -> None:
             else:
                 shown = comparison(board, a, b)
                 figure = compare_figure(differences(board.table(a), a.row, board.table(b), b.row), theme(look))
-        # Plotly forgets a figure's height when a page is shown, and then asks the element for it
+        # Plotly forgets a figure's height when a page is shown, and then reads it from the element.
         return shown, figure, {"height": f"{figure['layout'].get('height', EMPTY_PX)}px"}
 
 
@@ -133,7 +133,7 @@ def design_name(board: Board, ref: Ref) -> str:
 
 
 def comparison(board: Board, a: Ref, b: Ref) -> list[Component]:
-    """What differs between two designs, and what that did to the metrics."""
+    """Show the differences between two designs, and their effect on the metrics."""
     found = differences(board.table(a), a.row, board.table(b), b.row)
     decided = [d for d in found if d.kind in ("parameter", "mapping")]
     reached = [d for d in found if d.kind in ("objective", "metric")]

@@ -75,7 +75,7 @@ def register(app: Dash, context: Context) -> None:
 
 
 def graph_controls(design: str) -> Component:
-    """What a graph is drawn by, and the place for it."""
+    """Controls of a graph, and an empty container for the graph itself."""
 
     def own(kind: str) -> dict[str, str]:
         return {"type": kind, "design": design}
@@ -103,7 +103,7 @@ def graph_controls(design: str) -> Component:
 
 
 def counted(summary: Summary) -> str:
-    """How many boxes and streams there are, and lines, if one is of several streams."""
+    """Count boxes and streams, and also lines if there are fewer lines than streams."""
     streams, lines = sum(flow.streams for flow in summary.flows), len(summary.flows)
     drawn = f" in {lines:,} lines" if lines < streams else ""
     return f"{len(summary.boxes):,} boxes ({summary.level}s), {streams:,} streams{drawn}"

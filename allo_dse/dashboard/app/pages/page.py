@@ -83,7 +83,7 @@ def page(context: Context, look: Theme, query: str = "") -> Component:
 
 
 def title_of(board: Board) -> str:
-    """What a page is about, in a few words."""
+    """Return the page's title: the names of its runs."""
     return ", ".join(board.names)
 
 
@@ -194,7 +194,7 @@ def _front(context: Context, state: State, figure: Figure, words: dict[str, Any]
 
 
 def _design_card(words: dict[str, Any]) -> Component:
-    """What is known of the chosen design, and what can be done with it."""
+    """Card with a summary of the chosen design, and buttons for it."""
 
     def button(name: str, text: str, hint: str, kind: str = "") -> Component:
         disabled = words.get(f"{name}.disabled", False)

@@ -1,4 +1,4 @@
-"""What of a design's page needs the compiled program: graphs, placement, timeline, mapping primitives."""
+"""The parts of a design's page that need the compiled program: graphs, placement, timeline, mapping primitives."""
 
 from __future__ import annotations
 

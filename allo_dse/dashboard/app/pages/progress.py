@@ -134,7 +134,7 @@ def _importance(app: Dash, context: Context) -> None:
 
 
 def failed_card(board: Board, number: int) -> list[object]:
-    """What the latest failed evaluations said, how often, and one design of each; nothing where none failed."""
+    """Group the latest failures by message, with counts and one design each; empty if none failed."""
     run = board.runs[number]
     status = run.column("status")
     if status is None or "failed" not in status.categories:
@@ -145,7 +145,7 @@ def failed_card(board: Board, number: int) -> list[object]:
         message = str(run.record(row).get("error") or "failed").strip()
         said.setdefault(failure_kind(message), []).append((message.partition("\n")[0][:MAX_MESSAGE], row))
     ranked = sorted(said.values(), key=len, reverse=True)[:MAX_MESSAGES]
-    # Dash's own table: links are components of Dash.
+    # A table of Dash components, because links must be components too.
     head = html.Tr([html.Th(name, scope="col") for name in ("message", "designs", "for instance")])
     body = [
         html.Tr([html.Td(own[-1][0]), html.Td(text(len(own))), html.Td(_link(board, Ref(number, own[-1][1])))])
@@ -186,7 +186,7 @@ def key_numbers(run: RunTable) -> list[object]:
 
 
 def decided(certificate: Certificate | None) -> list[object]:
-    """How much of the space is decided, and what that says, as at the end of a run; nothing without proofs."""
+    """Show how much of the space is decided, as at the end of a run; nothing without proofs."""
     if certificate is None:
         return []
     done = certificate.designs - certificate.open
@@ -195,15 +195,15 @@ def decided(certificate: Certificate | None) -> list[object]:
 
 
 def _certificate(run: RunTable) -> Certificate | None:
-    """What is decided by now: the run's file is written again and again."""
+    """Read the current certificate: the run rewrites its file as it goes."""
     try:
         return read_info(run.path).certificate
-    except StudyError:  # the run is being thrown away
+    except StudyError:  # the run is being deleted
         return None
 
 
 def learned(correction: Correction) -> list[object]:
-    """How far off predictions are, with and without what was learned from measured designs; nothing without any."""
+    """Show the errors of predictions before and after correction from measured designs; empty if none are measured."""
     if not correction.pairs:
         return []
     errors = correction.errors

@@ -71,7 +71,7 @@ def _table(app: Dash, context: Context) -> None:
 
 
 def query_of(context: Context, state: Shown) -> Query:
-    """What the table shows. Ticked rows are marked in it; other selections narrow it."""
+    """Return the table's query. Ticked rows are marked in it; other selections narrow it."""
     chosen = Selection.from_dict(state["selection"])
     return Query(
         state["filter"],
@@ -90,7 +90,7 @@ def table_rows(context: Context, state: Shown, start: int, end: int) -> JsonObje
     """
     found, count = context.grid.window(query_of(context, state), start, end)
     total = sum(len(run) for run in context.board.runs)
-    # As text: the browser would take the formats apart and compute them for every cell.
+    # As text: otherwise the browser would parse and apply a format for every cell.
     rows = [{name: v if name == ID else text(v) for name, v in row.items()} for row in found]
     return {"rows": rows, "count": count, "note": f"{count:,} of {total:,} designs"}
 
@@ -108,7 +108,7 @@ def column_definitions(board: Board, *, hide_equal: bool) -> list[dict[str, obje
             "headerName": label(name),
             "headerTooltip": f"{name} ({kind})",
             "filter": "agNumberColumnFilter" if numeric else "agTextColumnFilter",
-            "width": max(100, min(240, 8 * len(label(name)) + 80)),  # with the arrow of a sorted one
+            "width": max(100, min(240, 8 * len(label(name)) + 80)),  # room for the arrow of a sorted column
         }
         if numeric:
             column["type"] = "rightAligned"

@@ -1,4 +1,4 @@
-"""How a gesture becomes a picture: the whole way, of which this is the server's half.
+"""The server's half of the way from a gesture to a picture.
 
     browser, assets/gestures.js                               server, here
     a box is drawn, a row ticked, j pressed, an axis chosen,
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Gestures(TypedDict):
-    """What a page sends when its user does something: its state, what was done, and what it shows."""
+    """A page's message after user input: its state, the gestures, and what it shows already."""
 
     state: State
     gestures: list[Gesture]
@@ -61,7 +61,7 @@ class Gestures(TypedDict):
 
 
 class Rows(TypedDict):
-    """What the table asks for: rows from `start` to before `end`."""
+    """The table's request for rows from `start` to before `end`."""
 
     state: State
     start: int
@@ -83,7 +83,7 @@ def register(app: Dash, context: Context) -> None:
     def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
 
-    # Each for itself: a call waits for all answers that may change one of its properties, such as designs to compare.
+    # One callback each: a call waits for all answers that may change one of its properties, such as designs to compare.
     for where in _DONE_IN_DASH:
         run("done", Input(*where), prevent_initial_call=True)
     run("compared", Input("compare-a", "value"), Input("compare-b", "value"), prevent_initial_call=True)
@@ -97,7 +97,7 @@ def register(app: Dash, context: Context) -> None:
         with context.board.lock:
             for gesture in asked["gestures"]:
                 state = followed(context, state, gesture)
-            if wrong := filter_error(context.board, state["filter"]):  # a run was begun anew, and lacks a column of it
+            if wrong := filter_error(context.board, state["filter"]):  # a restarted run may lack a column of the filter
                 state = {**state, "filter": "", "error": wrong}
             made = answer(context, state, asked["drawn"])
         return flask.Response(json.dumps(made, default=Component.to_plotly_json), mimetype="application/json")
@@ -113,7 +113,7 @@ def register(app: Dash, context: Context) -> None:
 
 
 def _asked(kind: type[T]) -> T:
-    """What a request asks for; one that asks for nothing that makes sense is refused."""
+    """Parse a request; abort with status 400 if it is malformed."""
     try:
         return msgspec.json.decode(flask.request.get_data(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -121,7 +121,7 @@ def _asked(kind: type[T]) -> T:
 
 
 def first_answer(context: Context, look: str, query: str = "") -> JsonObject:
-    """What a page begins with whose address has a query; the table asks for its rows by itself."""
+    """Return the initial data of a page whose address has a query; the table asks for its rows by itself."""
     board, state = context.board, first_state(context, look)
     asked = {name: value for name, value in values_of(query).items() if shown_here(board, name, value)}
     if wrong := filter_error(board, asked.get("filter", "")):
@@ -131,7 +131,7 @@ def first_answer(context: Context, look: str, query: str = "") -> JsonObject:
 
 
 def shown_here(board: Board, name: str, value: Any) -> bool:
-    """Whether these runs have the columns that a part of an address needs, which may be of others."""
+    """Return whether these runs have the columns that a part of an address needs; it may come from other runs."""
     if name == "selection":
         return set(board.column_names).issuperset(Selection.from_dict(value).columns)
     if name == "sort":
@@ -142,7 +142,7 @@ def shown_here(board: Board, name: str, value: Any) -> bool:
 
 
 def first_state(context: Context, look: str) -> State:
-    """What is shown as long as nobody has asked for something else."""
+    """Return the default state of a page."""
     board = context.board
     _, (x, y) = axis_choices(board)
     return State(
@@ -202,7 +202,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
 
 
 def answer(context: Context, state: State, drawn: dict[str, str] | None = None) -> JsonObject:
-    """What a browser draws that has drawn something already: `drawn`, as the last answer had it."""
+    """Return only what a browser has to redraw: `drawn` has the marks of its last answer."""
     board, known = context.board, drawn or {}
     state = {**state, "version": board.version}
     view = view_of(context, state)
@@ -220,7 +220,7 @@ def answer(context: Context, state: State, drawn: dict[str, str] | None = None) 
 
 
 def words(context: Context, state: State) -> JsonObject:
-    """What is said about a state; those of figure and rows come with them."""
+    """Return the texts for a state, except for those of the figure and the rows."""
     board, chosen = context.board, Selection.from_dict(state["selection"])
     ref = board.reference(state["design"])
     unknown = state["design"] if ref is None else None
@@ -246,7 +246,7 @@ def mark(*things: Any) -> str:
 
 
 def filter_error(board: Board, source: str) -> str:
-    """What drawing with a filter would raise; "" for nothing."""
+    """Return the error that a filter would raise when drawn; "" if it is valid."""
     try:
         board.filtered(source)
     except FilterError as error:

@@ -38,7 +38,7 @@ def axis_names(board: Board) -> list[str]:
 
 
 def axis_choices(board: Board) -> tuple[list[dict[str, str]], tuple[str, str]]:
-    """What axes can be chosen from, and the usual x and y."""
+    """Return the options for the axes, and the default x and y."""
     names = axis_names(board)
     usual = [*names, "number", "at"]
     return [{"label": label(name), "value": name} for name in names], (usual[0], usual[1])
@@ -95,7 +95,7 @@ def parallel_style(board: Board) -> dict[str, str]:
 
 
 def view_of(context: Context, state: Shown) -> View:
-    """What the scatter shows."""
+    """Return the scatter's view for a state."""
     return View(
         state["x"],
         state["y"],
@@ -114,7 +114,7 @@ def view_of(context: Context, state: Shown) -> View:
 
 
 def drawn_note(drawn: Drawn, view: View) -> str:
-    """How a crowd is drawn."""
+    """Explain how designs are grouped into spots; "" if each has its own."""
     if drawn.marks == drawn.designs:
         return ""
     colored = "darker where there are more" if view.color is None else "each in the colour of one of its designs"

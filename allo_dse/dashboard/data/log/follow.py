@@ -71,7 +71,7 @@ class LogFollower:
                     entry = decode_entry(line)
                 except NONSENSE:
                     if found:
-                        return found  # the next look says what is wrong
+                        return found  # the next read reports the problem
                     raise
             elif line:
                 self.damaged += 1
@@ -98,7 +98,7 @@ class LogFollower:
         self.damaged += damaged
 
     def replaced(self) -> bool:
-        """Whether there is another log now than the one that was read from."""
+        """Return whether another file has replaced the log since it was read."""
         status = self._status()
         return status is not None and self._is_other(status)
 

@@ -1,4 +1,4 @@
-"""What tells designs apart, and which parameters matter."""
+"""Differences between designs, and the importance of parameters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Difference:
 def differences(
     table: RunTable, first: int, other: RunTable, second: int, kinds: tuple[str, ...] = (*DECIDING, "metric")
 ) -> list[Difference]:
-    """What tells the second design from the first."""
+    """Return the columns in which the second design differs from the first."""
     names = [n for n, c in {**table.columns, **other.columns}.items() if c.kind in kinds]
     directions = {o.name: o.sign for o in table.facts.objectives}
     found = []
@@ -96,5 +96,5 @@ def sample(table: RunTable, objective: str) -> Sample:
 
 
 def importance(found: Sample) -> dict[str, float]:
-    """How much each varying parameter decides whether a design is among the best in an objective."""
+    """Return how much each varying parameter decides whether a design is among the best in an objective."""
     return importances(found.choices, found.losses)

@@ -1,4 +1,4 @@
-"""What is selected in all views: a query, so that it costs the same for ten designs and for ten thousand."""
+"""The selection that all views share. It is a query, so its cost does not grow with the number of designs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ def _short(value: float) -> float:
 
 
 def inside(x: Floats, y: Floats, polygon: Polygon) -> Mask:
-    """Which points lie in a polygon: those from which a ray crosses its outline an odd number of times."""
+    """Return which points lie in a polygon, by the even-odd rule: a ray from the point crosses the outline an odd
+    number of times."""
     result = np.zeros(len(x), bool)
     corners = np.array(polygon)
     for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, axis=0), strict=True):

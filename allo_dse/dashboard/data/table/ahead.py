@@ -23,12 +23,12 @@ from ..log.follow import CHUNK_BYTES, LogFollower
 from .columns import Repeated, Values, as_numbers
 from .intake import KEY, Batch, Intake, Item, Later
 
-LONG = 32 << 20  # bytes from which on starting processes takes less time than they save
-MOST = 8  # processes: one can hardly take in what more make
+LONG = 32 << 20  # bytes; for shorter logs, starting processes costs more than it saves
+MOST = 8  # processes: one reader can hardly keep up with more
 
 
 class Task(Struct, frozen=True):
-    """What one of several processes reads: of the pieces of a log every so many-th.
+    """The share of a log that one of several processes reads: every `step`-th piece.
 
     Attributes:
         begin, end: offsets in the log; a line begins at the first.
@@ -46,7 +46,7 @@ class Task(Struct, frozen=True):
 
 
 class Piece(NamedTuple):
-    """What the lines say that begin in a piece of a log.
+    """The items parsed from the lines that begin in a piece of a log.
 
     Attributes:
         entries: how many these are.
@@ -94,7 +94,7 @@ def read_ahead(
 
 @contextmanager
 def _reading(task: Task) -> Iterator[IO[bytes]]:
-    """What a process writes that reads."""
+    """Start a process that reads, and yield its output."""
     command = python_running(__name__)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None

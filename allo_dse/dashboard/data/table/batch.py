@@ -19,7 +19,7 @@ class Irregular(Exception):
 
 
 def columns_of(entries: Sequence[Record], parts: Parts, facts: RunInfo) -> Columns:
-    """What `cells` says of each of some designs, by column; None where it says nothing.
+    """Return the cells of several designs by column; None where a design has no value.
 
     Columns stand in the order in which the designs, one after the other, would bring them up, with the kind they have
     in the first that does.
@@ -107,7 +107,7 @@ def _metric(name: str, column: Sequence[Any]) -> Iterator[tuple[str, Sequence[ob
 
 
 def _plain(types: set[type]) -> bool:
-    """Whether values are neither lists nor objects."""
+    """Return whether values are neither lists nor objects."""
     nested = types & {dict, list}
     if nested and nested != types:
         raise Irregular

@@ -1,4 +1,4 @@
-"""What a design's entry says, flat: one cell per column. A part of it is taken apart once per text."""
+"""A design's entry, flattened to one cell per column. Equal texts of parts are parsed only once."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _cells(entry: Record, parts: Parts, facts: RunInfo) -> Iterator[tuple[str, t
 
 
 def meta(entries: Sequence[Record]) -> dict[str, Sequence[Any]]:
-    """What entries say of themselves, by the names of `META`; None where they do not."""
+    """Return the entries' own fields by the names in `META`; None where a field is empty."""
     said = {name: list(map(attrgetter(name), entries)) for name in META}
     return said | {name: [value or None for value in said[name]] for name in ("evaluator", "worker", "cached")}
 

@@ -43,7 +43,7 @@ class Growing(Generic[Scalar]):
 
     @property
     def values(self) -> NDArray[Scalar]:
-        """What is in it, not copied."""
+        """The values so far, not copied."""
         return self._room[: self._length]
 
 
@@ -73,7 +73,7 @@ class Repeated(NamedTuple, Generic[Value]):
         return [self.few[position] for position in self.which.tolist()]
 
     def of(self, rows: Sequence[int]) -> Repeated[Value]:
-        """Those of some rows."""
+        """Return the values of some rows."""
         some = Repeated.among(self.which[np.asarray(rows)].tolist())
         return Repeated([self.few[position] for position in some.few], some.which)
 
@@ -204,14 +204,14 @@ class Column:
 
     @property
     def _by_code(self) -> list[str | None]:
-        """What codes stand for; the last, which `MISSING` reaches as well, for nothing."""
+        """Names by code. The last one is None; `MISSING`, as index -1, reaches it as well."""
         if len(self._names) != len(self._categories) + 1:
             self._names = [*self._categories, None]
         return self._names
 
     @property
     def varies(self) -> bool:
-        """Whether two rows differ; a row without a value differs from one that has one."""
+        """True if two rows differ; a row without a value differs from one that has one."""
         self.settle()
         if len(self) < 2:
             return False
@@ -281,7 +281,7 @@ def as_numbers(values: Sequence[object] | Floats) -> Floats | None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a finite number that is shown as one."""
+    """Return whether a value is a finite number that is shown as one."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < HUGE
 
 

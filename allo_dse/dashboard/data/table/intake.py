@@ -70,7 +70,7 @@ class Intake:
         self._parts = Parts()
 
     def items(self, found: Iterable[Found]) -> Iterator[Item]:
-        """What entries say, in their order, but for what is no row: that comes at once.
+        """Turn entries into items, in order. Entries that are no rows come out at once.
 
         Raises:
             KeyError, TypeError, ValueError, AttributeError: for an entry that makes no sense, after all before it.

@@ -1,4 +1,4 @@
-"""What an evaluator found out about a design, as the page has it."""
+"""One evaluator's result for a design, as the page keeps it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..log.follow import Where
 
 
 class Rung(Measurement, frozen=True, kw_only=True, gc=False):
-    """What one evaluator found out about a design.
+    """One evaluator's result for a design.
 
     Attributes:
         where: offset and length of the entry in the log.
@@ -18,7 +18,7 @@ class Rung(Measurement, frozen=True, kw_only=True, gc=False):
 
     @staticmethod
     def of(entry: Record, where: Where) -> Rung:
-        """What an entry says."""
+        """Build the result from an entry of the log."""
         return Rung(
             where=where, number=entry.number, rung=entry.rung, evaluator=entry.evaluator, worker=entry.worker,
             metrics=entry.metrics, error=entry.error, seconds=entry.seconds, cached=entry.cached, printed=entry.printed,

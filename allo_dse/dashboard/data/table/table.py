@@ -24,7 +24,7 @@ from .intake import KEY, OK, Batch, Intake, Item, RuledOut
 from .rung import Rung
 
 Rows = NDArray[np.int64]
-WRONG = "wrong numbers"  # the reason of a design that satisfies everything, and does not compute what it should
+WRONG = "wrong numbers"  # reason for a feasible design with wrong results
 
 
 class RunTable:
@@ -94,7 +94,7 @@ class RunTable:
             changed = self._read_on()
         except StudyError as error:
             self.problem = error
-            self.version += 1  # the page has to say so
+            self.version += 1  # so that the page shows it
             raise
         if not changed:
             for column in self.columns.values():  # now, and not while a user waits for a view
@@ -103,7 +103,7 @@ class RunTable:
 
     def _read_on(self) -> bool:
         with sensible(self.log.path):
-            # With what has been read by then it is known which log this is.
+            # Only after the first read is it known which log this is.
             if self.log.offset and (piece := next(self._ahead, None)) is not None:
                 self.version += piece.entries
                 for item in piece.items:
@@ -129,7 +129,7 @@ class RunTable:
 
     @property
     def notes(self) -> list[str]:
-        """What is wrong with the log, although it can be read, in words."""
+        """Warnings about a log that is readable but damaged."""
         found = [] if self.problem is None else [str(self.problem)]
         if self.log.damaged:
             found.append(f"{self.name}/{self.log.path.name}: damaged lines are skipped: {self.log.damaged:,}")
@@ -179,7 +179,7 @@ class RunTable:
         key = entry.key
         before, row = self.rungs(key), self.row_of[key]
         if any((known.rung, known.evaluator) == (entry.rung, entry.evaluator) for known in before):
-            return  # a line that is there twice counts once
+            return  # duplicate lines count once
         self.promoted[key] = [*before, Rung.of(entry, where)]
         top = self._top.values
         top[row] = max(top[row], entry.rung)
@@ -243,7 +243,7 @@ class RunTable:
 
     @property
     def seconds(self) -> float:
-        """How long the run has searched: until the last design, whatever became of it."""
+        """The run's search time until the last design, valid or not."""
         last = [*(design.at for design in self.ruled_out[-1:]), *(tick.at for tick in self.ticks[-1:])]
         return float(np.fmax.reduce([np.fmax.reduce(self.numbers("at"), initial=0.0), *last]))
 
@@ -323,7 +323,7 @@ class RunTable:
         return self.log.read(*(more[rung].where if more else self._where.values[row].tolist()))
 
     def rungs(self, key: str) -> list[Rung]:
-        """What each evaluator found out about a design, the cheapest first: as long as one has, it is read again."""
+        """Return each evaluator's result for a design, the cheapest first. A single one is read from the log again."""
         return self.promoted.get(key) or [self._read(self.row_of[key])]
 
     def _read(self, row: int) -> Rung:

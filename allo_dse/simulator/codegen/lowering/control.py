@@ -1,4 +1,4 @@
-"""What a task body does on its streams, where that can be told without running it: as a tree of steps.
+"""Stream operations of a task body as a tree of steps, where they are known without running it.
 
 That is so when loops have counts that are known and branches around stream operations are decided by indices, by the
 numbers of the task (its pids) and by constants. A loop whose body depends on its index is unrolled, up to a limit.
@@ -79,7 +79,7 @@ Steps = tuple[Step, ...]
 
 
 class _Unknown(Exception):
-    """What the body does depends on something that is not known."""
+    """Raised where the body depends on something that is not known."""
 
 
 def static_steps(body: Body, tasks: Sequence[Mapping[int, int]] = ({},)) -> list[Steps] | None:
@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _takes_time(op: ir.Operation) -> bool:
-    """Whether an operation moves the clock or a token, apart from those in its regions."""
+    """Return whether an operation moves the clock or a token, apart from those in its regions."""
     return op.name.startswith("df.") or II in op.attributes
 
 

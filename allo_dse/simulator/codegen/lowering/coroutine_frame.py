@@ -1,4 +1,4 @@
-"""What every coroutine of a task body has: its prologue, its ways out, and how it suspends."""
+"""Common parts of every coroutine of a task body: its prologue, its exits, and its suspension."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ are allocated."""
 
 
 class Inputs(Struct, frozen=True):
-    """What a coroutine gets beside the body's parameters."""
+    """Inputs of a coroutine besides the body's parameters."""
 
     variant: Variant
     header: ir.Value

@@ -215,7 +215,7 @@ def _lower_poll(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     stream = _record(c, e, op.operands[0])
     moves = op.name in ("df.try_take", "df.try_offer")
     answer = e.variable(e.bit(not moves))
-    # Where it fails, the token is memory that is not written to.
+    # If it fails, the token is memory that nothing has written.
     token = e.variable(e.field(e.load_ptr(stream, Stream.RING), int(Entry.TOKEN)))
     _yield_at_times(c, e)
     with e.forever() as (again, done):

@@ -92,7 +92,7 @@ def _rounds_in(block: ir.Block) -> int:
 
 
 def _trips(loop: ir.Operation) -> int | None:
-    """How often a loop runs; assumed where its bounds are computed; None where they depend on data."""
+    """Return a loop's trip count: assumed if its bounds are computed, None if they depend on data."""
     if loop.name == "affine.for":
         return _affine_trips(loop)
     low, high, step = (_constant(value) for value in list(loop.operands)[:3])

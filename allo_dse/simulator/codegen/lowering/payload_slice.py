@@ -66,7 +66,7 @@ class _Needed:
             if op.name in TERMINATORS and any(isinstance(o.type, ir.MemRefType) for o in op.operands):
                 raise _NeedsPayload  # an array chosen by control flow
             if op.name in POLLS:
-                raise _NeedsPayload  # what a body does with the answer decides on its times
+                raise _NeedsPayload  # the body's timing depends on the answer
             if op.name.startswith("df."):
                 self._todo += list(op.operands)[:1]
                 self._need_ancestors(op)
@@ -109,7 +109,7 @@ class _Needed:
             self._todo.append(operand)
 
     def _need_array(self, array: ir.Value) -> None:
-        """What writes to an array: it must be the body's own, and not written from a token."""
+        """Need all writes to an array. It must be the body's own, and not written from a token."""
         root = _root(array)
         if root in self._arrays:
             return
@@ -149,7 +149,7 @@ def _terminator(op: ir.Operation, region: int) -> ir.Operation:
 
 
 def _region_sources(op: ir.Operation, number: int) -> list[ir.Value]:
-    """What a result of an operation with regions may be."""
+    """Return the values that a result of an operation with regions may take."""
     if op.name in LOOPS:
         return _carried(op, number)
     if op.name == "scf.while":
@@ -160,7 +160,7 @@ def _region_sources(op: ir.Operation, number: int) -> list[ir.Value]:
 
 
 def _argument_sources(op: ir.Operation, argument: ir.BlockArgument) -> list[ir.Value]:
-    """What a block argument of an operation with regions may be."""
+    """Return the values that a block argument of an operation with regions may take."""
     number = argument.arg_number
     if op.name in LOOPS:
         return _carried(op, number - 1) if number else []

@@ -225,7 +225,7 @@ class Emitter:
 
     @property
     def is_open(self) -> bool:
-        """Whether the current block still lacks its terminator."""
+        """True if the current block still lacks its terminator."""
         operations = self.block.operations
         return not len(operations) or operations[-1].operation.name not in _TERMINATORS
 

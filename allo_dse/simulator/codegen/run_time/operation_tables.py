@@ -20,7 +20,7 @@ PUSH_REQUEST = "df_push_request"
 
 
 class _Frame(Struct, frozen=True):
-    """What the interpreter works on: its records, and the variables that live across operations."""
+    """State of the interpreter: its records, and the variables that live across operations."""
 
     e: Emitter
     header: ir.Value

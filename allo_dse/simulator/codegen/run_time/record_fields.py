@@ -92,7 +92,7 @@ class Node(IntEnum):
 
 
 class State(IntEnum):
-    """What a node that does not run waits for (the low three bits of `Node.WAITS_IN`)."""
+    """Wait state of a node that does not run (the low three bits of `Node.WAITS_IN`)."""
 
     READY = 0
     GET = 1

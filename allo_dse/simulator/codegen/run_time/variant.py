@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Variant(Struct, frozen=True):
-    """What compiled code does beside executing a network; what a variant leaves out costs it nothing.
+    """Features of compiled code beyond executing a network; a feature that is left out costs nothing.
 
     Attributes:
         record: write every stream operation and request into an event log.
