@@ -82,8 +82,10 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
     """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
 
     Args:
-        optimize: what it computes is the same without; to compile takes half of the time then.
+        optimize: what it computes is the same without; to compile takes half of the time then. Code with bf16 is always
+            optimized: else LLVM hands such values on by functions that not every C library has.
     """
+    optimize = optimize or "bf16" in str(module)
     if not optimize:
         leave_as_it_is(module)
     # Else sizes are computed for no machine in particular, before the engine says which one it is: an array of 72-bit

@@ -162,7 +162,7 @@ def result_type(op: str, a: Type, b: Type) -> Type:
     return integer(bits, signed=signed)
 
 
-PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+PYTHON: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
     "/": operator.truediv, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
     "|": operator.or_, "^": operator.xor, "<": operator.lt, "<=": operator.le, ">": operator.gt,
@@ -187,10 +187,12 @@ def computed(op: str, x: Any, y: Any, type_: Type) -> Any:
     if op == "/" and not type_.is_float:  # truncates
         quotient = abs(Fraction(x)) / abs(Fraction(y)) * (1 << type_.fraction)
         return Fraction(math.floor(quotient) * (1 if (x < 0) == (y < 0) else -1), 1 << type_.fraction)
-    if op in ("//", "%") and type_.is_float:
-        work = FLOAT32 if type_.bits == 16 else type_
-        whole = float(math.floor(rounded(x / y, work)))
-        return whole if op == "//" else rounded(x - rounded(whole * y, work), work)
+    if type_.is_float and op in ("min", "max"):
+        return math.nan if x != x or y != y else PYTHON[op](x, y, key=lambda v: (v, math.copysign(1, v)))
+    if type_.is_float:
+        work = np.float32 if op in ("//", "%") and type_.bits < 64 else np.float64
+        with np.errstate(all="ignore"):
+            return float(PYTHON[op](work(x), work(y)))
     return PYTHON[op](x, y)
 
 

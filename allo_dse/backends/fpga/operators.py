@@ -19,6 +19,7 @@ _FLOAT = {
     "arith.subf": "add",
     "arith.mulf": "mul",
     "arith.divf": "div",
+    "arith.remf": "div",
     "math.sqrt": "sqrt",
     "math.exp": "exp",
     "arith.cmpf": "compare",

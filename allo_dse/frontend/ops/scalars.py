@@ -297,12 +297,32 @@ def _float_binary(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> st
         return task.text.op(f"arith.{_FLOAT[op]} {a.ssa}, {b.ssa} : {type_}")
     if op == "**":
         return task.text.op(f"math.powf {a.ssa}, {b.ssa} : {type_}")
-    quotient = task.text.op(f"arith.divf {a.ssa}, {b.ssa} : {type_}")
-    whole = task.text.op(f"math.floor {quotient} : {type_}")
-    if op == "//":
-        return whole
-    product = task.text.op(f"arith.mulf {whole}, {b.ssa} : {type_}")
-    return task.text.op(f"arith.subf {a.ssa}, {product} : {type_}")
+    return _float_division(task, op, a.ssa, b.ssa, dtype)
+
+
+def _float_division(task: Task, op: str, a: str, b: str, dtype: DType) -> str:
+    """`a // b` and `a % b` as Python computes them: the exact remainder, with the sign of `b`, and what it leaves."""
+    type_, zero = element_type(dtype), task.text.constant(0.0, dtype)
+
+    def emit(name: str, *operands: str, types: str = type_) -> str:
+        return task.text.op(f"{name} {', '.join(operands)} : {types}")
+
+    rest = emit("arith.remf", a, b)
+    signs = [emit("arith.cmpf olt,", x, zero) for x in (rest, b)]
+    exact, below = emit("arith.cmpf oeq,", rest, zero), emit("arith.xori", *signs, types="i1")
+    if op == "%":
+        none = emit("arith.select", signs[1], task.text.constant(-0.0, dtype), zero)
+        return emit("arith.select", exact, none, emit("arith.select", below, emit("arith.addf", rest, b), rest))
+    below = emit("arith.select", exact, task.text.constant(False, bool_), below, types="i1")
+    one, half, quotient = task.text.constant(1.0, dtype), task.text.constant(0.5, dtype), emit("arith.divf", a, b)
+    count = emit("arith.divf", emit("arith.subf", a, rest), b)  # an integer but for its rounding
+    count = emit("arith.select", below, emit("arith.subf", count, one), count)
+    whole = emit("math.floor", count)
+    more = emit("arith.cmpf ogt,", emit("arith.subf", count, whole), half)
+    whole = emit("arith.select", more, emit("arith.addf", whole, one), whole)
+    whole = emit("arith.select", emit("arith.cmpf oeq,", whole, zero), zero, whole)
+    zeros = [emit("arith.cmpf oeq,", x, zero) for x in (a, b)]
+    return emit("arith.select", emit("arith.ori", *zeros, types="i1"), quotient, whole)
 
 
 def _binary_fixed(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar:
