@@ -59,8 +59,8 @@ def bounding_of(evaluator: Any) -> Bounding | None:
     """
     kind = type(evaluator)
     stated = vars(kind)
-    members = dir(kind)
-    if "bounding" not in stated or any(name in members for name in getattr(evaluator, "__dict__", ())):
+    own = getattr(evaluator, "__dict__", {})
+    if "bounding" not in stated or any(callable(getattr(kind, name, None)) for name in own):
         return None
     if any(_is_replaced(kind, name, member) for name, member in stated.items()):
         return None
