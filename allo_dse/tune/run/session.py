@@ -76,19 +76,29 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
             else:
-                try:
-                    with stop.leaving():
-                        proposer = _proposer(ledger, options, seed, budget, evaluators[0])
-                        workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
-                except StepLeft as left:  # before there is anything to search with
-                    reason = str(left)
-                else:
-                    if workforce.breeders and options.storage is None:
+                while True:
+                    try:
+                        with stop.leaving():
+                            renew = partial(_proposer, ledger, options, seed, budget, evaluators[0])
+                            proposer = renew()
+                            workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                    except StepLeft as left:  # before there is anything to search with
+                        reason = str(left)
+                        break
+                    if workforce.breeders and options.storage is None and ledger.least.bounding is not None:
                         proposer = _shared_out(proposer, workforce.breeders, ledger, options, seed, evaluators[0])
                     keeper = Keeper(directory, ledger.screen, caches)
                     with _sharing(ledger, options, workforce, reporter) as team:
-                        reason = Driver(proposer, team, ledger, keeper, budget, reporter, stop).run()
-                    certificate = certificate_of(proposer)
+                        driver = Driver(proposer, team, ledger, keeper, budget, reporter, stop, renew)
+                        reason = driver.run()
+                    certificate = certificate_of(driver.proposer)
+                    if not options.verify or stop.requested or study.rungs:
+                        break
+                    with suppress(StepLeft), stop.leaving():
+                        if _verify(ledger, reporter, stop, seed) and not stop.requested:
+                            reporter.note("the search goes on: what only wrong designs were better than is open again")
+                            continue
+                    break
             if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds of constraints may be why
                 ledger.refuse_nothing()
             if options.verify:
@@ -157,20 +167,20 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
 
 def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator) -> Proposer:
     """Where designs come from, with what earlier runs have found."""
-    study, history = ledger.study, ledger.history
+    study, done = ledger.study, ledger.next_number
     sizes = _sizes(study, options, evaluator)
     proposer = make_proposer(
-        options.sampler, ledger.screen, study.least_losses(evaluator),
-        seed=seed, done=history.next_number, trials=budget.trials, strict=options.inline, sizes=sizes,
+        options.sampler, ledger.screen, ledger.least,
+        seed=seed, done=done, trials=budget.trials, strict=options.inline, sizes=sizes,
     )  # fmt: skip
     session = Session(
-        sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=history.next_number,
+        sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
         strict=options.inline, shared=options.storage is not None, sizes=sizes,
         enqueued=study.enqueued,
     )  # fmt: skip
     ledger.write([session])
     with no_collections():
-        proposer.restore(history.designs, history.told(ledger.judge), history.next_number)
+        proposer.restore(ledger.first, ledger.told(), done)
     return proposer
 
 
@@ -233,16 +243,20 @@ def _sharing(ledger: Ledger, options: RunOptions, workforce: Workforce, reporter
                 reporter.note(f"not every design is in the storage: {shared.problem}")
 
 
-def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:
-    """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn."""
-    verified = ledger.history.verified
+def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> bool:
+    """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn.
+
+    Returns:
+        Whether a design was found to be wrong.
+    """
+    verified, wrong = ledger.history.verified, False
     while not stop.requested:
         pending = [best for best in ledger.result("").front if best.key not in verified]
         if not pending:
-            return
+            return wrong
         for position, best in enumerate(pending):
             if stop.requested:
-                return
+                return wrong
             reporter.verifying(position, len(pending))
             said = _verified(ledger.study, best.design, seed)
             found = Verification(said.ok, valid_text(said.message), said.seconds, best.key)
@@ -250,6 +264,8 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
             verified[best.key] = found
             if not found.ok:
                 reporter.note(f"WRONG RESULT: design {best.key} is removed from the front: {found.message}")
+                wrong = True
+    return wrong
 
 
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:

@@ -133,4 +133,5 @@ def test_a_function_is_not_executed_to_see_what_it_is() -> None:
 )
 def test_a_measurement_outside_its_bounds_contradicts_them(metrics: Any, contradicts: str) -> None:
     found = LeastLosses([minimize("latency_us")], (), Fixed()).contradiction(DESIGN, metrics)
-    assert found.startswith(contradicts) and bool(found) is bool(contradicts)
+    assert found.startswith(contradicts)
+    assert bool(found) is bool(contradicts)
