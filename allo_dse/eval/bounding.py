@@ -71,7 +71,7 @@ def bounding_of(evaluator: Any) -> Bounding | None:
 def _is_replaced(kind: type, name: str, member: Any) -> bool:
     """Whether a function of a class is not the one that the body of the class defines. Its code keeps the name that it
     was compiled with, also where a decorator copies names."""
-    if name.startswith("__") and name != "__init__":
+    if name == "bounding" or (name.startswith("__") and name != "__init__"):
         return False
     return isinstance(member, FunctionType) and (
         member.__code__.co_qualname != f"{kind.__qualname__}.{name}" or member.__module__ != kind.__module__

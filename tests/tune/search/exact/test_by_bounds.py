@@ -43,6 +43,8 @@ class Bounded(FakeEvaluator):
 
 
 class BoundedAndFails(Bounded):
+    bounding = Bounded.bounding
+
     def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % 5 == 0:
             raise RuntimeError("no licence")
@@ -73,6 +75,7 @@ def test_the_front_is_that_of_the_whole_space_with_fewer_evaluations(
     tmp_path: Path, loose: float, fewer: float
 ) -> None:
     class Evaluator(Bounded):
+        bounding = Bounded.bounding
         pass
 
     Evaluator.loose = loose
@@ -253,6 +256,8 @@ def test_when_time_is_up_the_first_design_is_proposed_without_better_bounds(tmp_
     bounding = Looseness(0.2)
 
     class Shared(Bounded):
+        bounding = Bounded.bounding
+
         def bounding(self) -> Looseness:
             return bounding
 
@@ -273,6 +278,8 @@ def test_limits_that_refuse_most_designs_are_asked_before_better_bounds(
     bounding = Looseness(2.0)
 
     class Shared(Bounded):
+        bounding = Bounded.bounding
+
         def bounding(self) -> Looseness:
             return bounding
 

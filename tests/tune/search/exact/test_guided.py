@@ -16,10 +16,12 @@ from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run
 
 
 class Tight(Bounded):
+    bounding = Bounded.bounding
     loose = 1e-6
 
 
 class Loose(Bounded):
+    bounding = Bounded.bounding
     loose = 30.0
 
 
