@@ -254,8 +254,6 @@ def test_what_workers_raise_the_driver_raises_in_the_end() -> None:
             raise ZeroDivisionError("a bound")
 
     class Evaluator(Bounded):
-        bounding = Bounded.bounding
-
         def bounding(self) -> Looseness:
             return Broken(0.2)
 

@@ -256,8 +256,6 @@ def test_when_time_is_up_the_first_design_is_proposed_without_better_bounds(tmp_
     bounding = Looseness(0.2)
 
     class Shared(Bounded):
-        bounding = Bounded.bounding
-
         def bounding(self) -> Looseness:
             return bounding
 
@@ -278,8 +276,6 @@ def test_limits_that_refuse_most_designs_are_asked_before_better_bounds(
     bounding = Looseness(2.0)
 
     class Shared(Bounded):
-        bounding = Bounded.bounding
-
         def bounding(self) -> Looseness:
             return bounding
 
