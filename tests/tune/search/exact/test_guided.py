@@ -26,6 +26,8 @@ class Loose(Bounded):
 
 
 class Failing(Tight):
+    bounding = Bounded.bounding
+
     def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % 4:
             raise RuntimeError("no licence")
