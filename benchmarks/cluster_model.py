@@ -1,21 +1,20 @@
 """Up to a thousand workers, simulated: how busy the driver is, where it saturates, and which batch sizes avoid that.
 
-    python -m benchmarks.cluster_model [--workers 1000] [--design-ms MS] [--bred-ms MS] [--batch-ms MS] [--send-ms MS]
+    python -m benchmarks.cluster_model [--workers 1000] [--design-ms MS] [--batch-ms MS] [--send-ms MS]
     python -m benchmarks.cluster_model --real 0.05
 
-What the driver pays is measured first, in CPU time, on this machine and on the GEMM study's space: for a design that it
-proposes itself (propose, check, log, tell; an evaluator that answers at once), for one that a worker has bred (take in,
-log, tell), for a batch sent to a worker through Ray and received, for each design in it, and for keeping track of that
-many workers. A model of the driver then spends that time, one thing after the other, while workers, which have two
-batches each, evaluate for times that vary by 30 %. The designs per second are the model's, not a cluster's.
+The costs of the driver are measured first, in CPU time, on this machine and on the GEMM study's space: of a design
+(propose, check, log, tell; an evaluator that answers at once), of a batch sent to a worker through Ray and received, of
+each design in it, and of keeping track of that many workers. A model of the driver then spends that time, one thing
+after the other, while workers, which have two batches each, evaluate for times that vary by 30 %. The designs per
+second are the model's, not a cluster's.
 
-With `--real SECONDS`, two workers really wait for that long per design, and breed; what they do beside waiting is
-measured in this process, and the model says how many designs a second that makes.
+With `--real SECONDS`, two workers really wait for that long per design; the time that they take beside waiting is
+measured, and the model predicts the designs per second.
 """
 
 import argparse
 import heapq
-import pickle
 import random
 import tempfile
 import time
@@ -23,19 +22,13 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from allo_dse.eval.evaluator import needs
-from allo_dse.tune.run import session
-from allo_dse.tune.run.islands import LITTER
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.study import Study
 from allo_dse.tune.workers.executor import Job
-from allo_dse.tune.workers.nursery import Litter, Order
 from allo_dse.tune.workers.pool import AHEAD, BATCH_SECONDS, MAX_BATCH, Pool, Task
 from allo_dse.tune.workers.ray_executor import RayExecutor
-from allo_dse.tune.workers.workbench import Workbench
-from allo_dse.tune.workers.workforce import Workforce
 from benchmarks.search_overhead import Instant, gemm_study
 from benchmarks.workers import cpu_of_others, measure
 
@@ -48,17 +41,14 @@ REAL_SECONDS = 60.0
 
 @dataclass
 class Costs:
-    """What the driver pays, in seconds: for a design that it proposes, for one that a worker has bred, for a batch, and
-    for sending a design in a batch."""
+    """Seconds of the driver for a design, for a batch, and for sending a design in a batch."""
 
     design: float
-    bred: float
     batch: float
     send: float
 
-    def of_batch(self, size: Any, *, bred: bool = False) -> Any:
-        orders = size / max(LITTER, AHEAD * size) if bred else 0.0  # each takes as long as a batch
-        return (1 + orders) * self.batch + size * ((self.bred if bred else self.design) + self.send)
+    def of_batch(self, size: int) -> float:
+        return self.batch + size * (self.design + self.send)
 
 
 class Meter(QuietReporter):
@@ -87,101 +77,6 @@ def design_cost() -> Any:
     return (ended - started) / (last - first), [record.genes for record in result.records[:MAX_BATCH]]
 
 
-class Inside:
-    """Two workers of which this process is one after the other; the time that they take is noted, not spent."""
-
-    def __init__(self) -> None:
-        study = instant_study()
-        self.workbench = Workbench(instant_study, [needs(study.make_evaluator())])
-        self.jobs: list[Task] = []
-        self.orders: list[tuple[Order, bytes]] = []
-        self.breeding = self.evaluating = 0.0
-        self.bred = self.evaluated = 0
-
-    def outstanding(self, rung: int | None = None) -> int:
-        return len(self.jobs)  # orders are delivered at once
-
-    def room(self, rung: int) -> int:
-        return max(0, self.appetite() - len(self.jobs))
-
-    def submit(self, jobs: Any) -> None:
-        self.jobs += [Task(job.number, job.rung, job.candidate.genes) for job in jobs]
-
-    def collect(self) -> Any:
-        batch, self.jobs = tuple(self.jobs[:MAX_BATCH]), self.jobs[MAX_BATCH:]
-        started = time.process_time()
-        found = self.workbench.run(batch)
-        self.evaluating += time.process_time() - started
-        self.evaluated += len(batch)
-        return found
-
-    def order(self, worker: int, order: Order) -> None:
-        started = time.process_time()
-        litter = self.workbench.fill(order)
-        assert isinstance(litter, Litter)
-        self.orders.append((order, pickle.dumps(litter)))
-        self.breeding += time.process_time() - started
-        self.bred += len(litter.designs)
-
-    def litters(self) -> Any:
-        orders, self.orders = self.orders, []
-        return [(order, pickle.loads(litter)) for order, litter in orders]
-
-    def hired(self) -> int:
-        return 2
-
-    def idle(self) -> Any:
-        return [0, 1] if not self.orders else []
-
-    def breeders(self) -> Any:
-        return [0, 1]
-
-    def appetite(self) -> int:
-        return 2 * AHEAD * MAX_BATCH
-
-    def share(self) -> int:
-        return AHEAD * MAX_BATCH
-
-    def pace(self) -> float:
-        return 0.0
-
-    def separate(self, rung: int) -> bool:
-        return False
-
-    def finished(self) -> Any:
-        return []
-
-    def news(self) -> Any:
-        return []
-
-    def stop(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-def bred_costs() -> tuple[float, float]:
-    """Seconds per design that workers breed: of the driver, and of a worker, which breeds it and decodes it again; the
-    transport of the first is in it where it is Python's, and not where it is Ray's."""
-    inside = Inside()
-    seen: list[Any] = []
-
-    class Watch(QuietReporter):
-        def update(self, view: Any, last: bool = False) -> None:
-            workers = inside.breeding + inside.evaluating
-            seen.append((view.tally.done, time.process_time() - workers, workers))
-
-    with tempfile.TemporaryDirectory() as folder, patch.object(session, "recruit") as recruit:
-        recruit.return_value = Workforce(inside, [True], [], inside)
-        instant_study().run(
-            DESIGNS, workers=2, sampler="evolution", verify=False, progress=Watch(), run_dir=Path(folder) / "run"
-        )
-    first, last = next(s for s in seen if s[0] >= WARM_UP), seen[-1]
-    count = last[0] - first[0]
-    return (last[1] - first[1]) / count, (last[2] - first[2]) / count
-
-
 def batch_cost(executor: RayExecutor, jobs: Any) -> Any:
     """CPU seconds of this process, and of the worker, to have these designs evaluated as one batch."""
     started, before = time.process_time(), cpu_of_others()["workers"]
@@ -193,10 +88,9 @@ def batch_cost(executor: RayExecutor, jobs: Any) -> Any:
     return here / ROUND_TRIPS, there / ROUND_TRIPS
 
 
-def measured() -> Costs:
-    """The costs on this machine."""
+def measured() -> tuple[Costs, float]:
+    """The costs on this machine, and the seconds of a worker beside evaluating a design."""
     design, genes = design_cost()
-    bred, _ = bred_costs()
     study = instant_study()
     study.reload = instant_study
     jobs = [Job(number, 0, study.space.decode_genes(found)) for number, found in enumerate(genes)]  # type: ignore[arg-type]
@@ -208,7 +102,7 @@ def measured() -> Costs:
         executor.close()
     send, work = max(0.0, (full - single) / (MAX_BATCH - 1)), (many - one) / (MAX_BATCH - 1)
     print(f"worker (measured here): {1e3 * (one - work):.2f} ms per batch, {1e3 * work:.2f} ms per design in it")
-    return Costs(design, bred, single - send, send)
+    return Costs(design, single - send, send), work
 
 
 def pool_cost(workers: int, size: int) -> float:
@@ -266,12 +160,11 @@ def simulate(workers: int, evaluation: float, batch: int, cost: float, seed: int
 
 def chosen_costs(options: Namespace) -> Costs:
     """What was given, and for the rest what is measured."""
-    given = {name: getattr(options, f"{name}_ms") for name in ("design", "bred", "batch", "send")}
-    found = measured() if None in given.values() else None
+    given = {name: getattr(options, f"{name}_ms") for name in ("design", "batch", "send")}
+    found = measured()[0] if None in given.values() else None
     text = "given" if found is None else "measured here" if set(given.values()) == {None} else "given or measured here"
     costs = Costs(**{name: getattr(found, name) if ms is None else ms / 1e3 for name, ms in given.items()})
-    print(f"driver ({text}): {1e3 * costs.design:.2f} ms per design to propose, check, log and tell, "
-          f"{1e3 * costs.bred:.3f} ms per design that a worker has bred; through Ray "
+    print(f"driver ({text}): {1e3 * costs.design:.2f} ms per design to propose, check, log and tell; through Ray "
           f"{1e3 * costs.batch:.2f} ms per batch and {1e3 * costs.send:.3f} ms per design in it")  # fmt: skip
     return costs
 
@@ -287,10 +180,9 @@ def chosen_size(workers: int, evaluation: float, costs: Costs) -> int:
 
 def real_run(seconds: float) -> None:
     """Two workers that wait, and what the model says of them."""
-    driver, worker = bred_costs()
-    costs = Costs(0.0, driver, 0.5e-3, 0.02e-3)  # of Ray as above; with two workers they do not count
+    costs, worker = measured()
     size = chosen_size(2, seconds, costs)
-    predicted, *_ = simulate(2, seconds + worker, size, costs.of_batch(size, bred=True))
+    predicted, *_ = simulate(2, seconds + worker, size, costs.of_batch(size))
     rate, overhead, (spent, *_), _ = measure(2, seconds, int(REAL_SECONDS * 2 / seconds), True)
     print(f"two workers that wait {1e3 * seconds:g} ms per design: {rate:.1f} designs/s, in the model {predicted:.1f} "
           f"({predicted / rate - 1:+.1%}); a worker spends {1e3 * overhead:.2f} ms beside waiting, in the model "
@@ -301,7 +193,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--design-ms", type=float, help="per design: propose, check, log, tell (default: measured)")
-    parser.add_argument("--bred-ms", type=float, help="per design that a worker has bred (default: measured)")
     parser.add_argument("--batch-ms", type=float, help="per batch sent and received (default: measured)")
     parser.add_argument("--send-ms", type=float, help="per design in a batch (default: measured)")
     parser.add_argument("--real", type=float, metavar="SECONDS", help="two real workers against the model")
@@ -312,14 +203,12 @@ def main() -> None:
     costs = chosen_costs(options)
     for text, evaluation in (("1 ms", 1e-3), ("0.1 s", 0.1), ("1 s", 1.0), ("10 min", 600.0)):
         chosen = chosen_size(options.workers, evaluation, costs)
-        for bred in (False, True):
-            for batch in sorted({1, chosen, MAX_BATCH if evaluation < 60 else 1}):
-                cost = costs.of_batch(batch, bred=bred) + pool_cost(options.workers, batch)
-                rate, busy, worked = simulate(options.workers, evaluation, batch, cost)
-                mark = " (chosen)" if batch == chosen else ""
-                who = "workers breed" if bred else "driver proposes"
-                shares = f"driver {100 * busy:5.1f} % busy, workers {100 * worked:5.1f} %"
-                print(f"{text:>7} each, {who}, batches of {batch:2}{mark}: {rate:9.1f} designs/s, {shares}")
+        for batch in sorted({1, chosen, MAX_BATCH if evaluation < 60 else 1}):
+            cost = costs.of_batch(batch) + pool_cost(options.workers, batch)
+            rate, busy, worked = simulate(options.workers, evaluation, batch, cost)
+            mark = " (chosen)" if batch == chosen else ""
+            shares = f"driver {100 * busy:5.1f} % busy, workers {100 * worked:5.1f} %"
+            print(f"{text:>7} each, batches of {batch:2}{mark}: {rate:9.1f} designs/s, {shares}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 For recorded designs of 200,000 and more events: millions of events per second of one replay. For those of less than
 5,000: microseconds of one replay, called from Python, and of each vector of a batch. For an 8 x 8 systolic array,
-K = 128: seconds for 1,000 depth vectors at once, on all cores, and microseconds to change one stream's depth. For a
-16 x 16 array of regular loops: milliseconds of a run that is extrapolated, for K up to a thousand million.
+K = 128: seconds for 1,000 depth vectors at once, on all cores. For a 16 x 16 array of regular loops: milliseconds of a
+run that is extrapolated, for K up to a thousand million.
 """
 
 from __future__ import annotations
@@ -84,29 +84,6 @@ def report_batch() -> None:
           f"= {speed:.0f} M events/s = {theirs / ours:.1f} x reference on one")  # fmt: skip
 
 
-def report_changes() -> None:
-    trace = systolic(8, 128, depth=4)
-    reference = Reference(trace)
-    replayer = trace.replayer()
-    rng = np.random.default_rng(0)
-    seconds, computed = [], []
-    for stream, depth in zip(
-        rng.integers(len(trace.streams), size=400).tolist(), rng.integers(1, 9, 400).tolist(), strict=True
-    ):
-        start = time.perf_counter()
-        replayer.retime(stream, depth)
-        seconds.append(time.perf_counter() - start)
-        computed.append(replayer.computed)
-    assert replayer.cycles == reference.cycles(replayer.depths)
-    seconds, computed = seconds[20:], computed[20:]
-    full = best(lambda: reference.cycles(replayer.depths), 5)
-    print(
-        f"changing one depth of {trace.name}: {np.mean(seconds) * 1e6:.0f} us on average, "
-        f"{np.median(seconds) * 1e6:.0f} us in the median, {np.mean(computed):.0f} of {trace.event_count} operations "
-        f"computed = {full / np.mean(seconds):.0f} x reference"
-    )
-
-
 def report_long_loops() -> None:
     short = systolic(16, 1024)
     reference = Reference(short)
@@ -131,5 +108,4 @@ if __name__ == "__main__":
     else:
         print(f"recorded designs: skipped, there are no traces in {TRACES}")
     report_batch()
-    report_changes()
     report_long_loops()

@@ -99,7 +99,7 @@ def cpu_of_others() -> Counter[str]:
 
     found = Counter[str]()
     for name, seconds in (known[number] for number in below(os.getpid())):
-        found["workers" if name.startswith("ray::Workbench") else "ray"] += seconds  # type: ignore[assignment]
+        found["workers" if name.startswith("ray::RayWorker") else "ray"] += seconds  # type: ignore[assignment]
     return found
 
 

@@ -36,7 +36,7 @@ NEW_OBJECTS = 20_000
 LONG = (
     "tune/workers/test_ray_deaths.py", "tune/workers/test_ray.py", "studies/test_mappings.py",
     "tune/workers/test_isolation.py", "cli/test_tune.py",
-    "backends/hls/test_csim.py", "test_examples.py", "tune/run/test_optuna_storage.py", "tune/run/test_claims.py",
+    "backends/hls/test_csim.py", "test_examples.py", "tune/run/test_optuna_storage.py",
     "studies/test_npu.py", "eval/rtl/test_rtl.py", "studies/test_fpga.py",
     "dnn/test_studies.py", "test_guides.py", "dnn/test_elements.py", "cli/test_calibrate.py", "dnn/test_torch.py",
     "test_notebooks.py", "tune/search/exact/test_guided.py",

@@ -31,6 +31,7 @@ JSON = typer.Option("--json", help="One JSON object on standard output.")
 
 NO_DESIGN = "no design satisfies all limits and constraints yet"
 STDOUT, STDERR = 1, 2
+EXIT_DIFFERENT = EXIT_NO_RESULT = 1
 EXIT_SIGNALS = {name: 128 + number for number, name in SIGNALS.items()}
 COPIED = ("run", "go on with")
 """Facts that are paths or commands."""

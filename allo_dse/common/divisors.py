@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 
-@lru_cache(maxsize=1024)
 def divisors_of(number: int) -> tuple[int, ...]:
     """All divisors of a positive number, ascending."""
     small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]

@@ -75,7 +75,12 @@ def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
 
     record = Record.from_dict(board.table(ref).record(ref.row))
     with tempfile.TemporaryDirectory() as scratch:
-        BestDesign(programs.load(ref.run), record, board.table(ref).path).export(scratch)
+        BestDesign(
+            programs.load(ref.run),
+            record,
+            board.table(ref).path,
+            verification=board.table(ref).verified.get(record.key),
+        ).export(scratch)
         directory = Path(scratch) / part
         if not directory.is_dir():
             raise StudyError("the design has no HLS project: it is not for an FPGA")

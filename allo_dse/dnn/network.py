@@ -250,7 +250,7 @@ class Network:
         given: Arrays = {**self.constants, **self.given(inputs)}
         exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
         found = [
-            deviation(step.name, work, run_program(loaded(work), [exact[n] for n in step.inputs]), exact[step.output])
+            deviation(step.name, work, [exact[n] for n in step.inputs], exact[step.output])
             for step in self.steps
             for work in step.works
         ]

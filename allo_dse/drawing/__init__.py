@@ -5,9 +5,8 @@ Imported by: allo_dse, dashboard, dnn, eval, tune.
 """
 
 from .graphs import vmg_svg
-from .placements import placement_svg
 from .points import points_svg
 from .timeline.files import save_occupancy, save_timeline
 from .timeline.perfetto import save_perfetto
 
-__all__ = ["placement_svg", "points_svg", "save_occupancy", "save_perfetto", "save_timeline", "vmg_svg"]
+__all__ = ["points_svg", "save_occupancy", "save_perfetto", "save_timeline", "vmg_svg"]

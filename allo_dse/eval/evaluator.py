@@ -81,8 +81,6 @@ class Evaluator(Protocol):
       one has a generous one derived from what its designs take; infinity for none;
     * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
     * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
-    * `waits: bool`: `evaluate` waits for something else, such as a tool or a board, and may run in a thread of its
-      own: its worker looks for designs meanwhile. Isolated evaluators are taken to;
     * `quick: bool`: takes milliseconds, so that the search better spends less on each proposal;
     * `bind(reference)`: is told the study's reference (None if it has none) before the first design;
     * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.
@@ -104,7 +102,6 @@ class Needs(Struct, frozen=True):
     memory_bytes: int | None = None
     isolate: bool = False
     quick: bool = False
-    waits: bool = False
 
 
 def needs(evaluator: Evaluator) -> Needs:
@@ -113,8 +110,7 @@ def needs(evaluator: Evaluator) -> Needs:
     memory = getattr(evaluator, "memory_bytes", None)
     isolate = bool(getattr(evaluator, "isolate", False)) or deadline is not None or memory is not None
     quick = bool(getattr(evaluator, "quick", False)) and not isolate
-    waits = bool(getattr(evaluator, "waits", False)) or isolate
-    return Needs(getattr(evaluator, "resource", None), deadline, memory, isolate, quick, waits)
+    return Needs(getattr(evaluator, "resource", None), deadline, memory, isolate, quick)
 
 
 def why_unavailable(evaluator: Evaluator) -> str | None:

@@ -1,16 +1,22 @@
 """Verification: a folded program computes what it should.
 
 The design's program is instantiated at a reduced size with the same mesh, folded exactly as the design is, and executed
-on random inputs, or on the study's own. The result is compared with the study's reference (NumPy), and bit by bit with
-the unfolded program: folding changes when tasks run, never what they compute.
+on random inputs, or on the study's own. Two statements follow, and messages tell them apart:
+
+* *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never what they compute;
+* *equal to the reference*, if the study has one: what the program computes without rounding is what the reference says,
+  within the roundings of the reference, and what it computes with rounding is within their bound (`program.rounding`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,7 +32,6 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import Tensor
-from allo_dse.program.tolerance import steps_of, tolerance_of
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
@@ -37,6 +42,7 @@ from .equivalence.exported import exported_graph
 from .fpga.depths import as_built
 from .program.functional import run_graph
 from .program.observe import arrays_of, sets_of
+from .program.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, the unfolded program is not run where there is a reference to compare with."""
@@ -48,12 +54,14 @@ _RAW = "; it gets and returns raw integers of fixed-point numbers"
 
 _LOST = "nothing is lost: correct it, and the same command verifies the front"
 
-_Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
-_REDUCED: WeakKeyDictionary[Program, tuple[_Smaller, Program]] = WeakKeyDictionary()
+Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
+"""From parameters to those to change for a smaller instance with the same mesh."""
+_REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
 and each is run and proved."""
 
 Arrays = list[NDArray[np.generic]]
+_Result = TypeVar("_Result")
 
 
 class VerifyResult(Struct, frozen=True):
@@ -70,7 +78,7 @@ def verify_design(
     design: Design,
     *,
     reference: Callable[..., object] | None = None,
-    verify_with: _Smaller | None = None,
+    verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
     seconds: float = 120.0,
@@ -98,7 +106,7 @@ def verify_design(
 def prove_design(
     design: Design,
     *,
-    verify_with: _Smaller | None = None,
+    verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
     seconds: float = 120.0,
@@ -134,7 +142,7 @@ def prove_design(
     except TooMuchWork:
         if verify_with is None:
             raise
-        design = replace(design, program=_reduced(design.program, verify_with))
+        design = replace(design, program=reduced(design.program, verify_with))
         folded = design if exported is None else exported_graph(exported, design.program.params)
         limit = None if always else most_operations
         found = _compared(design, folded, inputs, seed, seconds, limit)
@@ -166,7 +174,7 @@ def verify_and_prove(
     design: Design,
     *,
     reference: Callable[..., object] | None = None,
-    verify_with: _Smaller | None = None,
+    verify_with: Smaller | None = None,
     inputs: object = None,
     seed: int = 0,
 ) -> VerifyResult:
@@ -187,41 +195,184 @@ def verify_and_prove(
 def _compare(
     design: Design,
     reference: Callable[..., object] | None,
-    verify_with: _Smaller | None,
+    verify_with: Smaller | None,
     inputs: object,
     seed: int,
     seconds: float,
 ) -> tuple[bool, str]:
-    program = design.program if verify_with is None else _reduced(design.program, verify_with)
+    program = design.program if verify_with is None else reduced(design.program, verify_with)
     read, written = asked(program, reference), directions(program)[1]
     folded, depths = program.vmg.fold(design.fold), dict(as_built(design).depths)
-    compared: dict[str, None] = {}
-    for arrays in _given(program, read, inputs, seed):
+    sets = _given(program, read, inputs, seed)
+    whole = program.vmg if program.task_count <= MAX_UNFOLDED_TASKS else None
+    if whole is None and reference is None:
+        whole = program.vmg
+    largest: dict[str, Largest] = {}
+    for arrays in sets:
         found = _outputs(folded, arrays, written, seconds, depths)
-        if reference is None or program.task_count <= MAX_UNFOLDED_TASKS:
-            whole = _outputs(program.vmg, arrays, written, seconds, depths)
-            for name, value, other in zip(written, found, whole, strict=True):
-                if value.tobytes() != other.tobytes():
-                    return False, f"{name} differs from the unfolded program's in {_share(value != other)}"
-            compared["the unfolded program"] = None
-        if reference is not None:
-            message = _differs_from_reference(program, reference, arrays, read, written, found)
-            if message:
-                return False, message
-            compared["the reference"] = None
-    return True, f"equal to {' and '.join(compared)} ({_sizes(program)}, {program.task_count:,} tasks)"
+        known = _expected(program, reference, arrays, read, written, whole or folded, depths, seconds)
+        for name, value, other in zip(written, found, known.outputs, strict=True):
+            differs = _bits_differ(value, other)
+            if differs.any():
+                return False, f"{name} differs from the unfolded program's in {_share(differs)}"
+        if known.wrong:
+            return False, known.wrong
+        for name, one in known.largest.items():
+            largest[name] = max(one, largest.get(name, one))
+    compared = ["the unfolded program"] if whole is not None else []
+    if reference is not None:
+        compared.append("the reference")
+    message = f"equal to {' and '.join(compared)} ({_sizes(program)}, {program.task_count:,} tasks)"
+    said = [str(one) for one in largest.values()]
+    ignored = _ignored(program, reference, sets, read) if reference is not None and inputs is None else []
+    if ignored:
+        said.append(
+            f"the reference gives the same whatever {' and '.join(ignored)} {'is' if len(ignored) < 2 else 'are'}"
+        )
+    return True, "; ".join([message, *said])
 
 
-def _of_size(verify_with: _Smaller | None, inputs: object) -> _Smaller | None:
+class Largest(Struct, frozen=True, order=True):
+    """Where a tensor's roundings are largest, over its largest exact value.
+
+    Attributes:
+        error: the difference there.
+        bound: that the operations before it allow there.
+    """
+
+    error: float
+    bound: float
+    place: str
+
+    def __str__(self) -> str:
+        return (
+            f"rounding error up to {self.error:.2g} of the largest value, at {self.place}, tolerance {self.bound:.2g}"
+        )
+
+
+class _Expected(Struct, frozen=True):
+    """A program's results on inputs.
+
+    Attributes:
+        outputs: bit by bit, whatever the fold.
+        wrong: how they differ from the reference, if they do.
+    """
+
+    outputs: Arrays
+    wrong: str
+    largest: Mapping[str, Largest]
+
+
+_EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, bytes], _Expected]] = WeakKeyDictionary()
+"""By program, its reference and the digest of the inputs."""
+
+
+def _expected(
+    program: Program,
+    reference: Callable[..., object] | None,
+    arrays: Mapping[str, NDArray[np.generic]],
+    read: list[str],
+    written: list[str],
+    vmg: VMG,
+    depths: Mapping[str, int],
+    seconds: float,
+) -> _Expected:
+    """What designs with this program have in common, computed once."""
+    digest = hashlib.sha256()
+    for array in arrays.values():
+        digest.update(array.tobytes())
+    known = _EXPECTED.setdefault(program, {})
+    key = (reference, digest.digest())
+    if key not in known:
+        known[key] = _computed(program, reference, arrays, read, written, vmg, depths, seconds)
+    return known[key]
+
+
+def _computed(
+    program: Program,
+    reference: Callable[..., object] | None,
+    arrays: Mapping[str, NDArray[np.generic]],
+    read: list[str],
+    written: list[str],
+    vmg: VMG,
+    depths: Mapping[str, int],
+    seconds: float,
+) -> _Expected:
+    outputs = _outputs(vmg, arrays, written, seconds, depths)
+    if reference is None:
+        return _Expected(outputs, "", {})
+    analysis = Analysis({}, 0)
+    if has_floats(program):
+        analysis = _deeper(lambda own: analysed(vmg, arrays, depths=own, seconds=seconds), depths)
+    wrong = _differs_from_reference(program, reference, arrays, read, written, outputs, analysis)
+    return _Expected(outputs, wrong, {n: largest_of(n, one) for n, one in analysis.tensors.items() if n in written})
+
+
+def largest_of(name: str, one: Analysed) -> Largest:
+    """Where the error of a tensor is largest."""
+    if not one.exact.size:
+        return Largest(0.0, 0.0, name)
+    error = np.where(np.isnan(one.error), np.inf, one.error)
+    index = np.unravel_index(int(np.argmax(error)), one.exact.shape)
+    scale = magnitude(one.exact)
+    place = f"{name}[{', '.join(map(str, index))}]" if index else name
+    return Largest(float(error[index]) / scale, float(one.tolerance[index]) / scale, place)
+
+
+def magnitude(values: NDArray[np.generic]) -> float:
+    """The largest finite absolute value."""
+    wide = np.abs(values.astype(np.float64))
+    return float(wide[np.isfinite(wide)].max(initial=1e-30))
+
+
+def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.bool_]:
+    words = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (value, other)]
+    differs: NDArray[np.bool_] = words[0] != words[1]
+    return differs
+
+
+def _ignored(
+    program: Program, reference: Callable[..., object], sets: list[dict[str, NDArray[np.generic]]], read: list[str]
+) -> list[str]:
+    """Tensors of which the reference makes nothing: on no set of inputs does it change with them."""
+    known = _EXPECTED.setdefault(program, {})
+    if (reference, b"") not in known:
+        first, other = sets[0], sets[-1]
+        before = _asked_of(reference, [first[name] for name in read])
+        names = [
+            name
+            for name in read
+            if all(
+                np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+                for a, b in zip(
+                    before, _asked_of(reference, [(other if n == name else first)[n] for n in read]), strict=True
+                )
+            )
+        ]
+        known[reference, b""] = _Expected([], ",".join(names), {})
+    return [name for name in known[reference, b""].wrong.split(",") if name]
+
+
+def _asked_of(reference: Callable[..., object], arrays: list[NDArray[np.generic]]) -> Arrays:
+    with of_the_study("reference", _LOST):
+        given = reference(*map(as_computable, arrays))
+        return [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
+
+
+def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:
     """The smaller instance, unless the inputs are arrays, which fit the design's own size."""
     return verify_with if inputs is None or callable(inputs) else None
 
 
 def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """The arrays that a program is run on: those of a study's sets of inputs; what they do not give is random."""
+    """The arrays that a program is run on: those of a study's sets of inputs; what they do not give is random.
+
+    Without such sets there are two: of both signs and like magnitudes, and positive of very different ones, so that no
+    activation hides what is before it.
+    """
     others = random_arrays(program, read, seed)
     if inputs is None:
-        return [others]
+        return [others, positive_arrays(program, read, seed)]
     sets = sets_of(inputs, program)
     with of_the_study("inputs", _LOST):
         given = [Arguments(program, arrays_of(program, one)).by_name for one in sets]
@@ -232,7 +383,7 @@ def _sizes(program: CompiledProgram) -> str:
     return ", ".join("x".join(map(str, t.shape)) for t in program.tensors if t.shape)
 
 
-def _reduced(program: Program, verify_with: _Smaller) -> Program:
+def reduced(program: Program, verify_with: Smaller) -> Program:
     """The smaller instance of a program that a study names.
 
     Raises:
@@ -242,15 +393,15 @@ def _reduced(program: Program, verify_with: _Smaller) -> Program:
     if known is not None and known[0] is verify_with:
         return known[1]
     with of_the_study("verify_with", _LOST):
-        reduced = program.with_params(**verify_with(Assignment(program.params)))
-    for kernel, small in zip(program.kernels, reduced.kernels, strict=True):
+        small_one = program.with_params(**verify_with(Assignment(program.params)))
+    for kernel, small in zip(program.kernels, small_one.kernels, strict=True):
         if kernel.mesh != small.mesh:
             raise StudyError(
                 f"verify_with changes the mesh of {kernel.name} from {kernel.mesh} to {small.mesh}",
                 hint="a reduced instance must have the same number of tasks along every axis",
             )
-    _REDUCED[program] = verify_with, reduced
-    return reduced
+    _REDUCED[program] = verify_with, small_one
+    return small_one
 
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
@@ -299,64 +450,128 @@ def _random(tensor: Tensor, rng: np.random.Generator) -> NDArray[np.generic]:
     return rng.integers(low, high, tensor.shape, dtype=numpy_dtype(dtype))
 
 
+def positive_arrays(program: CompiledProgram, inputs: list[str], seed: int) -> dict[str, NDArray[np.generic]]:
+    """Random inputs above zero, floats of magnitudes from 1/16 to 1, integers that fit three bits; zeroed outputs."""
+    rng = np.random.default_rng([seed, 1])
+    found = {}
+    for tensor in program.tensors:
+        dtype = tensor.dtype
+        if tensor.name not in inputs:
+            made: NDArray[np.generic] = np.zeros(tensor.shape)
+        elif dtype.is_float:
+            made = np.exp2(rng.uniform(-4, 0, tensor.shape))
+        else:
+            made = rng.integers(0, min(8, 1 << max(1, dtype.bits - dtype.is_signed)), tensor.shape)
+        found[tensor.name] = np.asarray(made).astype(numpy_dtype(dtype))
+    return found
+
+
 def _outputs(
-    vmg: VMG, arrays: dict[str, NDArray[np.generic]], outputs: list[str], seconds: float, depths: Mapping[str, int]
+    vmg: VMG, arrays: Mapping[str, NDArray[np.generic]], outputs: list[str], seconds: float, depths: Mapping[str, int]
 ) -> Arrays:
     own = {name: array.copy() if name in outputs else array for name, array in arrays.items()}
-    try:
-        run_graph(vmg, *own.values(), depths=depths, seconds=seconds)
-    except DeadlockError as error:
-        # On an FPGA, whose depths were solved, pipelines hold tokens too; here all is done in the order of the program.
-        if not depths or not error.deeper:
-            raise
-        return _outputs(vmg, arrays, outputs, seconds, {**depths, **error.deeper})
+    _deeper(lambda needed: run_graph(vmg, *own.values(), depths=needed, seconds=seconds), depths)
     return [own[name] for name in outputs]
+
+
+def _deeper(run: Callable[[Mapping[str, int]], _Result], depths: Mapping[str, int]) -> _Result:
+    """A run that deadlocks only where pipelines would hold tokens: on an FPGA, whose depths were solved, they hold some
+    too; here all is done in the order of the program."""
+    while True:
+        try:
+            return run(depths)
+        except DeadlockError as error:
+            if not depths or not error.deeper:
+                raise
+            depths = {**depths, **error.deeper}
 
 
 def _differs_from_reference(
     program: CompiledProgram,
     reference: Callable[..., object],
-    arrays: dict[str, NDArray[np.generic]],
+    arrays: Mapping[str, NDArray[np.generic]],
     inputs: list[str],
     outputs: list[str],
     found: Arrays,
+    analysis: Analysis,
 ) -> str:
     """How the outputs differ from the reference's; empty if they agree."""
+    expected = _asked_of(reference, [arrays[name] for name in inputs])
     with of_the_study("reference", _LOST):
-        given = reference(*(as_computable(arrays[name]) for name in inputs))
-        expected = [np.asarray(one) for one in (given if isinstance(given, tuple) else (given,))]
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in found]
         if shapes != wanted_shapes:
             raise ValueError(f"returns shapes {shapes} for {', '.join(outputs)} of {wanted_shapes}")
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     for name, value, wanted in zip(outputs, found, expected, strict=True):
         dtype = types[name]
-        if dtype.is_fixed and wanted.dtype.kind == "f":
-            wrong, why = _steps_apart(value, wanted, dtype, steps_of(dtype, program))
+        if dtype.is_float:
+            wrong, why = unlike_reference(analysis.tensors[name], wanted)
+        elif dtype.is_fixed and wanted.dtype.kind == "f":
+            wrong, why = _steps_apart(value, wanted, dtype, _steps(dtype, program, outputs))
         else:
-            wrong, why = _unlike(value, wanted, tolerance_of(dtype, program) if dtype.is_float else None)
-        if wrong.any():
+            wrong, why = _unlike(value, wanted)
+        if wrong.sum() > analysis.undecided:
             raw = _RAW if any(other.is_fixed for other in types.values()) else ""
             return f"{name} differs from the reference in {_share(wrong)}{why}{raw}"
     return ""
 
 
-def _unlike(
-    value: NDArray[np.generic], wanted: NDArray[np.generic], tolerance: float | None
+def unlike_reference(
+    one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
 ) -> tuple[NDArray[np.bool_], str]:
-    """Where an output is not what a reference says, and why that may be the reference's fault.
+    """Where the exact results of a program are not what a reference says, or its roundings exceed their bound; and by
+    how much most.
 
     Args:
-        tolerance: relative to the largest finite element; None for integers.
+        single: the reference computes in float32, however few bits its values have.
     """
+    own, roundoff = wanted.astype(np.float64), SINGLE if single else unit_of(wanted)
+    finest = 2.0**-53 if one.rounded.dtype == np.float64 else SINGLE
+    with np.errstate(invalid="ignore", over="ignore"):
+        allowed = max(finest, min(roundoff, SINGLE)) * one.unit
+        if roundoff > SINGLE:  # the reference rounds as programs do, at least in the end
+            allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
+        wrong = _apart(own, one.exact, allowed)
+        if wrong.any():
+            return wrong, _worst(own, one.exact, allowed, wrong)
+        rounded = one.rounded.astype(np.float64)
+        wrong = _apart(rounded, one.exact, one.bound)
+        return wrong, _worst(rounded, one.exact, one.bound, wrong) + ", which roundings do not explain"
+
+
+def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_]:
+    same = (found == exact) | (np.isnan(found) & np.isnan(exact))
+    apart: NDArray[np.bool_] = ~(same | (np.isfinite(found) & (np.abs(found - exact) <= allowed)))
+    return apart
+
+
+def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.bool_]) -> str:
+    """The element that differs most."""
+    if not wrong.any():
+        return ""
+    off = np.abs(found - exact)
+    off = np.where(wrong, np.where(np.isnan(off), np.inf, off), -1.0)
+    index = np.unravel_index(int(np.argmax(off)), off.shape)
+    place = f" at [{', '.join(map(str, index))}]" if index else ""
+    return f", most{place} by {off[index]:.2g} where {allowed[index]:.2g} is allowed"
+
+
+def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
+    """Where integers are not what a reference says, and why that may be the reference's fault."""
     with np.errstate(invalid="ignore"):
-        if tolerance is None and wanted.dtype.kind == "f":  # which does not wrap
+        if wanted.dtype.kind == "f":  # which does not wrap
             return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"
-        if tolerance is None:
-            return value != wanted.astype(value.dtype), ""
-        exact, own = wanted.astype(np.float64), value.astype(np.float64)
-        allowed = tolerance * float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
-        return ~((own == exact) | (np.abs(own - exact) <= allowed)), ""
+        return value != wanted.astype(value.dtype), ""
+
+
+def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
+    """In steps of a fixed-point type: each operation on the way to a result, and the rounding of that, drops less than
+    one step of the coarsest such type that a tensor or stream has, and all drop in one direction."""
+    types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
+    coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
+    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in outputs)
+    operations = math.ceil((program.elements_computed or results) / max(1, results))
+    return (operations + 1) * 2.0 ** (dtype.fraction_bits - coarsest)
 
 
 def _steps_apart(

@@ -21,7 +21,15 @@ from allo_dse.program.directive import Directive
 from allo_dse.program.index_maps import IntArray
 
 from .fold.vmg import VMG
-from .limits.npu_limits import array_violations, core_violations, is_hopeless, movement_violations, tile_deadlock
+from .layouts.layout_plan import layouts_on
+from .limits.npu_limits import (
+    array_violations,
+    core_violations,
+    is_hopeless,
+    movement_violations,
+    stream_deadlock,
+    tile_deadlock,
+)
 from .model.buffering import Buffering
 from .model.movement import LayoutPlan, Transport
 from .model.violation import Violation
@@ -29,6 +37,7 @@ from .place.placed_design import Infeasible, PlacedDesign
 from .place.problem import problem_of
 from .streams.node_links import StreamLinks
 from .streams.node_memory import NodeMemory, group_memory, own_memory
+from .streams.token_exchange import exchange_depths
 from .streams.view import MappingView
 from .transport.strided import read_as_it_lies
 from .transport.transport_plan import plan_transport
@@ -73,7 +82,7 @@ class DeviceMapping:
             vars(moved).update(transport=self.transport)
         return moved
 
-    @cached_property
+    @property
     def npu(self) -> NpuDevice:
         """The device.
 
@@ -87,10 +96,10 @@ class DeviceMapping:
         """Tiles and streams of the nodes."""
         return MappingView(self.vmg)
 
-    @cached_property
+    @property
     def layouts(self) -> LayoutPlan:
         """Where tensors change their layouts; nowhere on a device without an array."""
-        return self.vmg.graph.layouts(self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())
+        return layouts_on(self.vmg.graph, self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())
 
     @cached_property
     def transport(self) -> Transport:
@@ -139,7 +148,10 @@ class DeviceMapping:
         if isinstance(self.device, FpgaDevice):
             from .limits.fpga_limits import fpga_violations
 
-            return tuple(fpga_violations(self.fpga))
+            found = fpga_violations(self.fpga)
+            # What is refused anyway need not be executed.
+            found += stream_deadlock(exchange_depths(self.vmg)) if not found else ()
+            return tuple(found)
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):
             found += self._of_cores

@@ -31,39 +31,34 @@ def learn(space: Space, told: Iterable[Meaning]) -> None:
 
 
 class SharedPrograms:
-    """Knows the programs of all processes, and who has which.
+    """The programs that this process has compiled, and which worker has which.
 
     Args:
-        space: of this process, whose programs the others are told too.
+        space: of this process, whose programs are sent to the workers.
     """
 
     def __init__(self, space: Space) -> None:
         self._space, self._choice = space, parameters_of(space)
         self._meanings: dict[Positions, Meaning] = {}
         self._bytes = 0
-        self._told: dict[object, set[Positions]] = defaultdict(set)
+        self._sent: dict[object, set[Positions]] = defaultdict(set)
 
-    def keep(self, who: object, found: Iterable[Meaning]) -> None:
-        """Take in what a process has met."""
-        for meaning in found:
-            self._told[who].add(meaning.wanted)
-            if meaning.wanted not in self._meanings and self._bytes + meaning.program.size <= MOST_BYTES:
-                self._meanings[meaning.wanted] = meaning
-                self._bytes += meaning.program.size
-
-    def needed(self, who: object, designs: Iterable[Genes]) -> list[Meaning]:
-        """The programs of designs that a process is not known to have."""
+    def needed(self, worker: object, designs: Iterable[Genes]) -> list[Meaning]:
+        """Return the programs of designs that a worker has not been sent yet."""
         if self._choice is None:
             return []
-        self.keep(None, meanings(self._space))
-        found, told = [], self._told[who]
+        for meaning in meanings(self._space):
+            if self._bytes + meaning.program.size <= MOST_BYTES:
+                self._meanings[meaning.wanted] = meaning
+                self._bytes += meaning.program.size
+        found, sent = [], self._sent[worker]
         for genes in designs:
             wanted = self._choice.wanted(genes)
-            if wanted in self._meanings and wanted not in told:
-                told.add(wanted)
+            if wanted in self._meanings and wanted not in sent:
+                sent.add(wanted)
                 found.append(self._meanings[wanted])
         return found
 
-    def forget(self, who: object) -> None:
-        """Another process has its place."""
-        self._told.pop(who, None)
+    def forget(self, worker: object) -> None:
+        """Note that another process has taken a worker's place."""
+        self._sent.pop(worker, None)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 
 from allo_dse.device.device import Device
-from allo_dse.drawing import placement_svg, vmg_svg
+from allo_dse.drawing import vmg_svg
 from allo_dse.drawing.canvas import COLORS, fit, styles, text_width
 from allo_dse.drawing.layers import lay_out
 from allo_dse.drawing.line_texts import SIZE
+from allo_dse.drawing.placements import placement_svg
 from allo_dse.drawing.summary import MAX_BOXES, summarise
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.mapping import DeviceMapping

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from typing import Any
 
@@ -10,15 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.fpga import costs
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
 from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.mapper import mapping as mapping_module
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph import program_graph
-from allo_dse.mapper.limits import fpga, fpga_limits
+from allo_dse.mapper.graph import node_schedules, program_graph
+from allo_dse.mapper.limits import fpga, fpga_limits, fpga_schedule
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.search.fold_space import MeshFold, fold_choices
@@ -95,12 +95,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     for name in OF_NPU:
         count(mapping_module, name)
-    for name in ("kernel_feeds", "layout_plan", "PeriodTable", "class_tasks"):
+    for name in ("kernel_feeds", "class_tasks"):
         count(program_graph, name)
+    count(importlib.import_module("allo_dse.mapper.layouts.layout_plan"), "layout_plan")
+    count(node_schedules, "PeriodTable")
     # Imported where they are used.
     count(fpga_limits, "fpga_violations")
     count(fpga, "FpgaCosts")
-    count(costs, "ClassCosts")
+    count(fpga_schedule, "ClassCosts")
     return found
 
 

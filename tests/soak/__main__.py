@@ -26,6 +26,7 @@ from unittest.mock import patch
 from allo_dse.simulator.engine import engine
 
 from .attack import Attack, Found
+from .exchanges import RandomExchanges
 from .forms import HAS_COMPILER, RandomCpp, RandomSchedules
 from .hostile import HostileEvaluators
 from .numbers import RandomFolds, RandomPrograms
@@ -37,6 +38,7 @@ ATTACKS: tuple[Attack, ...] = (
     MutatedDevices(),
     RandomPrograms(),
     RandomFolds(),
+    RandomExchanges(),
     RandomSchedules(),
     *((RandomCpp(),) if HAS_COMPILER else ()),
     DamagedLogs(),
@@ -44,12 +46,14 @@ ATTACKS: tuple[Attack, ...] = (
     Kills(),
 )
 SHARES = {
-    "kills": 2, "c++": 1, "folds": 2, "schedules": 2, "arithmetic": 6, "logs": 6, "evaluators": 6, "programs": 24,
+    "kills": 2, "c++": 1, "folds": 2, "exchanges": 2, "schedules": 2, "arithmetic": 6, "logs": 6, "evaluators": 6,
+    "programs": 24,
     "devices": 24,
 }  # fmt: skip
 """Attempts of each kind in a round, by what one costs."""
 GOAL = {
-    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "folds": 500, "c++": 500, "schedules": 250,
+    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "folds": 500, "exchanges": 500, "c++": 500,
+    "schedules": 250,
     "logs": 1_000, "evaluators": 500, "kills": 1_000,
 }  # fmt: skip
 """Attempts without a failure: 10,000 mutants, 2,000 random programs with folds and C++, 1,000 logs and runs."""

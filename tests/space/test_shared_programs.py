@@ -11,14 +11,12 @@ import pytest
 from allo_dse.eval.evaluator import needs
 from allo_dse.lang import install
 from allo_dse.space import programs
-from allo_dse.space.choices.parameters import Meaning
 from allo_dse.space.gene import Genes, random_suggest
-from allo_dse.space.programs import Packed
 from allo_dse.space.shared_programs import SharedPrograms, learn, meanings
 from allo_dse.space.space import Space
 from allo_dse.tune.study_file import load_studies
 from allo_dse.tune.workers.pool import Task
-from allo_dse.tune.workers.workbench import Workbench
+from allo_dse.tune.workers.ray_worker import RayWorker
 from benchmarks.search_overhead import HERE, Instant, gemm_study
 from tests.tune.fakes import fake_study
 
@@ -83,26 +81,26 @@ def test_a_worker_compiles_nothing_that_another_has_compiled(monkeypatch: Any) -
     for worker in workers:
         worker._evaluator = Instant
     asked = [needs(study.make_evaluator())]
-    alone = Workbench(workers[0], asked).run(tasks)
+    alone = RayWorker(workers[0], asked).run(tasks)
     monkeypatch.setattr(programs, "load_watched", refuse)
-    found = Workbench(workers[1], asked).run(tasks, told)
+    found = RayWorker(workers[1], asked).run(tasks, told)
     assert [one.metrics for one in found] == [one.metrics for one in alone]
     assert not any(one.error for one in found)
 
 
 def test_a_worker_is_sent_a_program_once_and_none_that_it_has() -> None:
-    space = fake_study().space
+    space = gemm_study().space
     shared = SharedPrograms(space)
     designs = some_genes(space, 30)
-    packed: Any = Packed(None, 1)  # type: ignore[arg-type]
-    wanted = list(dict.fromkeys(Meaning(_wanted(space, genes), (), packed) for genes in designs))
-    assert not shared.needed("a", designs)
-    shared.keep("a", wanted[:-1])
-    assert not shared.needed("a", designs)
-    assert shared.needed("b", designs) == wanted[:-1]
-    assert not shared.needed("b", designs)
+    first, second = designs[:15], designs
+    wanted = list(dict.fromkeys(_wanted(space, genes) for genes in designs))
+    sent = [one.wanted for one in shared.needed("a", first)]
+    assert sent == list(dict.fromkeys(_wanted(space, genes) for genes in first))
+    assert [one.wanted for one in shared.needed("a", second)] == [one for one in wanted if one not in sent]
+    assert not shared.needed("a", second)
+    assert [one.wanted for one in shared.needed("b", second)] == wanted
     shared.forget("b")
-    assert shared.needed("b", designs) == wanted[:-1]
+    assert [one.wanted for one in shared.needed("b", second)] == wanted
 
 
 def test_a_worker_is_sent_what_this_process_has_compiled() -> None:

@@ -83,8 +83,3 @@ def noted(path: Any) -> Any:
 class NotingAndBounded(Noting):
     def bounding(self) -> Looseness:
         return Looseness(0.2)
-
-
-class GatedAndWaits(Gated, NotingAndBounded):
-    waits = True
-    free = 0

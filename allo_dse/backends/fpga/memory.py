@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -62,16 +61,16 @@ class Storage:
         """How many accesses each of the tasks that use it has to a bank in a cycle."""
         return max(1, device.arrays.ports // self.users)
 
-    @cached_property
+    @property
     def banks(self) -> int:
         return math.prod(split.factor for split in self.splits if split)
 
-    @cached_property
+    @property
     def bank_words(self) -> int:
         pairs = zip(self.array.shape, self.splits, strict=True)
         return math.prod(math.ceil(n / split.factor) if split else n for n, split in pairs)
 
-    @cached_property
+    @property
     def in_registers(self) -> bool:
         """Whether every element is a register of its own, which any number of operations can use at once."""
         return self.place == "register" or self.bank_words == 1

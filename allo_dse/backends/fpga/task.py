@@ -85,7 +85,7 @@ class TaskCost(Struct, frozen=True, dict=True):
     storages: Mapping[str, Storage]
     operations: int
 
-    @cached_property
+    @property
     def cycles(self) -> int:
         """Cycles without waiting for streams."""
         return cycles_of(self.parts)

@@ -18,7 +18,6 @@ from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.directive import ADDERS, Directive
-from allo_dse.program.tolerance import rounding_of, tolerance_of
 
 from .cpp.names import Names
 from .dataflow.folding import Folding
@@ -28,7 +27,6 @@ from .emit import Kernel, emit_kernel
 from .task.pragmas import LoopSource
 
 PACKAGE = "allo_dse.backends.hls"
-_ROUNDINGS = 64  # that a result may be off at least: of about a thousand, as a random walk, which any order makes
 DEFAULT_PART, DEFAULT_CLOCK_NS = "xcu280-fsvh2892-2L-e", 3.33
 DEFAULT_DEVICE = "u280"
 RENDERED = (
@@ -63,7 +61,7 @@ class Buffer(Struct, frozen=True):
         file: the name of its file, without the suffix.
         bytes: of an element in the file; `stride` of one in the card's memory.
         kind: what bits mean: "i" signed, "u" unsigned, "f" floating point, "b" bfloat16.
-        tolerance: that results may differ by, relative to the largest golden value.
+        tolerance: largest difference of an element, and root mean square of all, over that of the golden values.
         is_scratch: it is no argument of the program, and what it should hold is not checked.
         positions: of the kernel's arguments that mean it. argument: name of the first of these.
         stream: how it comes or goes where it is no buffer on a card but a stream between kernels. Its file has its
@@ -78,7 +76,7 @@ class Buffer(Struct, frozen=True):
     stride: int
     bits: int
     kind: str
-    tolerance: float
+    tolerance: tuple[float, float]
     is_scratch: bool
     is_value: bool
     writes: bool
@@ -172,6 +170,7 @@ def emit_project(
     device: FpgaDevice | None = None,
     folding: Folding | None = None,
     streams: KernelStreams | None = None,
+    tolerances: Mapping[str, tuple[float, float]] | None = None,
 ) -> HlsProject:
     """The HLS project of a program.
 
@@ -181,12 +180,13 @@ def emit_project(
         device: an FPGA; its part and clock go into the scripts (a U280 at 3.33 ns by default).
         folding: which tasks share a process; each has one of its own by default.
         streams: tensors that pass from kernel to kernel, of a folded program.
+        tolerances: of results, see `Buffer`; none by default, so that floats are compared bit by bit.
 
     Raises:
         AlloDseError: for a stream that the program does not have, or an operation without translation.
     """
     kernel = emit_kernel(program, schedule=schedule, depths=depths, folding=folding, streams=streams)
-    buffers = _buffers(program, kernel)
+    buffers = _buffers(program, kernel, tolerances or {})
     values = {
         "kernel": kernel,
         "buffers": buffers,
@@ -206,7 +206,9 @@ def emit_project(
     return HlsProject(program, kernel.name, files, kernel.symbols, kernel.loops, buffers, kernel.externals)
 
 
-def _buffers(program: CompiledProgram, kernel: Kernel) -> tuple[Buffer, ...]:
+def _buffers(
+    program: CompiledProgram, kernel: Kernel, tolerances: Mapping[str, tuple[float, float]]
+) -> tuple[Buffer, ...]:
     names, found = Names({a.name for a in kernel.arguments} | {kernel.name}), []
     for number, tensor in enumerate(tensors_of(program)):
         own = [(i, a) for i, a in enumerate(kernel.arguments) if a.tensor == number]
@@ -223,7 +225,7 @@ def _buffers(program: CompiledProgram, kernel: Kernel) -> tuple[Buffer, ...]:
                 stride=1 << (size - 1).bit_length(),
                 bits=tensor.dtype.bits,
                 kind=_kind(tensor.dtype),
-                tolerance=_tolerance(tensor.dtype, program),
+                tolerance=tolerances.get(tensor.name, (0.0, 0.0)),
                 is_scratch=tensor not in program.tensors,
                 is_value=own[0][1].is_value,
                 writes=any(a.writes for _, a in own),
@@ -239,11 +241,6 @@ def _kind(dtype: DType) -> str:
     if dtype.is_float:
         return "b" if dtype.kind == "bfloat" else "f"
     return "i" if dtype.is_signed else "u"
-
-
-def _tolerance(dtype: DType, program: CompiledProgram) -> float:
-    """Of results whose additions the tool may have ordered otherwise; no less than verification allows."""
-    return max(_ROUNDINGS * rounding_of(dtype), tolerance_of(dtype, program)) if dtype.is_float else 0.0
 
 
 def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Iterator[tuple[str, str]]:
@@ -300,6 +297,5 @@ def _environment() -> jinja2.Environment:
     )
 
 
-@lru_cache
 def _header(name: str) -> str:
     return (resources.files(PACKAGE) / "include" / name).read_text()

@@ -3,15 +3,19 @@
 Until 2019 the file has the top function only; later ones list all modules, and FIFOs since 2020. Loops are elements
 named after themselves, so the same name may occur many times.
 
-A report needs neither a document type nor entities; both are refused, and so is absurd nesting.
+A report needs neither a document type nor entities: defusedxml rejects both. It does not limit nesting, on which loops
+are read by recursion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
-from xml.etree.ElementTree import Element, TreeBuilder
-from xml.parsers import expat
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import iterparse
 
 from .operators import bound_operators
 from .parts import Cycles, HlsFifo, HlsLoop, HlsOperator, HlsReportError, Instance, Module, Resources, Violation
@@ -21,46 +25,27 @@ from .report import HlsReport
 DEEPEST = 200
 
 
-class _Builder:
-    """Builds the tree and counts how deep it is."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.level, self.tree = path, 0, TreeBuilder()
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        self.level += 1
-        if self.level > DEEPEST:
-            raise HlsReportError(f"{self.path}: elements nested more than {DEEPEST} deep", hint="not an HLS report")
-        self.tree.start(tag, attributes)
-
-    def end(self, tag: str) -> None:
-        self.level -= 1
-        self.tree.end(tag)
-
-    def refuse(self, *_: object) -> None:
-        raise HlsReportError(f"{self.path}: has a document type or entities", hint="an HLS report has neither")
-
-
 def read_tree(path: Path, data: bytes) -> Element:
-    """The root element of an XML document.
+    """Return the root element of an XML document.
 
     Raises:
-        HlsReportError: if it is damaged, truncated, or has a document type.
+        HlsReportError: if it is damaged, truncated, too deeply nested, or has a document type.
     """
-    builder = _Builder(path)
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = builder.start
-    parser.EndElementHandler = builder.end
-    parser.CharacterDataHandler = builder.tree.data
-    parser.StartDoctypeDeclHandler = builder.refuse
-    parser.EntityDeclHandler = builder.refuse
+    level = 0
+    events = iterparse(BytesIO(data), ("start", "end"), forbid_dtd=True)
     try:
-        parser.Parse(data, True)
-    except (expat.ExpatError, LookupError, ValueError) as error:  # the latter two: an encoding that does not exist
+        for event, _ in events:
+            level += 1 if event == "start" else -1
+            if level > DEEPEST:
+                raise HlsReportError(f"{path}: elements nested more than {DEEPEST} deep", hint="not an HLS report")
+    except DefusedXmlException:
+        raise HlsReportError(f"{path}: has a document type or entities", hint="an HLS report has neither") from None
+    except (ParseError, LookupError, ValueError) as error:  # the latter two: an encoding that does not exist
         raise HlsReportError(
             f"{path}: damaged or truncated: {error}", hint="run csynth again, or copy the report once more"
         ) from None
-    return builder.tree.close()
+    root: Element = events.root
+    return root
 
 
 def text(element: Element | None, path: str) -> str:

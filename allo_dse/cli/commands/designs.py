@@ -15,13 +15,12 @@ from allo_dse.tune.search.front import REFERENCE_AFTER
 from allo_dse.tune.store.file_names import displayed
 
 from ..design_words import print_design, short
-from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import EXIT_DIFFERENT, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 from ..run_facts import design_facts, run_status
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table.table import RunTable
 
-EXIT_DIFFERENT = 1
 
 _SHOW = """Everything that is known of one design: parameters, fold, metrics by evaluator, what went wrong.
 

@@ -104,7 +104,7 @@ def export(
     with json_only() if as_json else nullcontext():
         result = opened.open_run(table.path, study=study)
         record = next(record for record in result.records if record.key == key)
-        files = BestDesign(result.study, record, table.path).export(where)
+        files = BestDesign(result.study, record, table.path, verification=table.verified.get(record.key)).export(where)
     if as_json:
         print_json({"key": key, "directory": str(where), "files": [str(file) for file in files]})
     else:

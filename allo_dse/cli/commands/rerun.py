@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..output import console, json_only, print_json
+from ..output import EXIT_DIFFERENT, console, json_only, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from allo_dse.tune.rerun import RunReplay
     from allo_dse.tune.run.reproposal import Reproposal
 
-EXIT_DIFFERENT = 1
 EXIT_STOPPED = 130
 PROGRESS_SECONDS = 2.0
 SHOWN = 20

@@ -14,7 +14,7 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
 
 from ..design_words import print_design
-from ..output import JSON, NO_DESIGN, RUN, console, print_facts, print_json
+from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, console, print_facts, print_json
 from ..run_facts import best_row, design_facts, objective, run_status
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from allo_dse.dashboard.data.table.table import RunTable
 
-EXIT_NO_RESULT = 1
 
 _STATUS = """How far a run is, how fast it goes, and what rules designs out. Works while the run goes on.
 
@@ -192,7 +191,7 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], co
         params = [displayed(_shown(table.columns[name].value(row))) for name in parameters[:count]]
         checked = table.verified.get(table.keys[row])
         shown.add_row("knee" if row == knee else "", *values, *params, table.keys[row][:8],
-                      "" if checked is None else "yes" if checked.ok else "wrong")  # fmt: skip
+                      "" if checked is None else checked.verdict)  # fmt: skip
     left_out(shown, 0, len(parameters) - count)
     return shown
 

@@ -17,9 +17,7 @@ from rich.console import Console
 from allo_dse import __version__
 from allo_dse.tune.run.options import RunOptions
 
-from ..output import EXIT_SIGNALS, flowing, json_only, say_stopped
-
-_EXIT_NO_RESULT = 1
+from ..output import EXIT_NO_RESULT, EXIT_SIGNALS, flowing, json_only, say_stopped
 
 _HELP = """Search the designs of the studies in a Python file, and show the best ones.
 
@@ -189,7 +187,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
                 if result.stopped in EXIT_SIGNALS:
                     raise typer.Exit(EXIT_SIGNALS[result.stopped])
                 if result.wrong or not result.front or any(one.measured_nothing for one in result.rung_failures):
-                    code = _EXIT_NO_RESULT
+                    code = EXIT_NO_RESULT
     except KeyboardInterrupt as stopped:
         code = say_stopped(stopped, command)
     raise typer.Exit(code)

@@ -15,12 +15,11 @@ from allo_dse.common.errors import StudyError
 from allo_dse.tune.store.file_names import displayed
 from allo_dse.tune.store.run_info import MARKER
 
-from ..output import JSON, NO_DESIGN, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import EXIT_DIFFERENT, JSON, NO_DESIGN, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
     from allo_dse.tune.rerun import Replayer
 
-EXIT_DIFFERENT = 1
 
 _VERIFY = """Compare designs with their program for all inputs: both run at random points of a prime field.
 

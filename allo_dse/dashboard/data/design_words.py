@@ -32,7 +32,7 @@ def status_text(board: Board, ref: Ref) -> str:
     table = board.table(ref)
     verification = table.verified.get(table.keys[ref.row])
     if verification is not None and not verification.ok:
-        return "computed wrong numbers"
+        return "deadlocked" if verification.verdict == "deadlock" else "computed wrong numbers"
     if not table.ok[ref.row]:
         failed = table.columns["status"].value(ref.row) == "failed"
         return f"{'failed' if failed else 'infeasible'}: {table.columns['reason'].value(ref.row)}"

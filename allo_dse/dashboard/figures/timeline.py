@@ -13,6 +13,7 @@ from allo_dse.simulator.network.labels import node_label
 from allo_dse.tune.store.texts import shortened
 
 from ..recordings import PARTS, Recorded, Span, Total
+from .occupancy import BINS
 from .style import (
     BLUE,
     GREEN,
@@ -30,7 +31,6 @@ from .style import (
     packed,
 )
 
-BINS = 360
 MAX_ROWS = 40
 MAX_STEPS = 3_000
 IDLE = 0.02

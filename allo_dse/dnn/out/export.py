@@ -15,7 +15,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.hardware.design_folder import MOST_GOLDEN_ELEMENTS, write_files
 from allo_dse.eval.hardware.program_source import NotCut, function_source
-from allo_dse.program.tolerance import rounding_of
+from allo_dse.eval.program.rounding import unit_roundoff
 from allo_dse.tune.store.file_names import file_name
 
 from ..compose import Composition
@@ -205,7 +205,7 @@ def export(
 
 def _conversion(work: Convert) -> JsonObject:
     """The type, and how far an element may be off, over the largest one; 0 for whole numbers."""
-    return {"dtype": work.dtype.name, "rounding": rounding_of(work.dtype) if work.dtype.is_float else 0.0}
+    return {"dtype": work.dtype.name, "rounding": unit_roundoff(work.dtype) if work.dtype.is_float else 0.0}
 
 
 def in_order(composition: Composition) -> Iterator[Step]:

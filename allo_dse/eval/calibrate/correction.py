@@ -22,6 +22,7 @@ from .robust import (
     FEWEST_TO_JUDGE,
     FOLDS,
     LEAST_PERCENT,
+    ROUNDS,
     SELECTION_SCALE,
     Vector,
     error_quantiles,
@@ -35,7 +36,6 @@ LATENCY, RANGE, PREDICTED, BOUND = "latency_us", "latency_range", "predicted", "
 LEAST_US, MOST_US = 1e-3, 1e10
 """Of a call that was measured: a clock cycle, and three hours. Anything else is a mistake."""
 STEP_SHARE = 8  # of what is known: so much more must be measured before it is learned from
-ROUNDS = 10
 TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # standard deviations of the logarithm: of the constant, and of a resource's weight
 _FOLLOWS = {LATENCY: 1, "latency_cycles": 1, "throughput_gops": -1, "utilization": -1}
 """Metrics in proportion to the latency, or to its inverse."""
@@ -143,7 +143,7 @@ class Correction(Struct, frozen=True, dict=True):
                 found[n] = self.pairs[n].predicted_us * _factor(weights, self.pairs[n])
         return found
 
-    @cached_property
+    @property
     def errors(self) -> dict[str, tuple[float, float]]:
         """Median and 90th percentile of the absolute relative error. Not without pairs.
 

@@ -34,7 +34,7 @@ PARTNER = 0.2
 STEP = 0.04
 LONGEST_STEP = 0.7  # a factor of two
 ROUNDS = 10
-HALVINGS = 4
+TRIES = 20  # steps of one round, in which the scale stays
 TRUST = 1.0  # standard deviation of a logarithm before anything is measured: a factor of e
 PROBE_ROUNDS = 2
 RATE_QUARTERS = 5
@@ -155,15 +155,71 @@ def loss(residuals: Vector, scale: float) -> float:
 
 
 def _linear(jacobian: Matrix, residuals: Vector) -> Vector:
-    """The change that makes residuals small where they are linear in it."""
-    change = np.zeros(jacobian.shape[1])
-    for _ in range(ROUNDS):
-        now = residuals + jacobian @ change
-        # Iteratively reweighted least squares: with each residual weighted by its influence, the minimum of the squares
-        # is a step towards that of the robust loss.
-        root = np.sqrt(weights_of(now, scale_of(now)))
-        change = change - np.linalg.lstsq(root[:, None] * jacobian, root * now, rcond=1e-6)[0]
-    return change
+    """Return the change that makes residuals small where they are linear in it."""
+    return _minimum(lambda change: residuals + jacobian @ change, lambda _: jacobian, np.zeros(jacobian.shape[1]))
+
+
+def _minimum(
+    residuals_at: Callable[[Vector], Vector],
+    slopes_at: Callable[[Vector], Matrix],
+    start: Vector,
+    bounds: tuple[Vector | float, Vector | float] = (-np.inf, np.inf),
+    trust: float = np.inf,
+    rounds: int = ROUNDS,
+) -> Vector:
+    """Return where the robust loss is smallest, by SciPy's trust region, for the scale that residuals have there.
+
+    Args:
+        trust: standard deviation of coordinates around the start.
+    """
+    from scipy.optimize import least_squares  # takes a second to import, which runs that fit nothing need not wait for
+
+    at = start
+    for _ in range(rounds if len(start) else 0):
+        now = residuals_at(at)
+        unit = CAUCHY * scale_of(now)
+        # A row for each coordinate that wants it where it began (ridge regression): without these, steps along what the
+        # data does not determine would be as long as noise makes them.
+        prior = min(1.0, CAUCHY * SELECTION_SCALE / unit) / (CAUCHY * trust)
+        known: tuple[Vector, Vector, Matrix] | None = None
+
+        def rows_at(z: Vector, unit: float = unit, prior: float = prior) -> Vector:
+            return np.concatenate([residuals_at(z) / unit, prior * (z - start)])
+
+        def jacobian_at(z: Vector, unit: float = unit, prior: float = prior) -> Matrix:
+            # Slopes cost as many residuals as there are coordinates: within a round, what the steps themselves show of
+            # them will do [Broyden, A class of methods, 1965].
+            nonlocal known
+            rows = residuals_at(z)
+            if known is None:
+                slopes = slopes_at(z)
+            else:
+                went = z - known[0]
+                slopes = known[2] + np.outer(rows - known[1] - known[2] @ went, went) / (went @ went)
+            known = z.copy(), rows, slopes
+            return np.vstack([slopes / unit, prior * np.eye(len(z))])
+
+        found = least_squares(
+            rows_at, at, jacobian_at, bounds, loss=_cauchy(len(now)), xtol=SMALL_STEP / 4, ftol=1e-3, max_nfev=TRIES
+        ).x
+        is_small = np.abs(found - at).max() < SMALL_STEP
+        at = found
+        if is_small:
+            break
+    return at
+
+
+def _cauchy(measurements: int) -> Callable[[Vector], Matrix]:
+    """Return Cauchy's loss for SciPy: of squares its values and two derivatives; rows beyond the measurements keep
+    theirs."""
+
+    def loss_of(squares: Vector) -> Matrix:
+        result = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
+        weight = 1 / (1 + squares[:measurements])
+        result[:, :measurements] = -np.log(weight), weight, -(weight**2)
+        return result
+
+    return loss_of
 
 
 def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[int]) -> Selection:
@@ -258,47 +314,21 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
 def _descend(
     problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS
 ) -> tuple[Vector, Vector]:
-    """Gauss-Newton steps of the free coordinates; coordinates and residuals at the end.
+    """Return where the robust loss of the free coordinates is smallest, and the residuals there.
 
     Args:
         trust: standard deviation of coordinates around where they are.
     """
-    begun, now, free = at, problem.residuals_at(at), list(free)
-    jacobian, is_exact = problem.slopes(at, now, free), True
-    for _ in range(rounds):
-        scale = scale_of(now)
-        root = np.sqrt(weights_of(now, scale))
-        # A row for each coordinate that wants it where it began (ridge regression): without these, steps along what the
-        # data does not determine would be as long as noise makes them.
-        prior = min(scale, SELECTION_SCALE) / trust
-        left = np.vstack([root[:, None] * jacobian[:, free], np.eye(len(free)) * prior])
-        right = np.concatenate([root * now, prior * (at - begun)[free]])
-        step = np.zeros(len(at))
-        step[free] = -np.linalg.lstsq(left, right, rcond=1e-6)[0]
-        longest = float(np.abs(step).max(initial=0.0))
-        moved, then = _shortened(problem, at, now, step * min(1.0, LONGEST_STEP / max(longest, 1e-9)))
-        went = moved - at
-        is_small = np.abs(went).max(initial=0.0) < SMALL_STEP
-        if is_small and is_exact:
-            return moved, then
-        if is_small:
-            jacobian, is_exact = problem.slopes(moved, then, free), True
-        else:
-            # Slopes cost as many residuals as there are coordinates: until a step looks like the last, what the steps
-            # themselves show of them will do [Broyden, A class of methods, 1965].
-            jacobian, is_exact = jacobian + np.outer(then - now - jacobian @ went, went) / (went @ went), False
-        at, now = moved, then
-    return at, now
+    free = list(free)
 
+    def whole(z: Vector) -> Vector:
+        moved = at.copy()
+        moved[free] = z
+        return problem.clip(moved)
 
-def _shortened(problem: Problem, at: Vector, now: Vector, step: Vector) -> tuple[Vector, Vector]:
-    """Where a step leads, halved until residuals are smaller than before; where it is, if they never are."""
-    scale = scale_of(now)
-    before = loss(now, scale)
-    for _ in range(HALVINGS):
-        moved = problem.clip(at + step)
-        then = problem.residuals_at(moved)
-        if loss(then, scale) < before:
-            return moved, then
-        step = step / 2
-    return at, now
+    def slopes_at(z: Vector) -> Matrix:
+        return problem.slopes(whole(z), problem.residuals_at(whole(z)), free)[:, free]
+
+    bounds = (problem.low[free], problem.high[free])
+    ended = whole(_minimum(lambda z: problem.residuals_at(whole(z)), slopes_at, at[free], bounds, trust, rounds))
+    return ended, problem.residuals_at(ended)

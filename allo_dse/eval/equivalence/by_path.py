@@ -53,8 +53,36 @@ func.func private @entry(%w: {WORDS_TYPE}, %formula: i64, %number: i{NUMBER_BITS
   llvm.store %number, %b {{alignment = 8 : i64}} : i{NUMBER_BITS}, !llvm.ptr
   return %n : i64
 }}
+func.func private @spread_undefined(%w: {WORDS_TYPE}, %from: i64, %from_word: i64, %to: i64, %to_word: i64) {{
+  %a = func.call @place(%w, %from, %from_word) : ({WORDS_TYPE}, i64, i64) -> !llvm.ptr
+  %b = func.call @place(%w, %to, %to_word) : ({WORDS_TYPE}, i64, i64) -> !llvm.ptr
+  %x = llvm.load %a : !llvm.ptr -> i64
+  %y = llvm.load %b : !llvm.ptr -> i64
+  %r = arith.ori %x, %y : i64
+  llvm.store %r, %b : i64, !llvm.ptr
+  return
+}}
+func.func private @mark_undefined(%w: {WORDS_TYPE}, %entry: i64) -> i64 {{
+  %one = arith.constant 1 : i64
+  %a = func.call @place(%w, %entry, %one) : ({WORDS_TYPE}, i64, i64) -> !llvm.ptr
+  llvm.store %one, %a : i64, !llvm.ptr
+  return %entry : i64
+}}
+func.func private @computed_from(%w: {WORDS_TYPE}, %entry: i64, %operand: i64) -> i64 {{
+  %one = arith.constant 1 : i64
+  func.call @spread_undefined(%w, %operand, %one, %entry, %one) : ({WORDS_TYPE}, i64, i64, i64, i64) -> ()
+  return %entry : i64
+}}
+func.func private @deciding(%w: {WORDS_TYPE}, %word: i64) -> i64 {{
+  %zero = arith.constant 0 : i64
+  %one = arith.constant 1 : i64
+  %two = arith.constant 2 : i64
+  func.call @spread_undefined(%w, %word, %one, %zero, %two) : ({WORDS_TYPE}, i64, i64, i64, i64) -> ()
+  return %word : i64
+}}
 """
-"""The words of an entry are the formula, nothing, and the number."""
+"""The words of an entry are the formula, whether memory that was never written decides its number, and the number. The
+third word of the first entry says whether such a number decided on control."""
 
 
 class PathDomain(Struct, frozen=True):
@@ -108,6 +136,11 @@ class PathLog(Entries):
         new = self.words[first : first + size]
         new[:, 0], new[:, 2], new[:, 3] = formulas.ravel(), bits.ravel(), 0 if is_float else bits.ravel() >> 63
         return np.arange(first, first + size).reshape(numbers.shape)
+
+    @property
+    def undefined_decides(self) -> bool:
+        """Whether memory that was never written decided on control."""
+        return bool(self.words[0, 2])
 
     def numbers(self, words: IntArray) -> IntArray:
         """The numbers of words: the lowest 64 bits of integers, or doubles' bits."""

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -38,6 +39,8 @@ from .data_values import TooMuchWork, Undecidable
 from .domains import PRIME_BITS, DegreeDomain, Domain, FieldDomain, random_prime
 from .formulas import MOST_ENTRIES, FormulaDomain, FormulaLog, told_apart
 from .run import EndedEarly, Side
+from .signed_zeros import sees_signed_zeros
+from .undefined import undefined_reads
 
 ERROR = 1e-12
 """The probability of a wrong answer is at most this."""
@@ -91,6 +94,7 @@ class Equivalence:
         reordered: the first float in which they are equal for real numbers only: one of them reassociates.
         message: what ended one of them early.
         ended: which of the two that was: 0 or 1.
+        signed_zeros: whether 0.0 and -0.0 are told apart wherever more than the sign of a zero depends on it.
         paths: on the paths of how many sets of inputs they were compared; 0: for all inputs.
     """
 
@@ -105,6 +109,7 @@ class Equivalence:
     message: str = ""
     ended: int | None = None
     paths: int = 0
+    signed_zeros: bool = True
 
     def __bool__(self) -> bool:
         return self.equal
@@ -114,11 +119,14 @@ class Equivalence:
             hint = "\n  but equal for real numbers, which is enough with `allow_reassociation=True`"
             return f"different: {self.difference or self.message}{hint if self.reordered else ''}"
         order = f"; in another order: {self.reordered}" if self.reordered else ""
+        zeros = (
+            "" if self.signed_zeros else "; 0.0 and -0.0 are not told apart, and a division or a bit cast can see it"
+        )
         plural = "s" if self.paths > 1 else ""
         path = f", on the path{plural} of {self.paths} set{plural} of inputs" if self.paths else ""
         return (
             f"equal at {self.points} random points of degree {self.degree:,}, {self.operations:,} operations{path}: "
-            f"error probability below {self.error:.1e}{order}"
+            f"error probability below {self.error:.1e}{zeros}{order}"
         )
 
 
@@ -194,7 +202,11 @@ def _compared(sides: list[Side], given: Sequence[Numbers | None], limits: _Limit
         taken = time.perf_counter() - started
         return Equivalence(False, 0, 0, 0.0, 0, taken, message=failure.message, ended=min(len(counted), 1))
     taken, paths = time.perf_counter() - started, len(given) if by_path else 0
-    return Equivalence(difference is None, tried, degree, error, operations, taken, difference, paths=paths)
+    told_apart_zeros = not any(sees_signed_zeros(side.vmg.program) for side in sides)
+    return Equivalence(
+        difference is None, tried, degree, error, operations, taken, difference, paths=paths,
+        signed_zeros=told_apart_zeros,
+    )  # fmt: skip
 
 
 def points_for(degree: int, hashes: int) -> tuple[int, float]:
@@ -277,18 +289,21 @@ def _run(
     given: Numbers | None,
     *,
     key: int = 0,
+    undefined: int = 0,
     seconds: float | None,
     most_operations: int | None = None,
 ) -> tuple[list[IntArray], tuple[int, int]]:
     """The words of the tensors after a run, all of it or by the path of given inputs; and the tasks' counts."""
     if given is None:
         found = [word.copy() for word in words]
-        return found, side.run(domain, found, key, seconds, most_operations)
+        return found, side.run(domain, found, key, seconds, most_operations, undefined=undefined)
     log = PathLog(domain)
     found = [log.enter(word, numbers) for word, numbers in zip(words, given, strict=True)]
-    counts = side.run(PathDomain(domain), found, key, seconds, most_operations, log)
+    counts = side.run(PathDomain(domain), found, key, seconds, most_operations, log, undefined)
     if log.is_full:
         raise TooMuchWork(f"more than {MOST_PATH_ENTRIES:,} operations", hint="give smaller inputs")
+    if log.undefined_decides:
+        raise _undefined(side, "the path")
     return [log.formulas(word) for word in found], counts
 
 
@@ -312,11 +327,36 @@ def _difference(
         key = int(rng.integers(1 << 62))  # of the hashes: what collides at one point does not at the next
         words = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
         for one in given:
-            found = [_run(side, field, words, one, key=key, seconds=limits.seconds)[0] for side in sides]
+            # Memory that was never written differs on the two sides: results that are equal do not depend on it.
+            run = partial(_run, domain=field, words=words, given=one, key=key, seconds=limits.seconds)
+            found = [run(side, undefined=k)[0] for k, side in enumerate(sides)]
             for position, (own, other) in enumerate(zip(*found, strict=True)):
                 if (own != other).any():
+                    for k, side in enumerate(sides):
+                        _require_defined(side, found[k], run(side, undefined=2)[0])
                     return _described(sides, position, own, other, field), point + 1
     return None, points
+
+
+def _require_defined(side: Side, found: list[IntArray], again: list[IntArray]) -> None:
+    """That results are the same whatever stands in memory that was never written.
+
+    Raises:
+        Undecidable: naming the first element that is not, and variables that are declared without a value.
+    """
+    for tensor, own, other in zip(side.vmg.program.tensors, found, again, strict=True):
+        if (own != other).any():
+            index = np.argwhere(own != other)[0].tolist()
+            raise _undefined(side, f"{tensor.name}{index if index else ''}")
+
+
+def _undefined(side: Side, what: str) -> Undecidable:
+    program = side.vmg.program
+    variables = "; ".join(undefined_reads(program)) or "a local variable"
+    return Undecidable(
+        f"{what} of {program.name} depends on memory that was never written: {variables}",
+        hint="give the variable a value where it is declared, or write it before it is read",
+    )
 
 
 def _described(sides: list[Side], position: int, own: IntArray, other: IntArray, field: FieldDomain) -> Difference:

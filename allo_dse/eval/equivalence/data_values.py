@@ -17,6 +17,7 @@ from allo_dse.program.tasks import TaskClass
 from allo_dse.simulator.codegen.lowering.stream_ops import find
 
 HINT = "such programs are compared on numbers: `verify` runs them, `simulate` gives their results"
+MEMORY = ("memref.alloc", "memref.alloca")
 _BLOCKS = ("df.get_block", "df.put_block")
 
 
@@ -49,6 +50,8 @@ class DataValues:
                 seeds.append(op.results[0])
             elif op.name in _BLOCKS:
                 seeds.append(op.operands[1])
+            elif op.name in MEMORY and _may_be_undefined(op.results[0]):
+                seeds.append(op.results[0])
         self._spread(seeds)
         self.branches = [] if by_path else self._choices()
         self._require_control()
@@ -138,3 +141,22 @@ class DataValues:
                 break
             around = around.parent and around.parent.operation
         return Undecidable(f"{location}: {what}, so that the program has no one formula to compare", hint=HINT)
+
+
+def _may_be_undefined(memory: ir.Value) -> bool:
+    """Whether a variable is read where no write comes before, or an array is never written."""
+    uses = [use.owner.operation for use in memory.uses]
+    if ir.MemRefType(memory.type).rank:
+        return all(op.name in ("memref.load", "memref.dealloc", "df.put_block") for op in uses)
+    writes = [op for op in uses if op.name != "memref.load"]
+    return not all(any(_comes_before(write, op) for write in writes) for op in uses if op.name == "memref.load")
+
+
+def _comes_before(write: ir.Operation, read: ir.Operation) -> bool:
+    """Whether one operation runs before another whenever that runs."""
+    around: ir.Operation | None = read
+    while around is not None and around.name != "func.func":
+        if around.block == write.block:
+            return around != write and write.is_before_in_block(around)
+        around = around.parent and around.parent.operation
+    return False

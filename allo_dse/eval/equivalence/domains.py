@@ -5,8 +5,8 @@ binary fractions map to it as a ring does; any other operation is a hash of its 
 `DegreeDomain`: how high the polynomials of such a run are in its variables at most, and how many operations it has.
 
 Both are computed by the same functions, so that a body is rewritten and compiled once. Each takes the task's own words
-first: the key of the hashes, or the counts of operations and of hashes; then the address of a log, where there is one,
-and which of the two it is to compute.
+first: the key of the hashes and the state of undefined values, or the counts of operations and of hashes; then the
+address of a log, where there is one, and which of the two it is to compute.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _EXPONENTS = 1075
 SIGNATURES = {
     **dict.fromkeys(("add", "sub", "mul"), 2),
     **dict.fromkeys(("sum", "product", "commutative"), 3),
-    **{"apply1": 2, "apply2": 3, "apply3": 4, "choose": 3, "integer": 1, "constant": 1},
+    **{"apply1": 2, "apply2": 3, "apply3": 4, "choose": 3, "integer": 1, "constant": 1, "undefined": 1},
 }
 """How many words each function takes after the task's own; `constant` takes the word of a number, `integer` the number,
-and `real` a float of 64 bits."""
+`real` a float of 64 bits. Each call of `undefined` is a new variable: memory that was never written."""
 
 
 class Constants(Protocol):
@@ -323,6 +323,16 @@ func.func private @choose(%%w: %(words)s, %%c: i64, %%a: i64, %%b: i64) -> i64 {
   %%h = func.call @apply3(%%w, %%op, %%c, %%a, %%b) : (%(words)s, i64, i64, i64, i64) -> i64
   %%same = arith.cmpi eq, %%a, %%b : i64
   %%r = arith.select %%same, %%a, %%h : i64
+  return %%r : i64
+}
+func.func private @undefined(%%w: %(words)s, %%op: i64) -> i64 {
+  %%place = arith.constant 1 : index
+  %%step = arith.constant -7046029254386353131 : i64
+  %%last = memref.load %%w[%%place] : %(words)s
+  %%next = arith.addi %%last, %%step : i64
+  memref.store %%next, %%w[%%place] : %(words)s
+  %%h = func.call @mix(%%next) : (i64) -> i64
+  %%r = func.call @end(%%h) : (i64) -> i64
   return %%r : i64
 }
 func.func private @integer(%%w: %(words)s, %%x: i64) -> i64 {

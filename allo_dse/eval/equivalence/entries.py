@@ -18,7 +18,14 @@ func.func private @log(%w: {WORDS_TYPE}) -> !llvm.ptr {{
 func.func private @place(%w: {WORDS_TYPE}, %entry: i64, %word: i64) -> !llvm.ptr {{
   %two = arith.constant 2 : i64
   %log = func.call @log(%w) : ({WORDS_TYPE}) -> !llvm.ptr
-  %first = arith.shli %entry, %two : i64
+  %one = arith.constant 1 : i64
+  %last_place = llvm.getelementptr %log[%one] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+  %last = llvm.load %last_place : !llvm.ptr -> i64
+  %zero = arith.constant 0 : i64
+  %is_header = arith.cmpi eq, %entry, %zero : i64
+  %bounded = arith.minui %entry, %last : i64
+  %inside = arith.select %is_header, %zero, %bounded : i64
+  %first = arith.shli %inside, %two : i64
   %at = arith.addi %first, %word : i64
   %place = llvm.getelementptr %log[%at] : (!llvm.ptr, i64) -> !llvm.ptr, i64
   return %place : !llvm.ptr

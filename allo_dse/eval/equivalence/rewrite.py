@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from msgspec import Struct
 
-from allo_dse.ir.bindings import arith, func, ir, memref
+from allo_dse.ir.bindings import arith, func, ir, memref, scf
 from allo_dse.ir.dialect import text_context
 from allo_dse.ir.jit import run_passes
 from allo_dse.program.tasks import TaskClass
@@ -25,7 +25,7 @@ from allo_dse.simulator.codegen.lowering.stream_ops import find
 
 from ..program.own_words import with_own_words
 from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
-from .data_values import HINT, DataValues, Undecidable
+from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code
 from .widths import EXTENSIONS, Widths, constant_of, width_of
 
@@ -127,6 +127,9 @@ class _Rewriter:
                 self._follow(plan)
         for branch in self._known.branches:
             self._choose(branch)
+        for memory in find(self._main, lambda name: name in MEMORY):
+            if memory.results[0] in data:
+                self._leave_undefined(memory)
         inputs = [argument.type for argument in self._main.regions[0].blocks[0].arguments]
         self._main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
 
@@ -156,6 +159,30 @@ class _Rewriter:
             return self._word
         array = ir.MemRefType(type_)
         return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
+
+    def _leave_undefined(self, memory: ir.Operation) -> None:
+        """Fill new memory with values that stand for themselves."""
+        array = memory.results[0]
+        body = memory.block
+        after = list(body.operations)[[op.operation for op in body.operations].index(memory) + 1]
+        with memory.location, ir.InsertionPoint(after):
+            zero, one = (arith.ConstantOp(ir.IndexType.get(), k).result for k in (0, 1))
+            sizes = [arith.ConstantOp(ir.IndexType.get(), size).result for size in ir.MemRefType(array.type).shape]
+        name = ir.StringAttr(memory.attributes["df.name"]).value if "df.name" in memory.attributes else ""
+        code = self._code(f"uninitialised {name}")
+        at, index = ir.InsertionPoint(after), []
+        for size in sizes:
+            with memory.location, at:
+                loop = scf.ForOp(zero, size, one)
+            with memory.location, ir.InsertionPoint(loop.body):
+                last = scf.YieldOp([])
+            at = ir.InsertionPoint(last)
+            index.append(loop.induction_variable)
+        with memory.location, at:
+            memref.StoreOp(self._undefined(code), array, index)
+
+    def _undefined(self, code: ir.Value) -> ir.Value:
+        return self._call("undefined", code)
 
     # -- words -------------------------------------------------------------------------------------------------------
 
@@ -323,7 +350,11 @@ class _PathRewriter(_Rewriter):
             if k in moved and plan.places[k]:
                 op.operands[k] = self._entered(op.operands[k], operand)
             elif operand.is_data and not isinstance(operand.type, ir.MemRefType) and k not in moved:
-                op.operands[k] = self._decided(op.operands[k], operand)
+                op.operands[k] = self._decided(self._call("deciding", op.operands[k]), operand)
+
+    def _undefined(self, code: ir.Value) -> ir.Value:
+        number = arith.ConstantOp(ir.IntegerType.get_signless(NUMBER_BITS), 0).result
+        return self._call("mark_undefined", self._call("entry", self._call("undefined", code), number))
 
     def _entered(self, value: ir.Value, operand: _Operand) -> ir.Value:
         return value if operand.is_data else self._call("entry", self._lifted(value, operand), as_bits(value))
@@ -340,7 +371,8 @@ class _PathRewriter(_Rewriter):
         op, before = plan.op, plan.operands
         own = list(op.operands)
         if op.name == "arith.select":
-            op.operands[0] = self._decided(own[0], before[0])
+            condition = self._call("deciding", own[0]) if before[0].is_data else own[0]
+            op.operands[0] = self._decided(condition, before[0])
             for k in (1, 2):
                 op.operands[k] = self._entered(own[k], before[k])
             return
@@ -356,7 +388,10 @@ class _PathRewriter(_Rewriter):
             for value, operand in zip(own, before, strict=True)
         ]
         formula = formulas[0] if plan.is_kept else self._formula(op, formulas, before[0].type, target)
-        self._replace(op, self._call("entry", formula, as_bits(on_numbers.results[0])))
+        entry = self._call("entry", formula, as_bits(on_numbers.results[0]))
+        for value, operand in zip(own, before, strict=True):
+            entry = self._call("computed_from", entry, value) if operand.is_data else entry
+        self._replace(op, entry)
 
 
 def _stores(block: ir.Block) -> list[ir.Operation]:
@@ -371,7 +406,7 @@ def _accesses(block: ir.Block, array: ir.Value) -> list[ir.Operation]:
 
 def _is_whole(array: ir.Value) -> bool:
     """Whether an array is not a part, or another name, of one."""
-    return isinstance(array, ir.BlockArgument) or array.owner.name in ("memref.alloc", "memref.alloca")
+    return isinstance(array, ir.BlockArgument) or array.owner.name in MEMORY
 
 
 def _moved(op: ir.Operation) -> range:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import chain
 
 import numpy as np
 from msgspec import Struct
@@ -54,11 +53,13 @@ class Side(Struct, frozen=True, dict=True):
         seconds: float | None,
         most_operations: int | None = None,
         log: Log | None = None,
+        undefined: int = 0,
     ) -> tuple[int, int]:
         """Run over a domain; `tensors` are words, and written in place.
 
         Args:
             key: of hashes.
+            undefined: seed of the values of memory that was never written.
             log: of the operations, in a domain that keeps one.
             most_operations: over degrees: how many the run may have.
 
@@ -70,7 +71,9 @@ class Side(Struct, frozen=True, dict=True):
             EndedEarly: if it does not come to its end.
         """
         program = self.vmg.program
-        state = _initial_state(self.vmg, log or domain, (key, 0, 0 if log is None else log.address, domain.mode))
+        state = _initial_state(
+            self.vmg, log or domain, (key, 0, 0 if log is None else log.address, domain.mode), undefined
+        )
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
         engine = _engine(program, domain.compiled, self.allow_reassociation)
         run = Run(engine, named | state.shared, self.wiring, state, Externals(program))
@@ -104,16 +107,17 @@ def _counted(own: Sequence[NDArray[np.generic]]) -> tuple[int, int]:
     return first, second
 
 
-def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...]) -> State:
+def _initial_state(vmg: VMG, domain: Constants, words: tuple[int, ...], undefined: int) -> State:
     """Variables as they are before the first call, as words, and behind them each task's own words."""
     variables: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
+    rng, counts_degrees = np.random.default_rng([words[0], undefined]), bool(words[3])
     for kernel in vmg.program.kernels:
         for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
             rows = [words_of(np.asarray(v.initial), v.dtype, domain) for v in task_class.state]
-            own = np.array(words, np.int64)
-            variables[kernel.name, task_class.name] = [
-                np.tile(row, (count, *(1,) * row.ndim)) for row in chain(rows, [own])
-            ]
+            own = np.tile(np.array(words, np.int64), (count, 1))
+            if not counts_degrees:
+                own[:, 1] = rng.integers(1 << 62, size=count)
+            variables[kernel.name, task_class.name] = [*(np.tile(row, (count, *(1,) * row.ndim)) for row in rows), own]
     shared = {
         one.tensor.name: words_of(np.asarray(one.initial), one.tensor.dtype, domain) for one in vmg.program.shared
     }

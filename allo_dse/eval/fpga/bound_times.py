@@ -91,7 +91,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
     pieces: TensorPieces
     external: External
 
-    @cached_property
+    @property
     def kept(self) -> frozenset[str]:
         """Those that do not stay in DRAM: a node has the tiles of all its tasks."""
         return frozenset(name for name, use in self.uses.items() if use.place != "dram")

@@ -64,10 +64,12 @@ def decided_depths(design: Design, how: Literal["solve", "declared"]) -> dict[st
 
 
 def as_built(design: Design) -> Design:
-    """An FPGA design with the stream depths that it is evaluated and built with; other designs as they are."""
-    if design.depths or not isinstance(design.device, FpgaDevice):
+    """A design with the stream depths that it is evaluated and built with."""
+    if design.depths:
         return design
-    return replace(design, depths=tuple(sorted(decided_depths(design, "solve").items())))
+    on_fpga = isinstance(design.device, FpgaDevice)
+    found = decided_depths(design, "solve") if on_fpga else design.mapping.view.needed_depths.depth
+    return replace(design, depths=tuple(sorted(found.items()))) if found or on_fpga else design
 
 
 def built_depths(program: Program | VMG | Design, changes: Mapping[str, int] | None) -> dict[str, int]:

@@ -43,6 +43,7 @@ LOCK = Path(os.environ.get("ALLO_NPU_LOCK", "/tmp/allo-npu.lock"))  # TMPDIR is 
 TIME = re.compile(r"^(Avg |Min )?NPU execution time: ([0-9.eE+-]+) ?us", re.MULTILINE)
 
 Tensors = Sequence[Mapping[str, Any]]
+Tolerances = Mapping[str, Mapping[str, float]]
 
 
 class WrongResults(Exception):
@@ -207,7 +208,7 @@ def run(module: Any, arrays: list[Any], project: Path, repetitions: int) -> tupl
 def make_arrays(tensors: Tensors, seed: int) -> dict[str, Any]:
     """Inputs from one seed, and zeros for results, by name.
 
-    Whole numbers of 3 to 4 bits and floats below 0.1, as in Allo's own examples: results of long sums stay in range.
+    Whole numbers of 3 to 4 bits, as in Allo's own examples, so that long sums stay in range; floats of both signs.
     """
     random = np.random.default_rng(seed)
     arrays = {}
@@ -216,7 +217,7 @@ def make_arrays(tensors: Tensors, seed: int) -> dict[str, Any]:
         if tensor["written"]:
             arrays[tensor["name"]] = np.zeros(tensor["shape"], dtype)
         elif tensor["float"]:
-            arrays[tensor["name"]] = np.multiply(random.random(tensor["shape"]), 0.1).astype(dtype)
+            arrays[tensor["name"]] = np.asarray(random.standard_normal(tensor["shape"])).astype(dtype)
         else:
             low, high = {"int8": (-4, 4), "uint8": (0, 8)}.get(str(dtype), (-8, 8) if dtype.kind == "i" else (0, 16))
             arrays[tensor["name"]] = random.integers(low, high, tensor["shape"]).astype(dtype)
@@ -239,9 +240,9 @@ def expected_of(function: Any, tensors: Tensors, arrays: Mapping[str, Any]) -> l
 
 
 def checked(
-    program: ModuleType, tensors: Tensors, arrays: Mapping[str, Any], seed: int | None, tolerance: Mapping[str, float]
+    program: ModuleType, tensors: Tensors, arrays: Mapping[str, Any], seed: int | None, tolerance: Tolerances
 ) -> dict[str, Any]:
-    """Whether results were checked, and against what.
+    """Whether results were checked, against what, and how far they are off.
 
     Args:
         seed: of the inputs; None for others.
@@ -257,22 +258,56 @@ def checked(
         expected, by = [golden[t["name"]] for t in written], "golden.npz"
     else:
         return {"checked": False}
+    errors: dict[str, dict[str, Any]] = {}
     for tensor, wanted in zip(written, expected, strict=True):
-        wrong = wrong_elements(arrays[tensor["name"]], np.asarray(wanted), tolerance.get(tensor["name"]))
+        name, found = tensor["name"], arrays[tensor["name"]]
+        allowed = tolerance.get(name)
+        wrong = wrong_elements(found, np.asarray(wanted), allowed)
+        said = {} if allowed is None else error_of(found, np.asarray(wanted), allowed)
         if wrong:
-            raise WrongResults(f"{tensor['name']} differs in {wrong} of {arrays[tensor['name']].size} elements")
-    return {"checked": True, "checked_by": by}
+            off = ", ".join(f"{key} {value}" for key, value in said.items())
+            raise WrongResults(f"{name} differs in {wrong} of {found.size} elements{off and f' ({off})'}")
+        errors |= {name: said} if said else {}
+    return {"checked": True, "checked_by": by, **({"errors": errors} if errors else {})}
 
 
-def wrong_elements(found: Any, wanted: Any, tolerance: float | None) -> int:
-    """How many elements differ; floats by more than a share of the largest finite value."""
+def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | None) -> int:
+    """How many elements differ; all where their root mean square is too large.
+
+    Args:
+        tolerance: of floats, over the root mean square of finite expected values: of the largest difference, and of the
+            root mean square of all.
+    """
     if tolerance is None:
         whole = wanted.astype(np.int64) if wanted.dtype.kind == "f" else wanted  # from which what does not fit wraps
         return int(np.count_nonzero(found != whole.astype(found.dtype)))
+    off, scale = _off(found, wanted)
+    wrong = int(np.count_nonzero(~(off <= tolerance["largest"] * scale)))
+    return wrong or (off.size if off.size and _rms(off) > tolerance["rms"] * scale else 0)
+
+
+def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> dict[str, Any]:
+    """The largest difference, where it is, and what is allowed, all over the root mean square of expected values."""
+    off, scale = _off(found, wanted)
+    if not off.size:
+        return {}
+    at = np.unravel_index(int(np.argmax(np.where(np.isnan(off), np.inf, off))), off.shape)
+    return {
+        "largest": float(f"{off[at] / scale:.3g}"), "at": [int(one) for one in at], "allowed": tolerance["largest"],
+        "rms": float(f"{_rms(off) / scale:.3g}"), "rms_allowed": tolerance["rms"],
+    }  # fmt: skip
+
+
+def _off(found: Any, wanted: Any) -> tuple[Any, float]:
+    """How far elements are off, and the root mean square of those that are wanted, if finite."""
     own, exact = found.astype(np.float64), wanted.astype(np.float64)
-    allowed = tolerance * float(np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
     with np.errstate(invalid="ignore"):
-        return int(np.count_nonzero(~((own == exact) | (np.abs(own - exact) <= allowed))))
+        off = np.where((own == exact) | (np.isnan(own) & np.isnan(exact)), 0.0, np.abs(own - exact))
+    return off, max(1e-30, _rms(exact[np.isfinite(exact)]))
+
+
+def _rms(values: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from allo_dse.common.aliases import JsonObject
 from allo_dse.common.whole_files import write_whole
 from allo_dse.frontend.model.arguments import numpy_dtype
 from allo_dse.mapper.program import Program
-from allo_dse.program.tolerance import tolerance_of
 from allo_dse.space.design import Design
 
 from ..equivalence.exported import PROGRAM
-from ..verify import asked, directions
+from ..tolerances import tolerances_of
+from ..verify import Smaller, asked, directions
 from . import allo_folding, build
 from .program_source import NotCut, program_files
 
@@ -53,6 +53,7 @@ def design_files(
     design: Design,
     *,
     reference: Reference | None = None,
+    verify_with: Smaller | None = None,
     facts: JsonObject | None = None,
     hls: bool = True,
 ) -> Files:
@@ -60,6 +61,7 @@ def design_files(
 
     Args:
         reference: computes the expected results from the inputs, with NumPy.
+        verify_with: as for `verify_design`; tolerances of large programs come from that instance.
         facts: for `design.json`, beside what the design itself says.
         hls: write the HLS project of an FPGA design.
     """
@@ -72,9 +74,9 @@ def design_files(
     said: JsonObject = {"key": design.key, **design.to_dict(), **(facts or {})}
     family = getattr(design.device, "family", None)
     if family == "fpga" and hls:
-        files |= _hls_files(design)
+        files |= _hls_files(design, verify_with)
     elif family == "npu":
-        own, allo = _allo_files(design, reference)
+        own, allo = _allo_files(design, reference, verify_with)
         files |= own
         said["allo"] = allo
     return {**files, DESIGN: json_text(said)}
@@ -85,27 +87,29 @@ def json_text(values: Any) -> str:
     return json.dumps(values, indent=2, default=str) + "\n"
 
 
-def _hls_files(design: Design) -> dict[str, str]:
+def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
     """The design's HLS project, with the depths of its streams that the simulator and the HLS flow take."""
     from ..fpga.depths import decided_depths
     from ..hls.design_project import hls_project
 
-    project = hls_project(design, decided_depths(design, "solve"))
+    project = hls_project(design, decided_depths(design, "solve"), verify_with=verify_with)
     return {f"{HLS}/{name}": text for name, text in project.files.items()}
 
 
-def _allo_files(design: Design, reference: Reference | None) -> tuple[Files, JsonObject]:
+def _allo_files(design: Design, reference: Reference | None, verify_with: Smaller | None) -> tuple[Files, JsonObject]:
     """A program that Allo builds, the script that does it, and what the script must know of the design."""
     program = design.program
-    read, written = directions(program)
+    read = directions(program)[0]
     if reference is not None and asked(program, reference) != read:
         reference = None  # Allo's host calls the program many times, which updates its tensors each time
     tensors = tensor_facts(program)
-    floats = [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
     facts: JsonObject = {
         "device": design.device.name,
         "tensors": tensors,
-        "tolerance": {tensor.name: tolerance_of(tensor.dtype, program) for tensor in floats},
+        "tolerance": {
+            name: {"largest": float(f"{one.largest:.4g}"), "rms": float(f"{one.rms:.4g}")}
+            for name, one in tolerances_of(program, verify_with).items()
+        },
         "not_taken": _not_taken(design),
     }
     files: Files = {BUILD: Path(build.__file__).read_text(), FOLDING: Path(allo_folding.__file__).read_text()}

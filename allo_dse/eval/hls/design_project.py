@@ -20,6 +20,8 @@ from ..fpga.depths import as_built
 from ..fpga.program_order import in_program_order
 from ..program.observe import Inputs
 from ..program.stream_wiring import wiring_of
+from ..tolerances import tolerances_of
+from ..verify import Smaller
 from .golden_data import golden_data
 from .prediction import predicted
 
@@ -41,13 +43,18 @@ def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | N
 
 
 def hls_project(
-    design: Design, depths: Mapping[str, int] | None = None, streams: KernelStreams | None = None
+    design: Design,
+    depths: Mapping[str, int] | None = None,
+    streams: KernelStreams | None = None,
+    *,
+    verify_with: Smaller | None = None,
 ) -> HlsProject:
     """The HLS project of a design: its schedule, stream depths and folds, for its device.
 
     Args:
         depths: of streams by name, where they differ from the design's; without any, those that it is evaluated with.
         streams: tensors that pass from kernel to kernel.
+        verify_with: as for `verify_design`; tolerances of large programs come from that instance.
     """
     own = dict(as_built(design).depths) if depths is None else {**dict(design.depths), **depths}
     device = design.device if isinstance(design.device, FpgaDevice) else None
@@ -58,6 +65,7 @@ def hls_project(
         device=device,
         folding=folding_of(design.vmg, own),
         streams=streams,
+        tolerances={n: (one.largest, one.rms) for n, one in tolerances_of(design.program, verify_with).items()},
     )
 
 
@@ -88,7 +96,7 @@ def board_project(
     sets = inputs or (lambda _: ())
     if depths and not design.depths:
         depths = in_program_order(design.vmg, depths, sets(design.program) if design.program.runs else ())
-    project = hls_project(design, depths, streams)
+    project = hls_project(design, depths, streams, verify_with=verify_with)
     prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)

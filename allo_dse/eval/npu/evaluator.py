@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.common.latest import keep
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.graph.node_schedules import GroupSchedule
+from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.model.movement import Transport
 from allo_dse.mapper.streams.channels import Links
 from allo_dse.simulator.engine.engine import table_engine
@@ -84,14 +86,18 @@ class NpuSimulator:
         schedules = design.mapping.view.periods
         simulation = _Simulation(design, schedules, design.mapping.view.channels, transport)
         board = NpuDevice.of(design.device).board
-        known = design.vmg.graph.npu_times
+        known = design.vmg.graph.once(_times)
         blocks = []
         for periods, times in blocks_of(schedules[0].periods, transport, board):
             key = simulation.key, periods
             timed = known[key] if key in known else keep(known, key, simulation.run(periods), MOST_KNOWN)
-            assert isinstance(timed, _Timed)
             blocks.append(_Block(periods, times, timed))
         return _metrics(design, schedules, transport, blocks)
+
+
+def _times(graph: ProgramGraph) -> dict[Hashable, _Timed]:
+    """Start the table of simulated times by network, as `ProgramGraph.once` keeps it."""
+    return {}
 
 
 class _Simulation(Struct, frozen=True, dict=True):
@@ -102,7 +108,7 @@ class _Simulation(Struct, frozen=True, dict=True):
     links: Links
     transport: Transport
 
-    @cached_property
+    @property
     def key(self) -> bytes:
         """Equal only for designs of the program whose arrays take the same time."""
         device = NpuDevice.of(self.design.device)

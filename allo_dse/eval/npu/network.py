@@ -24,7 +24,8 @@ from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.model import Board
 from allo_dse.mapper.graph.node_schedules import Cadence, GroupSchedule, PortSchedule
-from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, PortKey, Transfer, Transport
+from allo_dse.mapper.graph.ports import PortKey
+from allo_dse.mapper.model.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
 from allo_dse.mapper.streams.channels import Links, NodeLinks
 from allo_dse.mapper.streams.core_period import core_period
 from allo_dse.program.index_maps import IntArray

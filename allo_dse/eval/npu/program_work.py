@@ -15,10 +15,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.device.device import NpuDevice
-from allo_dse.mapper.graph.ports import PortSide
+from allo_dse.mapper.graph.ports import Direction, PortSide
 from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
+from allo_dse.mapper.layouts.layout_plan import layouts_on
 from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.mapper.model.movement import Direction
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.search.fold_bounds import FoldBounds
 from allo_dse.mapper.transport.transport_plan import column_limits
@@ -60,7 +60,7 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _work_ticks(self) -> list[list[int]]:
         """What one task computes: per kernel and class by work."""
-        layouts = self.program.vmg.graph.layouts(self.device)
+        layouts = layouts_on(self.program.vmg.graph, self.device)
         return [
             [
                 round(TICKS_PER_CYCLE * class_cycles(cls, self.device, layouts.free_sites(cls)))

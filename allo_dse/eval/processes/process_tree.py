@@ -1,17 +1,16 @@
-"""Processes and what they started, on Linux: found through /proc, ended as a whole."""
+"""Processes and everything they started, ended as a whole."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
-import signal
 import time
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Callable, Iterable
+
+import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 END_SECONDS = 5.0
 
 
@@ -21,46 +20,37 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def descendants(pid: int) -> list[int]:
-    """Every process below one, nearest first."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
-            children.setdefault(parent, []).append(int(entry.name))
-    found, position = [pid], 0
-    while position < len(found):
-        found += children.get(found[position], [])
-        position += 1
-    return found[1:]
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return every process below one that has not ended."""
+    with contextlib.suppress(psutil.Error):
+        return [process for process in psutil.Process(pid).children(recursive=True) if _has_not_ended(process)]
+    return []
 
 
-def _parent(entry: Path) -> int | None:
-    try:
-        # The name, in parentheses, may hold anything; the state and the parent follow the last one.
-        state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-    except (OSError, ValueError):
-        return None
-    return None if state == "Z" else int(parent)
+def _has_not_ended(process: psutil.Process) -> bool:
+    """Tell processes that run from those that only wait for their parents to ask how they ended."""
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
-def resident_bytes(pids: list[int]) -> int:
-    """Memory that processes have in use, in bytes; shared pages count once for each."""
+def tree_bytes(pid: int) -> int:
+    """Return the memory that a process and all below it have in use, in bytes; shared pages count once for each."""
     total = 0
-    for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    for one in (pid, *(process.pid for process in descendants(pid))):
+        with contextlib.suppress(psutil.Error):
+            total += psutil.Process(one).memory_info().rss
     return total
 
 
-def marked(mark: str) -> list[int]:
-    """Processes that were started with a `name=value` in their environment, wherever in the tree they are now."""
-    wanted = mark.encode() + b"\0"
+def marked(mark: str) -> list[psutil.Process]:
+    """Return processes that were started with a `name=value` in their environment, wherever in the tree they are."""
+    name, _, value = mark.partition("=")
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes() and _parent(entry) is not None:
-                    found.append(int(entry.name))
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(name) == value and _has_not_ended(process):
+                found.append(process)
     return found
 
 
@@ -70,31 +60,32 @@ def end_tree(pid: int, mark: str) -> None:
     The child is stopped first, so that it cannot start anything while its tree is looked at. What has left the tree,
     because its parents have exited, is known by the `mark` in its environment.
     """
-    _send(pid, signal.SIGSTOP)
-    _end_all(lambda: {*descendants(pid), *marked(mark)} - {pid})
-    _send(pid, signal.SIGKILL)
+    with contextlib.suppress(psutil.Error):
+        psutil.Process(pid).suspend()
+    _end_all(lambda: [p for p in {*descendants(pid), *marked(mark)} if p.pid != pid])
+    with contextlib.suppress(psutil.Error):
+        psutil.Process(pid).kill()
 
 
 def end_marked(mark: str) -> None:
-    """Kill what has a mark in its environment, and wait until that is gone."""
+    """Kill every process that has a mark in its environment, and wait until it is gone."""
     _end_all(lambda: marked(mark))
-
-
-def _end_all(look: Callable[[], Collection[int]]) -> None:
-    """Kill processes until there are none left."""
-    until = time.monotonic() + END_SECONDS
-    while (found := look()) and time.monotonic() < until:
-        for process in found:
-            _send(process, signal.SIGKILL)
-        time.sleep(0.005)
 
 
 def end_descendants() -> None:
     """Kill everything this process started."""
-    for pid in descendants(os.getpid()):
-        _send(pid, signal.SIGKILL)
+    _kill(descendants(os.getpid()))
 
 
-def _send(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
+def _end_all(look: Callable[[], Iterable[psutil.Process]]) -> None:
+    """Kill processes until none is left."""
+    until = time.monotonic() + END_SECONDS
+    while (found := list(look())) and time.monotonic() < until:
+        _kill(found)
+        time.sleep(0.005)
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()

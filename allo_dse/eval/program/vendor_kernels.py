@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from allo_dse.common.aliases import Array
 from allo_dse.common.errors import SimulationError
 from allo_dse.lang.externals import External, external
 from allo_dse.lang.storage import storage_dtype
+from allo_dse.lang.types import DType
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.program.tasks import ExternalCall, TaskClass
@@ -31,7 +33,17 @@ def cycles_of(task_class: TaskClass) -> IntArray:
 class Externals:
     """The C functions that the bodies of a program call; they live as long as this object."""
 
-    def __init__(self, program: CompiledProgram) -> None:
+    def __init__(
+        self,
+        program: CompiledProgram,
+        element: Callable[[DType], np.dtype[Any]] = storage_dtype,
+        apply: Callable[[External, ExternalCall, list[Array]], None] | None = None,
+    ) -> None:
+        """Args:
+        element: the NumPy type of elements in memory.
+        apply: has a kernel's meaning write its results.
+        """
+        self._element, self._apply = element, apply or apply_meaning
         self._functions: dict[int, Any] = {}
         self._failed: list[tuple[ExternalCall, Exception]] = []
         for task_class in program.task_classes:
@@ -65,14 +77,21 @@ class Externals:
         def run(*addresses: int) -> None:
             try:
                 if not self._failed:
-                    _apply(known, call, [_array(a, *o) for a, o in zip(addresses, call.operands, strict=True)])
+                    self._apply(
+                        known,
+                        call,
+                        [
+                            _array(a, shape, self._element(dtype))
+                            for a, (dtype, shape) in zip(addresses, call.operands, strict=True)
+                        ],
+                    )
             except Exception as error:  # an exception cannot pass through compiled code
                 self._failed.append((call, error))
 
         return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(call.operands))(run)
 
 
-def _apply(known: External, call: ExternalCall, arrays: list[Array]) -> None:
+def apply_meaning(known: External, call: ExternalCall, arrays: list[Array]) -> None:
     results = known.meaning(*(arrays[position].copy() for position in call.inputs))
     results = results if isinstance(results, tuple) else (results,)
     if len(results) != len(call.outputs):
@@ -84,9 +103,8 @@ def _apply(known: External, call: ExternalCall, arrays: list[Array]) -> None:
         array[...] = value.astype(array.dtype)
 
 
-def _array(address: int, dtype: Any, shape: tuple[int, ...]) -> Array:
+def _array(address: int, shape: tuple[int, ...], element: np.dtype[Any]) -> Array:
     """The memory at an address as an array."""
-    element = storage_dtype(dtype)
     size = element.itemsize * int(np.prod(shape, dtype=np.int64))
     memory = memoryview((ctypes.c_uint8 * size).from_address(address))
     return np.frombuffer(memory, np.uint8).view(element).reshape(shape)

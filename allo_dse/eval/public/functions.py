@@ -65,7 +65,8 @@ def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None
     Args:
         path: where to write it, too.
     """
-    from allo_dse.drawing import placement_svg, vmg_svg
+    from allo_dse.drawing import vmg_svg
+    from allo_dse.drawing.placements import placement_svg
     from allo_dse.mapper.place.placed_design import PlacedDesign
 
     picture = placement_svg(mapping) if isinstance(mapping, PlacedDesign) else vmg_svg(_graph(mapping, "draw"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 import numpy as np
 
@@ -325,10 +326,17 @@ def truth(task: Task, value: Value, node: ast.AST) -> Scalar:
     return convert(task, as_scalar(task, value, node), bool_)
 
 
-def math_unary(task: Task, op: str, value: Scalar) -> Scalar:
+def computed_in_float(task: Task, value: Scalar, function: Callable[[Task, Scalar], Scalar]) -> Scalar:
     """A function of one floating-point number; small floats are computed in float32, integers become float32."""
     dtype = value.dtype if value.dtype.is_float else float32
     work = dtype if dtype in (float32, float64) else float32
-    x = convert(task, value, work)
-    result = Scalar(task.text.op(f"math.{op} {x.ssa} : {element_type(work)}"), work)
-    return convert(task, result, dtype)
+    return convert(task, function(task, convert(task, value, work)), dtype)
+
+
+def math_unary(task: Task, op: str, value: Scalar) -> Scalar:
+    """A function of MLIR's `math` dialect."""
+
+    def code(task: Task, x: Scalar) -> Scalar:
+        return Scalar(task.text.op(f"math.{op} {x.ssa} : {element_type(x.dtype)}"), x.dtype)
+
+    return computed_in_float(task, value, code)

@@ -18,7 +18,7 @@ from ..model.pid_values import Meta
 from ..model.values import Buffer, Const, PendingGather, PendingGet, Scalar, TileExpr, TileValue, Value, Variable
 from ..regions.task_state import Task
 from .scalar_types import common, const_type, is_number, result_type
-from .scalars import as_scalar, binary_as, convert, math_unary, require_power
+from .scalars import as_scalar, binary_as, computed_in_float, convert, math_unary, require_power
 from .tile_layouts import note_assignment, spread_of
 
 RING = frozenset({"add", "sub", "mul", "matmul", "bmm", "conv2d", "sumpool", "neg", "fill"})
@@ -352,10 +352,12 @@ def unary(task: Task, op: str, x: Scalar) -> Scalar:
         return binary_as(task, "-", zero, x, dtype)
     if op == "relu":
         return binary_as(task, "max", x, zero, dtype)
-    if op == "abs":
+    if op == "abs" and (dtype.is_signed or dtype.is_float):
         return binary_as(task, "max", x, binary_as(task, "-", zero, x, dtype), dtype)
+    if op == "abs":
+        return x
     if op == "gelu":
-        return _gelu(task, x)
+        return computed_in_float(task, x, _gelu)
     return math_unary(task, op, x)
 
 

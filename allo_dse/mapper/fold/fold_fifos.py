@@ -18,7 +18,6 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 
 from ..graph.class_tasks import tasks_by_class
-from ..graph.groups import NodeGroup
 from ..graph.program_graph import ProgramGraph
 
 _UNKNOWN_TOKENS = 1024  # what a task is taken to put to a stream where that depends on data
@@ -38,13 +37,16 @@ class FoldFifos(Struct, frozen=True):
     used: NDArray[np.bool_]
 
 
-def fold_fifos(graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task: IntArray) -> FoldFifos:
-    """The FIFOs of a graph with these nodes; every stream has its own where each task has a node."""
+def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) -> FoldFifos:
+    """The FIFOs of a graph; every stream has its own where each task has a node.
+
+    Args:
+        position: of each task in its node's schedule.
+    """
     program, edges = graph.program, graph.edges
-    if sum(group.count for group in groups) == program.task_count or not len(edges):
+    if not position.any() or not len(edges):
         return _one_each(program, edges.stream)
     source, target = node_of_task[edges.source], node_of_task[edges.target]
-    position = _positions(program, groups)
     put_place, get_place, single = _places(program)
     order = np.lexsort((put_place[edges.stream], position[edges.source], edges.array, target, source))
     key = np.stack([source, target, edges.array], axis=1)[order]
@@ -60,12 +62,12 @@ def fold_fifos(graph: ProgramGraph, groups: tuple[NodeGroup, ...], node_of_task:
     split = np.isin(bundle, bundle[out_of_turn])
     of_edge = np.cumsum(new | split) - 1
     inside = key[:, 0] == key[:, 1]
-    turns = _Turns(position[edges.source][order][inside], consumed[inside])
+    turns = _Turns(_put_turns(graph, position)[order][inside], 2 * consumed[inside])
     return _joined(program, edges.stream[order], of_edge, inside, turns)
 
 
 class _Turns(NamedTuple):
-    """Per edge within a node, when in the node's schedule it is put to and got from."""
+    """Per edge within a node, when in the node's schedule it is put to and got from, in half tasks."""
 
     put: IntArray
     got: IntArray
@@ -92,8 +94,7 @@ def _joined(
     held = np.zeros(used + len(unused), np.int64)
     numbers = of_edge[inside]
     np.maximum.at(held, numbers, 1)
-    # A task gets before it puts: at one place of the schedule, room is made before it is taken.
-    when = np.concatenate([2 * turns.put + 1, 2 * turns.got])
+    when = np.concatenate([turns.put, turns.got])
     tokens = tokens_of(program)[streams[inside]]
     change, of = np.concatenate([tokens, -tokens]), np.concatenate([numbers, numbers])
     in_time = np.lexsort((when, of))
@@ -117,13 +118,10 @@ def _places(program: CompiledProgram) -> tuple[IntArray, IntArray, NDArray[np.bo
     return places[0], places[1], single
 
 
-def _positions(program: CompiledProgram, groups: tuple[NodeGroup, ...]) -> IntArray:
-    """Where each task stands in its node's schedule."""
-    result = np.empty(program.task_count, np.int64)
-    for group in groups:
-        tasks = group.leaves.tasks()
-        result[tasks] = np.arange(tasks.shape[1])[None, :]
-    return result
+def _put_turns(graph: ProgramGraph, position: IntArray) -> IntArray:
+    """Per edge, when it is put to: after the task's gets, which make room, unless the task puts first."""
+    edges = graph.edges
+    return 2 * position[edges.source] + 1 - 2 * graph.early_puts[edges.stream]
 
 
 def tokens_of(program: CompiledProgram) -> IntArray:

@@ -146,7 +146,16 @@ class FoldUses:
     @cached_property
     def fifos(self) -> FoldFifos:
         """The FIFO of every stream."""
-        return fold_fifos(self._graph, self._groups, self._node)
+        return fold_fifos(self._graph, self.position, self._node)
+
+    @cached_property
+    def position(self) -> IntArray:
+        """Where each task stands in its node's schedule: (task_count,)."""
+        found = np.zeros(self._program.task_count, np.int64)
+        for group in self._groups:
+            tasks = group.leaves.tasks()
+            found[tasks] = np.arange(tasks.shape[1])[None, :]
+        return found
 
     @cached_property
     def connections(self) -> tuple[tuple[str, int], ...]:

@@ -75,7 +75,7 @@ class JointFold(Struct, frozen=True, dict=True):
         """Per kernel its bundled loops, outermost first."""
         return [loops_of(fold, rules) for fold, rules in zip(self.fold.kernels, self.rules, strict=True)]
 
-    @cached_property
+    @property
     def is_joint(self) -> bool:
         """Whether kernels are folded together at all."""
         followed = any(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -16,7 +15,7 @@ from ..graph.program_graph import ProgramGraph
 from .mesh_primitives import Primitives
 
 
-class NodeFold(Struct, frozen=True, dict=True):
+class NodeFold(Struct, frozen=True):
     """Tasks in nodes, each of which runs its tasks one after the other, in the order of streams.
 
     Attributes:
@@ -65,7 +64,7 @@ class NodeFold(Struct, frozen=True, dict=True):
             label[node] = chain_name((label[node], task))
         return result
 
-    @cached_property
+    @property
     def text(self) -> str:
         """`to_dict` as JSON."""
         return json.dumps(self.to_dict(), sort_keys=True)

@@ -88,14 +88,14 @@ class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
     def leaf_count(self) -> int:
         return math.prod(self.loops)
 
-    @cached_property
+    @property
     def nodes(self) -> IntArray:
         """Row-major position of each node of the group in the grid of spatial coordinates: (count,)."""
         if self.count == math.prod(self.spatial):
             return np.arange(self.count)
         return np.flatnonzero(np.broadcast_to(self.group_of == self.group, self.spatial))
 
-    @cached_property
+    @property
     def every_base(self) -> IntArray:
         """First task id at each spatial coordinate, of this group or another: of shape `spatial`."""
         base = np.full((1,) * len(self.spatial), self.first, np.int64)

@@ -24,9 +24,9 @@ from allo_dse.program.kernel import Kernel
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
-from ..model.movement import PortKey
 from .groups import ArrayLeaves, MeshLeaves, NodeGroup
-from .ports import port_key, schedule_round
+from .ports import PortKey, port_key, schedule_round
+from .program_graph import ProgramGraph
 from .tree import Repeat, Tree
 
 Flags = NDArray[np.bool_]
@@ -93,6 +93,15 @@ class GroupSchedule(Struct, frozen=True, dict=True):
 
 
 Shape = tuple[int, Tree, tuple[int, ...], tuple[int, ...]]
+
+
+def period_table(graph: ProgramGraph) -> PeriodTable:
+    """Return the period table of a program, which all of its folds share."""
+    return graph.once(_period_table)
+
+
+def _period_table(graph: ProgramGraph) -> PeriodTable:
+    return PeriodTable(graph.program)
 
 
 class PeriodTable:

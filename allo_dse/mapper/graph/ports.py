@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct, field
@@ -15,9 +16,13 @@ from allo_dse.program.streams import StreamPort
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import TensorPort
 
-from ..model.movement import Direction, PortKey
 from .class_tasks import ClassTasks
 from .tree import Seq, Task, Tree, leaf_tasks
+
+Direction = Literal["in", "out"]
+
+PortKey = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
+"""Tensor name, direction, layout and tile shape: tensor ports of a node that agree in it share their tiles."""
 
 
 class PortFamily(Struct, frozen=True, eq=False):
@@ -120,7 +125,9 @@ def _sinks(cls: TaskClass) -> dict[int, Sink]:
     for position, port in enumerate(cls.stream_ports):
         if not _one(port, "get") or not port.stream.block:
             continue
-        match = next((f for f in free if f[:2] == (port.stream.dtype, port.stream.block)), None)
+        # What is put before the block is got cannot be made of it.
+        later = (f for f in free if f[2].put is None or f[2].put > position)
+        match = next((f for f in later if f[:2] == (port.stream.dtype, port.stream.block)), None)
         if match is not None:
             free.remove(match)
             result[position] = match[2]

@@ -1,6 +1,7 @@
 """Everything that is derived from a program alone and shared by all of its folds; one object per program.
 
-    program.vmg.graph.ports        # computed when first asked for, kept as long as the program's graphs
+    program.vmg.graph.ports              # computed when first asked for, kept as long as the program's graphs
+    program.vmg.graph.once(layout_plans) # the same for data that others derive from a program
 
 Whoever compiles a program makes its graph (`Program.vmg`, `VMG.of`); folded graphs and mappings refer to it.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -17,18 +18,15 @@ from allo_dse.common.latest import keep
 from allo_dse.program.index_maps import IntArray
 
 from ..axes.axes import kernel_feeds
-from ..layouts.layout_plan import layout_plan
-from ..model.movement import LayoutPlan, NeededDepths
 from .class_tasks import ClassTasks, class_tasks
 from .groups import NodeGroup
 from .kernel_graph import KernelGraph
-from .node_schedules import PeriodTable
 from .ports import ProgramPorts, tokens_said
 from .stream_arrays import TaskGraph
+from .token_order import ClassOrder, early_puts, token_orders
 
-if TYPE_CHECKING:
-    from allo_dse.backends.fpga.costs import ClassCosts
-    from allo_dse.device.device import NpuDevice
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 _FEWEST_GROUPS, _MOST_GROUPS = 8, 256
 _TASKS_OF_GROUPS = 1 << 22  # at most in the groups that are kept, if each had all tasks of the program
@@ -66,6 +64,16 @@ class ProgramGraph(TaskGraph):
         """The tasks of every class, and where their tiles and streams are."""
         return class_tasks(self.program)
 
+    @cached_property
+    def token_orders(self) -> tuple[ClassOrder, ...] | None:
+        """The order of gets and puts of every task; None where data decides it."""
+        return token_orders(self.class_tasks)
+
+    @cached_property
+    def early_puts(self) -> IntArray:
+        """Per stream, 1 if its producer puts to it before it gets from the same array."""
+        return early_puts(self.program, self.class_tasks, self.token_orders)
+
     def groups(self, folds: Hashable, make: Callable[[], Sequence[NodeGroup]]) -> tuple[NodeGroup, ...]:
         """The groups of nodes that certain folds of certain kernels make, shared by all folds of the program that have
         them. The latest are kept."""
@@ -83,39 +91,18 @@ class ProgramGraph(TaskGraph):
             return _FEWEST_GROUPS
         return min(_MOST_GROUPS, max(_FEWEST_GROUPS, _TASKS_OF_GROUPS // self.program.task_count))
 
-    @cached_property
-    def periods(self) -> PeriodTable:
-        """When tiles move on the nodes of its folds."""
-        return PeriodTable(self.program)
+    def once(
+        self, make: Callable[Concatenate[ProgramGraph, Given], Made], *given: Given.args, **named: Given.kwargs
+    ) -> Made:
+        """Return `make(graph, ...)`, computed at the first call and kept with the graph.
+
+        Backends keep here what all folds of a program share on their devices. Arguments must be hashable.
+        """
+        key = make, given, *named.values()
+        if key not in self._made:
+            self._made[key] = make(self, *given, **named)
+        return cast(Made, self._made[key])
 
     @cached_property
-    def fpga_costs(self) -> ClassCosts:
-        """What its task classes cost on FPGAs."""
-        from allo_dse.backends.fpga.costs import ClassCosts  # 20 modules that nobody needs for an NPU
-
-        return ClassCosts(self.program)
-
-    @cached_property
-    def fpga_shared(self) -> dict[Hashable, object]:
-        """What its designs on FPGAs have in common, by device, which `limits.fpga_schedule` alone reads."""
-        return {}
-
-    @cached_property
-    def npu_times(self) -> dict[Hashable, object]:
-        """What networks of its folds take on NPUs, which `eval.npu.evaluator` alone reads."""
-        return {}
-
-    @cached_property
-    def needed_depths(self) -> dict[bytes, NeededDepths]:
-        """The depths without which its folds do not run, by what their nodes exchange."""
-        return {}
-
-    def layouts(self, device: NpuDevice) -> LayoutPlan:
-        """Where its tensors change their layouts on a device."""
-        if device.key not in self._layouts:
-            self._layouts[device.key] = layout_plan(self.program, device)
-        return self._layouts[device.key]
-
-    @cached_property
-    def _layouts(self) -> dict[str, LayoutPlan]:
+    def _made(self) -> dict[Hashable, object]:
         return {}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +65,7 @@ class Walk(Struct, frozen=True):
         return result
 
 
-class Arrangement(Struct, frozen=True, dict=True):
+class Arrangement(Struct, frozen=True):
     """An array laid out anew: what compositions of layout operations make of a contiguous one.
 
     Attributes:
@@ -91,7 +90,7 @@ class Arrangement(Struct, frozen=True, dict=True):
     def shape(self) -> Shape:
         return tuple(math.prod(loop.extent for loop in digits) for digits in self.dims)
 
-    @cached_property
+    @property
     def walks(self) -> tuple[Walk, ...]:
         """The canonical form; empty when elements stay where they are."""
         last = Walk(self.size, self.offset, _merged(sum(self.dims, ())))

@@ -17,7 +17,9 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tasks import TaskClass
 from allo_dse.program.tensors import LayoutStep, LayoutUse, TensorPort
 
-from ..model.movement import WORD_BYTES, Direction, LayoutChoice, LayoutPlace, LayoutPlan
+from ..graph.ports import Direction
+from ..graph.program_graph import ProgramGraph
+from ..model.movement import WORD_BYTES, LayoutChoice, LayoutPlace, LayoutPlan
 from .access import fit_loops
 from .affine import Arrangement, Loop, Walk
 
@@ -27,6 +29,19 @@ if TYPE_CHECKING:
 
 # Tasks that share tiles: tensor, direction, layout, and tile shape.
 _Key = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
+
+
+def layouts_on(graph: ProgramGraph, device: NpuDevice) -> LayoutPlan:
+    """Return the layout plan of a program on a device, which all of its folds share."""
+    plans = graph.once(_plans)
+    if device.key not in plans:
+        plans[device.key] = layout_plan(graph.program, device)
+    return plans[device.key]
+
+
+def _plans(graph: ProgramGraph) -> dict[str, LayoutPlan]:
+    """Start the table of layout plans by device, as `once` keeps it."""
+    return {}
 
 
 def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:

@@ -71,7 +71,7 @@ class FpgaCosts:
             )
         return self._reported[key]
 
-    @cached_property
+    @property
     def operations(self) -> int:
         """Arithmetic operations of the whole program; a multiply-add is two."""
         return sum(self.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in self.shared.alike(self.run))
@@ -101,7 +101,7 @@ class FpgaCosts:
         """The tensors that stay in DRAM, by name: a node has the tile of the task at work, and in a FIFO the next."""
         return self.scheduled.streamed
 
-    @cached_property
+    @property
     def dram_bytes(self) -> int:
         """Bytes that are read from DRAM and written there."""
         return self.scheduled.copied_bytes + sum(map(self.moved_bytes, self.streamed.values()))
@@ -146,7 +146,7 @@ class FpgaCosts:
             for one in held
         )
 
-    @cached_property
+    @property
     def total(self) -> Resources:
         """Everything the design takes."""
         return Resources.total(self.resources.values())

@@ -10,10 +10,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal
 
 from msgspec import Struct, field
 
+from allo_dse.backends.fpga.costs import ClassCosts
 from allo_dse.backends.fpga.fifo import fifo_bits, fifo_resources
 from allo_dse.backends.fpga.memory import Storage
 from allo_dse.backends.fpga.task import TaskCost, deciding_pids
@@ -90,10 +91,10 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
     @staticmethod
     def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
         """Those of a program's graph, which keeps them."""
-        known = graph.fpga_shared
+        known = graph.once(_by_device)
         if device.key not in known:
             known[device.key] = SharedCosts(graph, device)
-        return cast(SharedCosts, known[device.key])
+        return known[device.key]
 
     def scheduled(self, schedule: tuple[Directive, ...], rates: Mapping[str, float] | None = None) -> Scheduled:
         """What designs with one schedule have in common.
@@ -150,7 +151,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
             for decides, group in groups.items():
                 yield cls, decides, tasks[group], pids[group]
 
-    @cached_property
+    @property
     def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
         """The tensors that tasks use, and whether they read and write them."""
         ports = list(self.graph.program.tensor_ports)
@@ -227,7 +228,9 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         key = (task_class.kernel, task_class.name, pid, run)
         known = self.costs.get(key)
         if known is None:
-            known = self.costs[key] = self._shared.graph.fpga_costs.of(task_class, self.device, self.schedule, pid, run)
+            known = self.costs[key] = self._shared.graph.once(_class_costs).of(
+                task_class, self.device, self.schedule, pid, run
+            )
         return known
 
     @cached_property
@@ -259,7 +262,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         """The tensors that stay in DRAM, by name: a node has the tile of the task at work, and in a FIFO the next."""
         return {use.tensor.name: use for use in self.tensors if use.place == "dram"}
 
-    @cached_property
+    @property
     def onchip(self) -> frozenset[str]:
         """Names of the tensors that are not copied."""
         return frozenset(use.tensor.name for use in self.tensors if use.onchip)
@@ -275,12 +278,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
         return tuple(map(id, costs)), self.onchip, streamed  # the graph keeps costs, each once
 
-    @cached_property
+    @property
     def copies_key(self) -> Hashable:
         """Equal for schedules under which all copies take the same times."""
         return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
 
-    @cached_property
+    @property
     def timing_key(self) -> Hashable:
         """Equal for schedules under which all tasks and copies do the same at the same times.
 
@@ -325,3 +328,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         copied = port.tensor.name not in self.onchip
         # Results that stay on the chip are in the memory of whoever reads them.
         return (port, copied and port.reads) if copied or port.reads else 0
+
+
+def _by_device(graph: ProgramGraph) -> dict[str, SharedCosts]:
+    """Start the table of shared costs by device, as `ProgramGraph.once` keeps it."""
+    return {}
+
+
+def _class_costs(graph: ProgramGraph) -> ClassCosts:
+    return ClassCosts(graph.program)

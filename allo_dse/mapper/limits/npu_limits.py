@@ -16,7 +16,7 @@ from ..graph.groups import NodeGroup
 from ..graph.node_names import short_node_name
 from ..layouts.access import is_word_aligned, tile_loops
 from ..model.buffering import Buffering
-from ..model.movement import LOCKS_PER_END, WORD_BYTES, StreamFlow, Transport
+from ..model.movement import LOCKS_PER_END, WORD_BYTES, NeededDepths, StreamFlow, Transport
 from ..model.violation import Violation
 from ..streams.node_memory import NodeMemory
 from ..streams.tile_sequences import GroupTiles
@@ -67,7 +67,7 @@ def core_violations(
 
 def movement_violations(view: MappingView, transport: Transport, device: NpuDevice) -> list[Violation]:
     """Limits of memory tiles and shim tiles, and what of the movement between nodes cannot be."""
-    found = [*_deadlock(view), *_misaligned_tiles(view)]
+    found = [*stream_deadlock(view.needed_depths), *_misaligned_tiles(view)]
     found += _far_rows(view, device)
     found += transport.violations
     found += tile_violations(transport, device)
@@ -206,13 +206,12 @@ def _core_descriptors(
             yield Violation("descriptor_length", where(), words, core.descriptor.max_words, port.tensor.name)
 
 
-def _deadlock(view: MappingView) -> Iterator[Violation]:
-    """Nodes that wait for each other's tokens however deep their FIFOs are."""
-    blocked = view.needed_depths.blocked
-    if blocked:
-        labels = view.vmg.nodes
-        waits = [f"{labels[node]} for {name} from {labels[a]} to {labels[b]}" for node, (a, b, name) in blocked[:4]]
-        yield Violation("stream_deadlock", f"core {labels[blocked[0][0]]}", len(blocked), 0, "; ".join(waits))
+def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
+    """Tasks that wait for each other's tokens however deep their FIFOs are."""
+    if needed is not None and needed.blocked:
+        yield Violation(
+            "stream_deadlock", "deadlock at any stream depths", len(needed.blocked), 0, "; ".join(needed.blocked)
+        )
 
 
 def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:

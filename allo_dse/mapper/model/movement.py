@@ -17,12 +17,8 @@ from msgspec import Struct
 from allo_dse.common.aliases import JsonObject
 from allo_dse.program.tasks import TaskClass
 
+from ..graph.ports import Direction, PortKey
 from .violation import Violation
-
-Direction = Literal["in", "out"]
-
-PortKey = tuple[str, Direction, tuple[int | None, ...], tuple[int, ...]]
-"""Tensor name, direction, layout and tile shape: tensor ports of a node that agree in it share a DMA channel."""
 
 WORD_BYTES = 4
 """DMA channels move whole 32-bit words."""
@@ -143,11 +139,11 @@ class NeededDepths(Struct, frozen=True):
 
     Attributes:
         depth: by stream array, where it needs more than is declared.
-        blocked: (node, channel) of those that wait for each other whatever the depths; empty if it runs.
+        blocked: tasks that wait for each other whatever the depths, in words; empty if it runs.
     """
 
     depth: Mapping[str, int]
-    blocked: tuple[tuple[int, Channel], ...] = ()
+    blocked: tuple[str, ...] = ()
 
 
 class StreamFlow(Struct, frozen=True):
@@ -227,12 +223,12 @@ class LayoutChoice(Struct, frozen=True):
         }
 
 
-class LayoutPlan(Struct, frozen=True, dict=True):
+class LayoutPlan(Struct, frozen=True):
     """Where all changes of layout of a program happen."""
 
     choices: tuple[LayoutChoice, ...] = ()
 
-    @cached_property
+    @property
     def _free(self) -> dict[tuple[str, str], frozenset[int]]:
         found: dict[tuple[str, str], set[int]] = {}
         for choice in self.choices:
@@ -259,12 +255,12 @@ class Transport(Struct, frozen=True, dict=True):
     violations: tuple[Violation, ...] = ()
     layouts: LayoutPlan = LayoutPlan()
 
-    @cached_property
+    @property
     def host_rewrites(self) -> int:
         """Descriptors that the host writes during the run, beyond the first of each transfer."""
         return sum(transfer.pattern.descriptors - 1 for transfer in self.transfers)
 
-    @cached_property
+    @property
     def dram_bytes(self) -> int:
         """Bytes read from and written to DRAM over the run."""
         return sum(transfer.dram_bytes for transfer in self.transfers)

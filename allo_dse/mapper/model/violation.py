@@ -63,6 +63,7 @@ TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
 # Those that say no, with the reason in `detail`, and count nothing.
 REFUSALS = frozenset(
     {
+        "stream_deadlock",
         "partition_conflict",
         "allo_source",
         "allo_unused_tensor",

@@ -95,7 +95,7 @@ class ArrayLimits(Struct, frozen=True, dict=True):
         ports = {"core": _sides(wires.core), "memory": _sides(wires.memory_tile), "shim": _sides(wires.shim)}
         return ArrayLimits(device.array.columns, device.array.core_rows, core.neighbours, **tiles, ports=ports)
 
-    @cached_property
+    @property
     def core_limits(self) -> Mapping[str, int]:
         """What a core has, by constraint."""
         core = self.core
@@ -107,7 +107,7 @@ class ArrayLimits(Struct, frozen=True, dict=True):
             "core_memory": core.bytes,
         }
 
-    @cached_property
+    @property
     def cores(self) -> tuple[Tile, ...]:
         """All compute tiles, column by column from the south."""
         return tuple(Tile(c, FIRST_CORE_ROW + r) for c in range(self.columns) for r in range(self.core_rows))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..model.movement import Direction, Transfer
+from ..graph.ports import Direction
+from ..model.movement import Transfer
 from .array import MEMORY_ROW, OPPOSITE, SHIM_ROW, Link, Tile
 from .placed_design import Hop, PlacedDesign, Port, Route, RouteKind
 from .problem import Placement, Problem

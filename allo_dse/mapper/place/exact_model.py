@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from ortools.sat.python import cp_model
 
-from ..model.movement import Direction
+from ..graph.ports import Direction
 from .array import FIRST_CORE_ROW, MEMORY_ROW, SHIM_ROW, Link, Tile
 from .placement_model import Literal, PlacementModel
 from .problem import Placement, Problem

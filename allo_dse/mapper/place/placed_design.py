@@ -88,7 +88,7 @@ class PlacedDesign(Pictured):
         routes: of transfers, flows and routed streams.
     """
 
-    picture: ClassVar = "allo_dse.drawing:placement_svg"
+    picture: ClassVar = "allo_dse.drawing.placements:placement_svg"
 
     problem: Problem
     tiles: tuple[Tile, ...]

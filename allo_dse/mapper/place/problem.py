@@ -11,7 +11,8 @@ from msgspec import Struct
 from allo_dse.device.device import NpuDevice
 
 from ..graph.node_names import short_node_name
-from ..model.movement import LOCKS_PER_END, Direction, Flow, StreamFlow, Transfer, Transport
+from ..graph.ports import Direction
+from ..model.movement import LOCKS_PER_END, Flow, StreamFlow, Transfer, Transport
 from ..streams.view import MappingView
 from .array import ArrayLimits, Tile
 
@@ -80,7 +81,7 @@ class Problem(Struct, frozen=True, dict=True):
             for node, (inputs, outputs) in zip(self.nodes, self.flows_of, strict=True)
         )
 
-    @cached_property
+    @property
     def neighbours(self) -> tuple[tuple[int, int], ...]:
         """Pairs of nodes that can only be neighbours: no DMA channel is left for a stream between them, or none can
         carry it."""

@@ -18,10 +18,9 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
 from ..axes.axes import class_varies
-from ..graph.ports import PortSide, port_key
+from ..graph.ports import PortKey, PortSide, port_key
 from ..graph.program_graph import ProgramGraph
 from ..model.buffering import Buffering
-from ..model.movement import PortKey
 from ..model.violation import Violation
 from ..transport.assign import ColumnLimits
 from ..transport.transport_plan import column_limits

@@ -73,7 +73,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     kernels: tuple[KernelSpace, ...]
     bounds: FoldBounds | None = None
 
-    @cached_property
+    @property
     def least_nodes(self) -> int:
         """The fewest nodes the program can be folded onto; the space is empty if they exceed `max_nodes`."""
         least = [kernel.least_nodes for kernel in self.kernels]
@@ -107,7 +107,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         """The kernels and the streams between them."""
         return self.program_graph.kernels
 
-    @cached_property
+    @property
     def heads(self) -> tuple[tuple[int, ...], ...]:
         """Per kernel the kernels that can begin a chain that it is part of, in program order."""
         found: list[set[int]] = [set() for _ in self.kernels]
@@ -168,7 +168,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
                 found[needs[0]] += ways
         return dict(sorted(found.items()))
 
-    @cached_property
+    @property
     def pruned_share(self) -> float:
         """The share of all legal folds that are never made, because they cannot fit."""
         every = FoldSpace(self.program_graph, None, self.kernels).count()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from allo_dse.program.index_maps import IntArray
 
 from ..graph.groups import NodeGroup
-from ..graph.node_schedules import GroupSchedule
+from ..graph.node_schedules import GroupSchedule, period_table
 from ..graph.ports import capped_tokens, port_families
 from ..graph.program_graph import ProgramGraph
 from ..model.movement import Channel
@@ -76,7 +76,7 @@ def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connec
 
 def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
     """The stream ports of one period of every node, each as often as it moves tokens."""
-    program, schedule = graph.program, graph.periods.schedule(group, periods)
+    program, schedule = graph.program, period_table(graph).schedule(group, periods)
     position = {kernel.name: number for number, kernel in enumerate(program.kernels)}
     tasks = group.leaves.tasks(0, len(schedule.classes))
     rows = np.arange(group.count)

@@ -34,7 +34,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
     def of(self, leaf: int) -> tuple[Use, ...]:
         return self.by_leaf.get(leaf, ())
 
-    @cached_property
+    @property
     def tokens(self) -> int:
         """How many tokens a node moves in a period."""
         return sum(map(len, self.by_leaf.values()))
@@ -47,7 +47,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
         result[list(self.by_leaf)] = [number[own] for own in self.by_leaf.values()]
         return result
 
-    @cached_property
+    @property
     def kinds(self) -> list[tuple[Use, ...]]:
         """By code, what such leaves get and put."""
         return list(dict.fromkeys([(), *self.by_leaf.values()]))

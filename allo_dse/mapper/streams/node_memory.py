@@ -15,8 +15,8 @@ from msgspec import Struct
 from allo_dse.device.device import NpuDevice
 from allo_dse.program.tensors import TensorPort
 
+from ..graph.ports import PortKey
 from ..model.buffering import Buffering
-from ..model.movement import PortKey
 from .node_links import StreamLinks
 from .round_wiring import Block, Wiring
 from .tile_sequences import GroupTiles

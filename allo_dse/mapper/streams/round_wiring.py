@@ -12,9 +12,8 @@ from allo_dse.program.index_maps import IntArray
 from allo_dse.program.streams import StreamPort
 
 from ..graph.groups import MeshLeaves, NodeGroup
-from ..graph.ports import ClassPorts, ClassUse, PortFamily, Round, port_families, schedule_round
+from ..graph.ports import ClassPorts, ClassUse, PortFamily, PortKey, Round, port_families, schedule_round
 from ..graph.program_graph import ProgramGraph
-from ..model.movement import PortKey
 
 
 class LocalStream(Struct, frozen=True):

@@ -10,8 +10,9 @@ from msgspec import Struct
 from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.tensors import TensorPort
 
+from ..graph.ports import Direction, PortKey
 from ..model.buffering import Buffering
-from ..model.movement import Direction, Flow, PortKey, StreamFlow
+from ..model.movement import Flow, StreamFlow
 from .tile_sequences import GroupTiles, TilePattern
 
 

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -26,6 +27,7 @@ from allo_dse.simulator.network.tables import Table
 
 from ..graph.groups import NodeGroup
 from ..graph.node_schedules import GroupSchedule
+from ..graph.program_graph import ProgramGraph
 from ..model.disjoint_sets import DisjointSets
 from ..model.movement import Channel, NeededDepths
 from .channels import Links
@@ -49,20 +51,49 @@ def needed_depths(
     return _known(search, known) if found.blocked else found
 
 
+def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
+    """Start the table of needed depths by what nodes exchange, as `ProgramGraph.once` keeps it."""
+    return {}
+
+
 def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
     if search.key not in known:
-        known[search.key] = _found(search)
+        known[search.key] = smallest_depths(search)
     return known[search.key]
 
 
-def _found(search: _Search) -> NeededDepths:
+class DepthSearch(Protocol):
+    """Runs of a token exchange at depths by stream array.
+
+    Attributes:
+        declared: depth of every array; arrays are lowered in this order.
+        most_tokens: no FIFO has to hold more.
+    """
+
+    @property
+    def declared(self) -> Mapping[str, int]: ...
+
+    @property
+    def most_tokens(self) -> int: ...
+
+    def run(self, depth: Mapping[str, int]) -> RunResult: ...
+
+    def full(self, result: RunResult) -> set[str]:
+        """The arrays whose full FIFOs processes wait for."""
+
+    def blocked(self, result: RunResult) -> tuple[str, ...]:
+        """The processes that wait for each other, in words."""
+
+
+def smallest_depths(search: DepthSearch) -> NeededDepths:
+    """The smallest depths at which an exchange ends, none less than declared, found for one array after the other."""
     declared, depth = search.declared, dict(search.declared)
     # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
     # possible. The search ends: no FIFO has to hold more than all tokens of its stream.
     while not (result := search.run(depth)).finished:
-        full = {name for _, (_, _, name) in search.blocked(result, by="room")}
+        full = search.full(result)
         if not full or max(depth[name] for name in full) > search.most_tokens:
-            return NeededDepths({}, tuple(search.blocked(result)))
+            return NeededDepths({}, search.blocked(result))
         depth |= {name: 2 * depth[name] for name in full}
     for name in [name for name in depth if depth[name] > declared[name]]:
         # What runs at a depth runs at every larger one (Kahn 1974), so halving finds the least.
@@ -186,11 +217,17 @@ class _Search(Struct, frozen=True, dict=True):
         initial[::2] = 0
         return table_engine().run(replace(self._network, depth=depths, initial=initial), extrapolate=True)
 
-    def blocked(self, result: RunResult, by: str = "") -> list[tuple[int, Channel]]:
-        """(node, channel) of the nodes that wait for each other; `by="room"`: those that wait for a free slot."""
+    def full(self, result: RunResult) -> set[str]:
+        return {name for _, (_, _, name) in self._waiting(result, room=True)}
+
+    def blocked(self, result: RunResult) -> tuple[str, ...]:
+        return tuple(f"core {node} waits for {name}" for node, (_, _, name) in self._waiting(result))
+
+    def _waiting(self, result: RunResult, *, room: bool = False) -> list[tuple[int, Channel]]:
+        """The nodes that wait for each other; `room`: those that wait for a free slot."""
         assert result.deadlock is not None
         waiting = result.deadlock.cycle or result.deadlock.blocked
-        return [(b.node, self.channels[b.stream // 2]) for b in waiting if by != "room" or b.stream % 2]
+        return [(b.node, self.channels[b.stream // 2]) for b in waiting if not room or b.stream % 2]
 
 
 def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:

@@ -15,9 +15,8 @@ from msgspec import Struct
 from allo_dse.program.index_maps import IndexMap, IntArray
 
 from ..graph.groups import MeshLeaves, NodeGroup, nest_offsets
-from ..graph.ports import ClassUse, PortSide, Round, schedule_round
+from ..graph.ports import ClassUse, PortKey, PortSide, Round, schedule_round
 from ..graph.program_graph import ProgramGraph
-from ..model.movement import PortKey
 from ..model.sequences import Nest, change_count, loop_nest, nest_moves, simplest_nest
 
 Users = list[tuple[ClassUse, PortSide]]

@@ -9,12 +9,13 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 
 from ..fold.vmg import VMG
-from ..graph.node_schedules import GroupSchedule
+from ..graph.node_schedules import GroupSchedule, period_table
 from ..model.movement import NeededDepths
 from .channels import Links, stream_links
 from .node_links import StreamLinks, link_streams
-from .stream_depths import is_forest, needed_depths
+from .stream_depths import is_forest, known_depths, needed_depths
 from .tile_sequences import GroupTiles
+from .token_exchange import exchange_depths
 
 
 class MappingView(Struct, frozen=True, eq=False, dict=True):
@@ -42,15 +43,25 @@ class MappingView(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def needed_depths(self) -> NeededDepths:
-        """Depths beyond the declared ones without which the nodes wait for each other."""
-        if is_forest((flow.source, flow.target, flow.stream) for flow in self.declared_links.between):
-            return NeededDepths({})
-        return needed_depths(self.periods, self._declared_channels, self.vmg.graph.needed_depths)
+        """Depths beyond the declared ones without which the nodes wait for each other.
+
+        A core holds the tokens that it works on until it has room for its results, so it may need deeper FIFOs than
+        the exchange alone.
+        """
+        exchange = exchange_depths(self.vmg) or NeededDepths({})
+        if exchange.blocked or is_forest(
+            (flow.source, flow.target, flow.stream) for flow in self.declared_links.between
+        ):
+            return exchange
+        channels, deeper = self._declared_channels, exchange.depth
+        channels = replace(channels, depth={c: deeper.get(c[2], depth) for c, depth in channels.depth.items()})
+        held = needed_depths(self.periods, channels, self.vmg.graph.once(known_depths))
+        return replace(held, depth={**deeper, **held.depth})
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
         """When the nodes need other tiles, for nodes in a row that are alike."""
-        return self.vmg.graph.periods.schedules(self.vmg.groups)
+        return period_table(self.vmg.graph).schedules(self.vmg.groups)
 
     @cached_property
     def declared_links(self) -> StreamLinks:

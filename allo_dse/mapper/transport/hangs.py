@@ -22,7 +22,8 @@ from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
 from ..graph.node_schedules import GroupSchedule
-from ..model.movement import Channel, PortKey, Transfer, Transport
+from ..graph.ports import PortKey
+from ..model.movement import Channel, Transfer, Transport
 from ..streams.channels import Links
 from ..streams.core_period import core_period
 from ..streams.leaf_steps import Step

@@ -8,6 +8,7 @@ from __future__ import annotations
 from allo_dse.device.device import NpuDevice
 
 from ..layouts.access import access_pattern
+from ..layouts.layout_plan import layouts_on
 from ..model.buffering import Buffering
 from ..model.movement import Flow, Transfer, Transport
 from ..model.violation import Violation
@@ -39,7 +40,7 @@ def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -
         parts = _shared_out(shares, inputs, outputs)
     transfers = tuple(_transfer(index, *part, device, buffering) for index, part in enumerate(parts))
     flows = tuple(flow for family in families for flow in family.flows)
-    return Transport(flows, transfers, violations, view.vmg.graph.layouts(device))
+    return Transport(flows, transfers, violations, layouts_on(view.vmg.graph, device))
 
 
 def column_limits(device: NpuDevice) -> ColumnLimits:

@@ -7,7 +7,6 @@ waited for, the get that made room, the request that was served before, or else 
 from __future__ import annotations
 
 from array import array
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -27,7 +26,7 @@ Kind = Literal["work", "service", "token", "room"]
 KINDS: tuple[Kind, ...] = ("work", "service", "token", "room")
 
 
-class CriticalPath(Struct, frozen=True, dict=True):
+class CriticalPath(Struct, frozen=True):
     """Steps from cycle 0 to the end of the run, or of the part of it that was recorded, without gaps; one per step.
 
     Attributes:
@@ -46,7 +45,7 @@ class CriticalPath(Struct, frozen=True, dict=True):
     def __len__(self) -> int:
         return len(self.kind)
 
-    @cached_property
+    @property
     def frame(self) -> pd.DataFrame:
         """The steps as a table with columns kind, task, on, start, end."""
         import pandas as pd

@@ -67,7 +67,7 @@ class Engine:
         """By the bodies' symbols."""
         return {s.symbol: s for s in next(iter(self._codes.values())).compiled.signatures}
 
-    @cached_property
+    @property
     def _has_pipelines(self) -> bool:
         return any(s.pipelines for s in self.signatures.values())
 

@@ -78,7 +78,7 @@ class Explanation:
         """The first of `contributors`; None if the run took no time."""
         return self.contributors[0] if self.contributors else None
 
-    @cached_property
+    @property
     def shares(self) -> dict[str, float]:
         """Of the run's cycles, how much of the critical path is work, service, tokens on their way, and room."""
         length = self.path.end - self.path.start

@@ -81,7 +81,7 @@ class RunResult:
         """Whether every node has run all its tasks; otherwise `deadlock` says why not."""
         return int(self._arena.header[Header.FINISHED]) == self.network.node_count
 
-    @cached_property
+    @property
     def fault(self) -> IndexFault | None:
         """The first index that was out of range; what the run computed from then on has no meaning."""
         header = self._arena.header

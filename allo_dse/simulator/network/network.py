@@ -151,7 +151,7 @@ class Network:
         """Per task the position of its body, -1 for table processes."""
         return _join([np.full(len(g), position[g.body] if isinstance(g, Tasks) else -1) for g in self.groups])
 
-    @cached_property
+    @property
     def first_row(self) -> IntArray:
         """Per task the first row of its operation table; -1 for tasks of compiled bodies."""
         return _join([np.full(len(g), -1) if isinstance(g, Tasks) else g.first_row for g in self.groups])

@@ -114,11 +114,6 @@ class Plan(Struct, frozen=True, dict=True):
         return np.maximum(self.puts, SHIFT_REGISTER_DEPTH + 1)
 
     @cached_property
-    def port_process(self) -> IntArray:
-        """The process at each port, -1 for none."""
-        return np.concatenate([self.consumer, self.producer])
-
-    @cached_property
     def operation_of(self) -> IntArray:
         """Per slot the operation that gets its token (row 0) and the one that puts it (row 1), -1 for none."""
         result = np.full((2, self.slots), -1, np.int64)

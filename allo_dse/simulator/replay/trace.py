@@ -23,7 +23,6 @@ from .regular import RegularResult, replay_regular
 from .replay import Depths, depth_array, replay_batch, replay_one, require_replayable
 from .replay_plan import Plan, make_plan
 from .replay_result import ReplayResult
-from .replayer import Replayer
 
 
 class Trace:
@@ -181,10 +180,6 @@ class Trace:
         if array.ndim != 1:
             raise TraceError("extrapolate takes one depth vector, not a batch")
         return replay_regular(self.data, array)
-
-    def replayer(self, depths: Depths = None) -> Replayer:
-        """A replay to which one stream's depth after the other can be changed, at the cost of what that affects."""
-        return Replayer(self.data, self._alike_streams, depth_array(self.data, depths))
 
     def smallest_depths(self, at_least: Depths = None, *, max_runs: int = 2_000) -> Increase:
         """The smallest total increase of `at_least` (default: 1 everywhere) with which the design does not deadlock.

@@ -179,29 +179,12 @@ class Evolution:
         self._state.next_number += 1
         self.learn(individual)
 
-    def pass_over(self, *, choose: bool = True) -> None:
-        """Count a proposal that is made elsewhere.
-
-        Args:
-            choose: parents anew, when a generation is over.
-        """
+    def pass_over(self) -> None:
+        """Count a proposal that is made elsewhere."""
         generation = self.breeding.generation(self._state.next_number)
-        if choose and generation > self._state.generation:
+        if generation > self._state.generation:
             self._select(generation)
         self._state.next_number += 1
-
-    def best(self) -> tuple[list[Genes], Floats]:
-        """Genes of the parents, best first, and the losses of the front; chosen anew after as many results as there
-        are parents."""
-        if len(self._state.told) >= self.breeding.population:
-            self._select(self._state.generation)
-        return [dict(genes) for genes in self._state.parents], self._state.front
-
-    def settle(self, next_number: int, parents: Sequence[Genes], front: Floats) -> None:
-        """Breed from these from now on: others choose them."""
-        self._memory = None
-        self._state = state = _State(Parents(self.breeding.population), next_number, sys.maxsize)
-        state.parents, state.front = list(parents), front
 
     def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
         """Take in that losses and penalties have changed; parents are chosen by them from the next generation on.

@@ -19,7 +19,7 @@ from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..store.placements import placement_of
-from ..store.record import Record
+from ..store.record import Record, Verification
 from .explain import explain
 from .export import export_design
 
@@ -36,12 +36,14 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     Attributes:
         run_dir: where its placement is kept.
         near: of the fastest design, how many predictions cannot tell from it, in words.
+        verification: whether it computes what it should, and how far roundings take it from that.
     """
 
     study: StudySpec
     record: Record
     run_dir: Path | None = None
     near: str = ""
+    verification: Verification | None = None
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:,.6g}" for name, value in self.values.items())
@@ -100,7 +102,13 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
 
     def explain(self) -> str:
         """The design in words."""
-        return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near)))
+        return "; ".join(filter(None, (explain(self.design, self.record.metrics or {}), self.near, self._checked)))
+
+    @property
+    def _checked(self) -> str:
+        if self.verification is None:
+            return ""
+        return f"{'checked' if self.verification.ok else 'WRONG'}: {self.verification.message}"
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files."""
@@ -111,6 +119,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
             metrics=self.metrics,
             values={} if self.record.status == "failed" else self.values,
             explanation=self.explain(),
+            verification=self.verification,
             placement=self.placement,
             directory=Path(directory),
         )

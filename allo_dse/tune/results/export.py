@@ -23,6 +23,7 @@ from allo_dse.eval.hardware.design_folder import (
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
+from ..store.record import Verification
 from .explain import design_layouts
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 
-def export_design(
+def export_design(  # noqa: PLR0913
     study: StudySpec,
     candidate: Candidate,
     *,
@@ -44,6 +45,7 @@ def export_design(
     metrics: Mapping[str, Any],
     values: Mapping[str, float],
     explanation: str,
+    verification: Verification | None,
     placement: PlacedDesign | Infeasible | None,
     directory: Path,
 ) -> list[Path]:
@@ -52,7 +54,9 @@ def export_design(
         raise StudyError(f"{directory} is a file", hint="a design is written into a folder of its own")
     design = candidate.design
     facts = {"genes": candidate.genes, "predicted": dict(values), **_layouts(design)}
-    files = design_files(design, reference=study.reference, facts=facts, hls=False)
+    if verification is not None:
+        facts["verification"] = {"ok": verification.ok, "message": verification.message}
+    files = design_files(design, reference=study.reference, verify_with=study.verify_with, facts=facts, hls=False)
     notes = [f"Not taken by Allo: {note}.\n" for note in not_taken(files)]
     files |= {
         "parameters.json": json_text(params),
@@ -103,7 +107,7 @@ def _layouts(design: Design) -> dict[str, Any]:
 
 
 def _placement_files(placement: PlacedDesign | Infeasible) -> dict[str, str]:
-    from allo_dse.drawing import placement_svg
+    from allo_dse.drawing.placements import placement_svg
     from allo_dse.mapper.place.placed_design import PlacedDesign
 
     if not isinstance(placement, PlacedDesign):

@@ -104,13 +104,13 @@ class Result:
     limits: Mapping[str, int] = field(default_factory=dict)
     enqueued: Sequence[Genes] = ()
 
-    @cached_property
+    @property
     def baseline(self) -> BestDesign | None:
         """The first design that the study had enqueued: what others are compared with."""
         for genes in self.enqueued[:1]:
             known = next((r for r in self.records if r.genes == genes and r.key in self.values), None)
             if known is not None:
-                return BestDesign(self.study, known, self.run_dir)
+                return BestDesign(self.study, known, self.run_dir, verification=self.verified.get(known.key))
         return None
 
     @property
@@ -122,7 +122,7 @@ class Result:
         parts = [f"{name} {self.best(name).values[name] / there[name]:.3g} x" for name in there if there[name]]
         return f"best over baseline {self.baseline.key[:8]}: {', '.join(parts)}"
 
-    @cached_property
+    @property
     def ruled_out(self) -> dict[str, int]:
         """How many designs each limit and constraint ruled out, and how many failed; what ruled out most first."""
         failed = {"evaluator failed": self.failures.total()} if self.failures else {}
@@ -165,7 +165,7 @@ class Result:
         """Keys of designs that computed wrong numbers; they are not on the front."""
         return [key for key, verification in self.verified.items() if not verification.ok]
 
-    @cached_property
+    @property
     def rung_failures(self) -> list[RungFailures]:
         """What failed at evaluators above the first, the cheapest first; such designs are not on the front."""
         given: dict[tuple[int, str], list[Measurement]] = {}
@@ -179,7 +179,7 @@ class Result:
         ]
         return [one for one in found if one.failed]
 
-    @cached_property
+    @property
     def failures(self) -> Counter[str]:
         """Why the evaluator of every design failed, and how often."""
         return failures_by_kind(r.error for r in self.records if r.status == "failed" and not r.rung)
@@ -210,7 +210,10 @@ class Result:
             return Front()
         losses = self._losses(usable)
         positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
-        return Front(BestDesign(self.study, usable[p], self.run_dir) for p in positions)
+        return Front(
+            BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
+            for one in (usable[p] for p in positions)
+        )
 
     @cached_property
     def knee(self) -> BestDesign | None:
@@ -295,7 +298,7 @@ class Result:
             if name not in row:
                 row[name] = json.dumps(value) if isinstance(value, dict | list) else value
         verification = self.verified.get(record.key)
-        row["verified"] = None if verification is None else ("yes" if verification.ok else "wrong")
+        row["verified"] = None if verification is None else verification.verdict
         note = self.placed.get(record.key)
         row["placed"] = None if note is None else ("yes" if note.ok else f"no: {note.reason}")
         row["evaluator"] = record.measured_by

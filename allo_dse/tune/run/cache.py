@@ -16,7 +16,6 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.space import Candidate
 
-from ..store.described import Bred
 from ..store.file_names import file_name
 from ..store.log import decode_line, encode_line
 from .evaluator_key import evaluator_key
@@ -60,7 +59,7 @@ class ResultCache:
             position = newline + 1
         self._read += position
 
-    def get(self, candidate: Candidate | Bred) -> dict[str, Any] | None:
+    def get(self, candidate: Candidate) -> dict[str, Any] | None:
         """Metrics of a design that was evaluated before."""
         key = self._key(candidate)
         found = self._where.get(key)
@@ -71,7 +70,7 @@ class ResultCache:
         metrics: dict[str, Any] = values["metrics"]
         return metrics
 
-    def put(self, candidate: Candidate | Bred, metrics: dict[str, Any], seconds: float) -> None:
+    def put(self, candidate: Candidate, metrics: dict[str, Any], seconds: float) -> None:
         """Keep a result, unless evaluating again is as fast."""
         key = self._key(candidate)
         if seconds < SECONDS or key in self._where:
@@ -89,9 +88,8 @@ class ResultCache:
         size = os.fstat(self._fd).st_size
         return size == 0 or os.pread(self._fd, 1, size - 1) == b"\n"
 
-    def _key(self, candidate: Candidate | Bred) -> bytes:
-        program = candidate.program if isinstance(candidate, Bred) else candidate.design.program.digest
-        text = json.dumps([self._salt, program, candidate.key])
+    def _key(self, candidate: Candidate) -> bytes:
+        text = json.dumps([self._salt, candidate.design.program.digest, candidate.key])
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_BYTES].encode()
 
     def close(self) -> None:

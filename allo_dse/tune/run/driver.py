@@ -16,12 +16,11 @@ from ..search.ladder import Ladder
 from ..search.protocol import Proposer
 from ..show.reporters import Reporter
 from ..show.run_view import View
-from ..store.described import Bred
 from ..store.record import Measurement
 from ..workers.executor import Job
 from ..workers.workforce import Workforce
 from .ledger import Ledger
-from .side_files import Keeper
+from .side_files import SideFiles
 
 PROPOSE_AT_ONCE = 16  # designs: an idle worker gets work before all others have theirs
 
@@ -34,7 +33,7 @@ class Driver:
         proposer: where designs come from.
         workforce: who evaluates them.
         ledger: what is known of them.
-        keeper: of what belongs to them and is in no record.
+        side_files: results for other runs, printed output and running totals, kept beside the log.
         stop: asked between batches.
         renew: makes the proposer anew from what the ledger knows, when bounds were withdrawn.
     """
@@ -42,16 +41,14 @@ class Driver:
     proposer: Proposer
     workforce: Workforce
     ledger: Ledger
-    keeper: Keeper
+    side_files: SideFiles
     budget: Budget
     reporter: Reporter
     stop: StopSignals
     renew: Callable[[], Proposer]
-    _pending: dict[tuple[int, int], Candidate | Bred] = field(default_factory=dict, init=False)
+    _pending: dict[tuple[int, int], Candidate] = field(default_factory=dict, init=False)
     _doubt: Doubt = field(init=False)
     _enqueued: list[Candidate] = field(init=False)
-    _early: list[tuple[Candidate, Measurement]] = field(default_factory=list, init=False)
-    """What others found out about designs that are not known here yet."""
     _refuted: int = field(init=False)
     """Designs that are known to the proposer to fail above the first rung."""
     _withdrawn: bool = field(default=False, init=False)
@@ -109,7 +106,6 @@ class Driver:
                 with self.stop.leaving():
                     found = self._executor.collect()
                 self._record(found)
-                self._take_in()
                 self._learn()
                 self._show()
         except BaseException as ended:
@@ -166,14 +162,14 @@ class Driver:
                 self._submit(rung, [(record.number, rebuilt(record)) for record in records])
             over = over and self._executor.outstanding(rung) == 0
 
-    def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate | Bred]]) -> None:
+    def _submit(self, rung: int, designs: Sequence[tuple[int, Candidate]]) -> None:
         if designs:
             self._pending.update(((number, rung), candidate) for number, candidate in designs)
             self._executor.submit([Job(number, rung, c, self._known(number, rung, c)) for number, c in designs])
 
-    def _known(self, number: int, rung: int, candidate: Candidate | Bred) -> Measurement | None:
+    def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
         """What an earlier run found out."""
-        metrics = self.keeper.known(candidate, rung)
+        metrics = self.side_files.known(candidate, rung)
         if metrics is None:
             return None
         return Measurement(number=number, rung=rung, evaluator=self.ledger.names[rung], metrics=metrics, cached=True)
@@ -182,7 +178,7 @@ class Driver:
         records, proposed = [], []
         for measured in found:
             candidate = self._pending.pop((measured.number, measured.rung))
-            log = self.keeper.keep(candidate, measured)
+            log = self.side_files.keep(candidate, measured)
             record = self.ledger.record(candidate, measured, at=self._at, log=log)
             self._withdrawn |= self.ledger.compare(candidate, record)
             if record.number < 0:  # enqueued
@@ -195,28 +191,6 @@ class Driver:
         self._doubt.look(records)
         for record in proposed:
             self.proposer.tell(record.number, self.ledger.judge.told(record))
-
-    def _take_in(self) -> None:
-        """Record what other drivers have found out, and learn from it; above the first rung, once the design is known
-        here."""
-        found, self._early = self._early + self.ledger.others(), []
-        first = [(c, m) for c, m in found if not m.rung]
-        if self.budget.trials is not None:  # no more designs than were asked for
-            del first[max(0, self.budget.trials - self.ledger.tally.done - self._executor.outstanding(0)) :]
-        records = [self.ledger.record(candidate, measured, at=self._at) for candidate, measured in first]
-        told = self.ledger.judge.told
-        for (candidate, _), record in zip(first, records, strict=True):
-            self._withdrawn |= self.ledger.compare(candidate, record)
-        numbers = [self.proposer.learn(record.key, record.genes, told(record)) for record in records]
-        self.ledger.add([replace(r, number=n) for r, n in zip(records, numbers, strict=True)])
-        tally, higher = self.ledger.tally, []
-        for candidate, measured in found:
-            if measured.rung and candidate.key not in tally:
-                self._early.append((candidate, measured))
-            elif measured.rung and self._ladder.spare(measured.rung, candidate.key):
-                numbered = replace(measured, number=tally.record(candidate.key).number)
-                higher.append(self.ledger.record(candidate, numbered, at=self._at))
-        self.ledger.add(higher)
 
     def _learn(self) -> None:
         """After measurements, what is predicted changes, and designs turn out to fail: the search goes on from that."""
@@ -236,7 +210,7 @@ class Driver:
         return self.budget.search_time_is_up
 
     def _show_decided(self, *, last: bool = False) -> None:
-        tick = self.keeper.tick(self._at, self.ledger.tally.done, lambda: self._view.certificate, last=last)
+        tick = self.side_files.tick(self._at, self.ledger.tally.done, lambda: self._view.certificate, last=last)
         if tick is not None:
             self.ledger.write([tick])
         self.reporter.update(self._view)

@@ -97,7 +97,7 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
         listed = time.monotonic()
         while proposals:
             (proposal,) = proposals
-            proposer.tell(proposal.number, judge.told(_measured(evaluator, judge, proposal.decoded)))
+            proposer.tell(proposal.number, judge.told(_measured(evaluator, judge, proposal.candidate)))
             proposals = proposer.ask(1, 0) if time.monotonic() - listed < SECONDS else []
     else:
         for candidate in itertools.islice(study.space.designs(), LOOKED_AT):

@@ -1,4 +1,4 @@
-"""What a run knows of designs: in the log first, then counted, then shared."""
+"""What a run knows of designs: in the log first, then counted, then copied to a storage."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..search.judge import Judge
 from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.described import Bred, described
+from ..store.described import described
 from ..store.log import RunLog, sensible
 from ..store.record import Entry, Measurement, Record, Withdrawal, entry_dict
 from ..store.rundir import RunDirectory
-from .optuna_storage import SharedStudy
+from .optuna_storage import StorageCopy
 from .restore import History, corrected, correction_of, read_history, revaluations
 
 LOOK_SECONDS = 0.5  # between looks whether the log is still there
@@ -42,7 +42,6 @@ class Ledger:
     Attributes:
         names: of the evaluators of all rungs.
         history: earlier runs.
-        shared: the study in an Optuna storage, where there is one.
         least: what is known of designs before they are evaluated; nothing after a measurement has contradicted it.
     """
 
@@ -53,7 +52,7 @@ class Ledger:
         self.judge = Judge(study.objectives, study.constraints)
         self.tally = Tally(study.objectives)
         self.screen = Screen(study.space, study.check, study.check_soon)
-        self.shared: SharedStudy | None = None
+        self._storage: StorageCopy | None = None
         self._pending: list[Record] = []  # violations, for the next write
         self._looked = time.monotonic()  # whether the log is still there
         self._news: list[str] = []
@@ -87,16 +86,16 @@ class Ledger:
     def close(self) -> None:
         self._log.close()
 
-    def share(self, shared: SharedStudy) -> None:
-        """Let other drivers have everything that is known, and will be."""
-        self.shared = shared
+    def copy_to(self, storage: StorageCopy) -> None:
+        """Copy every design that is evaluated, and will be, to an Optuna storage."""
+        self._storage = storage
         for record in (*self.history.designs, *self.history.higher):
-            self._give(record)
+            self._copy(record)
 
-    def _give(self, record: Record) -> None:
-        if self.shared is not None:
+    def _copy(self, record: Record) -> None:
+        if self._storage is not None:
             self.study.space.learn(record.genes)
-            self.shared.put(record)
+            self._storage.put(record)
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write to the log what is no result."""
@@ -146,7 +145,7 @@ class Ledger:
             for candidate, violations in self.screen.taken()
         ]
 
-    def record(self, candidate: Candidate | Bred, found: Measurement, *, at: float, log: str | None = None) -> Record:
+    def record(self, candidate: Candidate, found: Measurement, *, at: float, log: str | None = None) -> Record:
         """The record of a measurement. One of a higher rung is judged by the metrics of all: objectives may need those
         of the rungs below.
 
@@ -172,9 +171,9 @@ class Ledger:
                 self.tally.add_higher(together, self.judge.values(together))
             else:
                 self.tally.add(record, self.judge.values(record))
-            self._give(record)
+            self._copy(record)
 
-    def compare(self, candidate: Candidate | Bred, record: Record) -> bool:
+    def compare(self, candidate: Candidate, record: Record) -> bool:
         """Compare a measurement of the first rung with all that was known of its design. The first contradiction
         withdraws every bound, in the log before the measurement is.
 
@@ -183,8 +182,7 @@ class Ledger:
         """
         if self.least.bounding is None or record.metrics is None or record.rung:
             return False
-        found = candidate if isinstance(candidate, Candidate) else self.study.space.decode_genes(record.genes)
-        reason = self.least.contradiction(found.design, record.metrics) if found else ""
+        reason = self.least.contradiction(candidate.design, record.metrics)
         if not reason:
             return False
         self.least = self.study.least_losses(None)
@@ -195,10 +193,14 @@ class Ledger:
         )
         return True
 
+    @property
+    def wrong(self) -> set[str]:
+        """Designs of a front that verification has refused."""
+        return {key for key, verification in self.history.verified.items() if not verification.ok}
+
     def told(self) -> Callable[[Record], Told]:
         """What a proposer learns of a record now: what computed wrong numbers or fails at a higher rung has failed."""
-        wrong = {key for key, verification in self.history.verified.items() if not verification.ok}
-        refuted = wrong | self.tally.refuted
+        refuted = self.wrong | self.tally.refuted
         return lambda record: self.judge.told(record, refuted)
 
     @property
@@ -239,19 +241,6 @@ class Ledger:
     def _correction(self) -> Correction:
         records = ((rung, self.tally.record(key)) for rung, keys in self.tally.rungs.items() for key in keys)
         return correction_of((r.key, r.rungs[0], m) for rung, r in records for m in r.rungs if m.rung == rung)
-
-    def others(self) -> list[tuple[Candidate, Measurement]]:
-        """What other drivers of the study have measured since it was last asked, at the first rung unless it is known
-        here."""
-        found = []
-        for foreign in self.shared.news() if self.shared else ():
-            if not foreign.measured.rung and self.screen.knows(foreign.key):
-                continue
-            candidate = self.study.space.decode_genes(foreign.genes)
-            if candidate is not None and candidate.key == foreign.key:
-                self.screen.remember(foreign.key, None)
-                found.append((candidate, foreign.measured))
-        return found
 
     def result(self, reason: str) -> Result:
         """What the study has found.

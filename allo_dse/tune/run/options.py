@@ -48,8 +48,7 @@ class RunOptions:
         progress: auto, live, notebook, plain, json, quiet, or a `Reporter`.
         command: The command line, to be shown where a run can be resumed.
         cache: Results shared with other runs. [default: runs/.results, none with a run directory of its own]
-        storage: Copy trials to an Optuna storage, and share the study with its other drivers, each with a run directory
-            of its own: postgresql://..., sqlite:///FILE, journal, journal:FILE.
+        storage: Copy trials to an Optuna storage: postgresql://..., sqlite:///FILE, journal, journal:FILE.
         deadline: How long one design may take, at one evaluator or all, in a process of its own. [default: as the
             evaluators say]
 

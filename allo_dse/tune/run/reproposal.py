@@ -60,8 +60,6 @@ class _Run(Struct, frozen=True):
         """Why its proposals cannot be made again; empty when they can."""
         if not self.how:
             return "the log does not say how they were proposed"
-        if self.how.shared:
-            return "proposed while other drivers' results came in"
         if not self.how.strict:
             return "proposed for several workers, in the order of their results"
         if not self.how.named:
@@ -143,7 +141,7 @@ def _ask(proposer: Proposer, record: Record) -> str:
     if not proposals:
         return f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), now there is none"
     (proposal,) = proposals
-    candidate = proposal.decoded
+    candidate = proposal.candidate
     if (proposal.number, candidate.key) == (record.number, record.key):
         return ""
     number = "" if proposal.number == record.number else f"number {proposal.number}, "

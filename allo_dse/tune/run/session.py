@@ -17,9 +17,7 @@ from allo_dse.eval.evaluator import Evaluator, full_name, needs
 from ..declare.enqueued import enqueue
 from ..declare.spec import StudySpec
 from ..results.study_result import Result
-from ..search.bred import EvolutionProposer
 from ..search.budget import Budget, StepLeft, StopSignals
-from ..search.exact.by_bounds import ExactProposer
 from ..search.proposals import SAMPLERS, make_proposer
 from ..search.protocol import Proposer, certificate_of
 from ..show.output import write_best, write_tables
@@ -30,19 +28,14 @@ from ..store.record import PlacementNote, Session, Verification
 from ..store.run_info import RunInfo, StatedObjective
 from ..store.rundir import RunDirectory, default_run_dir, versions
 from ..store.texts import error_text, valid_text
-from ..workers.breeders import Breeders
-from ..workers.leases import Leases
 from ..workers.ray_access import reach
-from ..workers.surveyor import Surveyor
-from ..workers.workforce import Workforce, demands, recruit, unusable_here
+from ..workers.workforce import demands, recruit, unusable_here
 from .cache import ResultCache
 from .driver import Driver
-from .islands import Islands
 from .ledger import Ledger
 from .options import RunOptions
-from .optuna_storage import SharedStudy, reach_storage, without_password
-from .sharing import SharingExecutor
-from .side_files import Keeper
+from .optuna_storage import StorageCopy, reach_storage, without_password
+from .side_files import SideFiles
 
 QUICK_MODELLED = 64  # designs that models propose where evaluating one takes no longer
 RESULTS = ".results"  # beside the run directories: what evaluators found, across runs
@@ -76,29 +69,30 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
             else:
-                while True:
-                    try:
-                        with stop.leaving():
-                            renew = partial(_proposer, ledger, options, seed, budget, evaluators[0])
+                try:
+                    with stop.leaving():
+                        renew = partial(_proposer, ledger, options, seed, budget, evaluators[0])
+                        proposer = renew()
+                        workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                except StepLeft as left:  # before there is anything to search with
+                    reason = str(left)
+                else:
+                    with closing(workforce.executor), _copied(ledger, options.storage, reporter):
+                        for note in workforce.notes:
+                            reporter.note(note)
+                        side_files = SideFiles(directory, ledger.screen, caches)
+                        while True:
+                            driver = Driver(proposer, workforce, ledger, side_files, budget, reporter, stop, renew)
+                            reason, known = driver.run(), len(ledger.wrong)
+                            proposer = driver.proposer
+                            if options.verify:
+                                with suppress(StepLeft), stop.leaving():
+                                    _verify(ledger, reporter, stop, seed)
+                            if len(ledger.wrong) == known:
+                                break
+                            reporter.note("what only wrong designs were better than is open again")
                             proposer = renew()
-                            workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
-                    except StepLeft as left:  # before there is anything to search with
-                        reason = str(left)
-                        break
-                    if workforce.breeders and options.storage is None and ledger.least.bounding is not None:
-                        proposer = _shared_out(proposer, workforce.breeders, ledger, options, seed, evaluators[0])
-                    keeper = Keeper(directory, ledger.screen, caches)
-                    with _sharing(ledger, options, workforce, reporter) as team:
-                        driver = Driver(proposer, team, ledger, keeper, budget, reporter, stop, renew)
-                        reason = driver.run()
-                    certificate = certificate_of(driver.proposer)
-                    if not options.verify or stop.requested or study.rungs:
-                        break
-                    with suppress(StepLeft), stop.leaving():
-                        if _verify(ledger, reporter, stop, seed) and not stop.requested:
-                            reporter.note("the search goes on: what only wrong designs were better than is open again")
-                            continue
-                    break
+                    certificate = certificate_of(proposer)
             if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds of constraints may be why
                 ledger.refuse_nothing()
             if options.verify:
@@ -175,24 +169,11 @@ def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, ev
     )  # fmt: skip
     session = Session(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
-        strict=options.inline, shared=options.storage is not None, sizes=sizes,
-        enqueued=study.enqueued,
+        strict=options.inline, sizes=sizes, enqueued=study.enqueued,
     )  # fmt: skip
     ledger.write([session])
     with no_collections():
         proposer.restore(ledger.first, ledger.told(), done)
-    return proposer
-
-
-def _shared_out(
-    proposer: Proposer, breeders: Breeders[Any, Any], ledger: Ledger, options: RunOptions, seed: int, first: Evaluator
-) -> Proposer:
-    """The proposer with workers that look for designs, where it can make use of them."""
-    if isinstance(proposer, EvolutionProposer):
-        return Islands(proposer, ledger.screen, breeders, seed=seed, sizes=_sizes(ledger.study, options, first))
-    if isinstance(proposer, ExactProposer):
-        here = partial(Surveyor, ledger.study, first)
-        proposer.search(Leases(ledger.screen, breeders, here, len(ledger.study.objectives)))
     return proposer
 
 
@@ -211,61 +192,45 @@ def _caches(
     return [ResultCache(Path(where), evaluator) for evaluator in evaluators] if where else []
 
 
-def _shared(ledger: Ledger, storage: str) -> SharedStudy:
-    """The study in a storage, with everything that is known of it here."""
+@contextmanager
+def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator[None]:
+    """Copy designs to an Optuna storage meanwhile, if one is given."""
+    if storage is None:
+        yield
+        return
     study = ledger.study
     program, device = study.fingerprint()
     identity = {"program": program, "device": device, "evaluator": ledger.names[0], "space": study.space.describe()}
-    shared = SharedStudy(
+    copy = StorageCopy(
         storage, study.name, ledger.directory.path, identity, ledger.judge, study.space.genes, ledger.names
     )
-    ledger.share(shared)
-    return shared
-
-
-@contextmanager
-def _sharing(ledger: Ledger, options: RunOptions, workforce: Workforce, reporter: Reporter) -> Iterator[Workforce]:
-    """The workforce, which leaves to other drivers what they are evaluating where the study is in a storage. Workers
-    and storage are closed afterwards."""
-    shared: SharedStudy | None = None
     try:
-        if options.storage is not None:
-            shared = _shared(ledger, options.storage)
-            workforce = replace(workforce, executor=SharingExecutor(workforce.executor, shared))
-        for note in workforce.notes:
-            reporter.note(note)
-        yield workforce
+        ledger.copy_to(copy)
+        yield
     finally:
-        workforce.executor.close()
-        if shared is not None:
-            shared.close()
-            if shared.problem:
-                reporter.note(f"not every design is in the storage: {shared.problem}")
+        copy.close()
+        if copy.problem:
+            reporter.note(f"not every design is in the storage: {copy.problem}")
 
 
-def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> bool:
-    """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn.
-
-    Returns:
-        Whether a design was found to be wrong.
-    """
-    verified, wrong = ledger.history.verified, False
+def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:
+    """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn."""
+    verified = ledger.history.verified
     while not stop.requested:
         pending = [best for best in ledger.result("").front if best.key not in verified]
         if not pending:
-            return wrong
+            return
         for position, best in enumerate(pending):
             if stop.requested:
-                return wrong
+                return
             reporter.verifying(position, len(pending))
             said = _verified(ledger.study, best.design, seed)
             found = Verification(said.ok, valid_text(said.message), said.seconds, best.key)
             ledger.write([found])
             verified[best.key] = found
             if not found.ok:
-                reporter.note(f"WRONG RESULT: design {best.key} is removed from the front: {found.message}")
-                wrong = True
-    return wrong
+                what = "DEADLOCK" if found.verdict == "deadlock" else "WRONG RESULT"
+                reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}")
 
 
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:

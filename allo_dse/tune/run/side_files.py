@@ -11,7 +11,6 @@ from allo_dse.space.space import Candidate
 
 from ..search.screening import Screen
 from ..store.certificate import Certificate
-from ..store.described import Bred
 from ..store.record import Measurement, Tick
 from ..store.rundir import LOGS, RunDirectory
 from .cache import ResultCache
@@ -19,7 +18,7 @@ from .cache import ResultCache
 TICK_SECONDS = 2.0
 
 
-class Keeper:
+class SideFiles:
     """Keeps them.
 
     Args:
@@ -31,11 +30,11 @@ class Keeper:
         self._ticked, self._next = time.monotonic(), 0
         self._last: Tick | None = None
 
-    def known(self, candidate: Candidate | Bred, rung: int) -> dict[str, Any] | None:
+    def known(self, candidate: Candidate, rung: int) -> dict[str, Any] | None:
         """Metrics that an earlier run found."""
         return self._caches[rung].get(candidate) if self._caches else None
 
-    def keep(self, candidate: Candidate | Bred, found: Measurement) -> str | None:
+    def keep(self, candidate: Candidate, found: Measurement) -> str | None:
         """Keep what comes with a measurement; returns the file that has what was printed, if anything was."""
         if found.metrics is not None and not found.cached and self._caches:
             self._caches[found.rung].put(candidate, found.metrics, found.seconds)

@@ -11,7 +11,7 @@ import numpy as np
 
 from allo_dse.common.latest import keep
 from allo_dse.space.design import Design
-from allo_dse.space.gene import Genes, Suggest
+from allo_dse.space.gene import Suggest
 from allo_dse.space.space import Candidate
 
 from ..store.record import Record
@@ -21,7 +21,7 @@ from .screening import Screen
 
 if TYPE_CHECKING:
     from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-    from allo_dse.space.sampler.selection import Floats, Individual
+    from allo_dse.space.sampler.selection import Individual
 
 MOST_OUTDONE = 100_000  # keys that are kept
 
@@ -72,36 +72,6 @@ class EvolutionProposer:
             proposals.append(Proposal(number, candidate))
         return proposals
 
-    def breed(self, first: int, count: int, parents: Sequence[Genes], front: Floats) -> list[Candidate]:
-        """Up to `count` new and legal children of these parents, numbered from `first` on, of which nothing is to be
-        told; fewer when nothing new is found.
-
-        Args:
-            front: losses of the best designs, (designs, objectives).
-        """
-        self._search.settle(first, parents, front)
-        found: list[Candidate] = []
-        while len(found) < count:
-            candidate = self._search.propose(self._decode, lambda _: None)  # others find what is not bred
-            if candidate is None:
-                break
-            found.append(candidate)
-        return found
-
-    def best(self) -> tuple[list[Genes], Floats]:
-        """Genes of the parents by now, and losses of the front."""
-        return self._search.best()
-
-    @property
-    def next_number(self) -> int:
-        """Of the next proposal."""
-        return self._search.next_number
-
-    @property
-    def modelled(self) -> int:
-        """How many of the first designs are chosen by a model."""
-        return self._search.breeding.modelled
-
     def _decode(self, suggest: Suggest, picky: bool) -> Candidate | Literal[False] | None:
         return self._screen.decode_unless(self._is_outdone if picky else None, suggest)
 
@@ -119,13 +89,9 @@ class EvolutionProposer:
     def tell(self, number: int, told: Told) -> None:
         self._search.learn(self._individual(number, self._genes.pop(number), told))
 
-    def take_over(self, number: int, genes: dict[str, int], *, at_once: bool = True) -> None:
-        """Count a design that was proposed elsewhere as proposed, as the next one.
-
-        Args:
-            at_once: whether parents are chosen anew with every generation, and not when they are asked for.
-        """
-        self._search.pass_over(choose=at_once)
+    def take_over(self, number: int, genes: dict[str, int]) -> None:
+        """Count a design that was proposed elsewhere as proposed, as the next one."""
+        self._search.pass_over()
         self._genes[number] = self._space.learn(genes)
 
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:

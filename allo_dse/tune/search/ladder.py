@@ -222,10 +222,3 @@ class Ladder:
     def _losses(self, number: int) -> dict[str, float]:
         """The first objective's losses of the designs that a rung found feasible."""
         return {key: self._signs[0] * values[0] for key, values in self._tally.feasible(number).items()}
-
-    def spare(self, number: int, key: str) -> bool:
-        """Leave a design out because its result at a rung has come from elsewhere; False when it was promoted."""
-        if key in self._sent[number]:
-            return False
-        self._sent[number].add(key)
-        return True

@@ -10,7 +10,6 @@ from msgspec import Struct
 from allo_dse.space.space import Candidate
 
 from ..store.certificate import Certificate
-from ..store.described import Bred
 from ..store.record import Record
 
 
@@ -18,13 +17,7 @@ class Proposal(Struct, frozen=True):
     """A new and legal design to evaluate."""
 
     number: int
-    candidate: Candidate | Bred
-
-    @property
-    def decoded(self) -> Candidate:
-        """The design of a proposal that was made in this process."""
-        assert not isinstance(self.candidate, Bred)
-        return self.candidate
+    candidate: Candidate
 
 
 class Told(NamedTuple):

@@ -13,8 +13,6 @@ from allo_dse.space.design import Design
 from allo_dse.space.gene import Genes, Suggest, random_suggest
 from allo_dse.space.space import Candidate, Space
 
-from ..store.described import Bred
-
 Check = Callable[[Design], Sequence[Any]]
 Doubt = Callable[[Design], bool]
 Verdict = Literal["new", "repeat", "invalid", "illegal", "outdone"]
@@ -34,8 +32,8 @@ class Screen:
     Attributes:
         killed: how many distinct designs each constraint has ruled out (a design may break several).
         invalid: how many distinct designs broke a limit.
-        was_told: whether a design may be known that who lists the space has not met: others found it, it was bred, or
-            the study began with it.
+        was_told: whether a design may be known that who lists the space has not met: it was bred, or the study began
+            with it.
         repeats, illegal: proposals of known designs; proposals that no design corresponds to.
     """
 
@@ -43,7 +41,7 @@ class Screen:
         self.space = space
         self._check, self._soon = check, soon
         self._refused_soon = 0  # less those that the limits which are known soonest let through
-        self._broken: list[tuple[Candidate | Bred, list[dict[str, str]]]] = []
+        self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
         self._known: set[str] = set()
         self.was_told = False
         self.killed: Counter[str] = Counter()
@@ -65,33 +63,15 @@ class Screen:
         else:
             self._count(violations)
 
-    @property
-    def known(self) -> Iterable[str]:
-        """Keys of the designs that were proposed before, here or by others."""
-        return self._known
-
     def knows(self, key: str) -> bool:
-        """Whether a design was proposed before, here or by others."""
+        """Whether a design was proposed before."""
         return key in self._known
-
-    def know(self, keys: Iterable[str]) -> None:
-        """Take over that designs were proposed elsewhere, whatever became of them."""
-        self._known.update(keys)
-        self.was_told = True
 
     def new_of(self, enqueued: Sequence[Genes]) -> list[Candidate]:
         """Those of some designs that are new and legal; they count as known from now on."""
         self.was_told |= bool(enqueued)
         decoded = map(self.space.decode_genes, enqueued)
         return [candidate for candidate in decoded if candidate is not None and self.judge(candidate) == "new"]
-
-    def rule_out(self, design: Bred, violations: list[dict[str, str]]) -> bool:
-        """Take over a design that was found elsewhere to break a limit; whether it was not known."""
-        if design.key in self._known:
-            return False
-        self.remember(design.key, violations)
-        self._broken.append((design, violations))
-        return True
 
     def decode(self, suggest: Suggest) -> Candidate | None:
         """Decode and screen a proposal; None unless it is new and legal.
@@ -200,7 +180,7 @@ class Screen:
             hint=hint,
         )
 
-    def taken(self) -> list[tuple[Candidate | Bred, list[dict[str, str]]]]:
+    def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
         """The designs that were found to break a limit since it was last asked, and what they break."""
         broken, self._broken = self._broken, []
         return broken

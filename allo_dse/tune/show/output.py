@@ -92,6 +92,7 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
         "buffering": best.record.buffering,
         "evaluator": best.record.measured_by,
         "verified": None if verification is None else verification.ok,
+        "verification": None if verification is None else verification.message,
         "placed": None if note is None else note.ok,
     }
 
@@ -199,7 +200,7 @@ def _front_table(result: Result, parameters: Sequence[str], count: int) -> Table
         verification = result.verified.get(best.key)
         values = [format_value(v) for v in result.values[best.key]]
         params = [displayed(str(best.params.get(n, ""))) for n in free]
-        checked = "" if verification is None else ("yes" if verification.ok else "wrong")
+        checked = "" if verification is None else verification.verdict
         note = result.placed.get(best.key)
         placed = [] if not unplaced else ["" if note is None else "yes" if note.ok else "no"]
         source = [displayed(best.record.measured_by)] if several else []

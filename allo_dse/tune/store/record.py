@@ -30,7 +30,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         metrics: what was measured, as the log keeps it; None unless it could be.
         error: the reason of a failure.
         seconds: spent in the evaluator.
-        cached: whether the result was taken from an earlier run, or from another driver of the study.
+        cached: whether the result was taken from an earlier run.
         printed: what an isolated evaluator wrote before it failed; the log names a file with it.
     """
 
@@ -165,6 +165,11 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
     seconds: float
     key: str = ""
 
+    @property
+    def verdict(self) -> str:
+        """ "yes", "wrong" for wrong numbers, or "deadlock" where there were none."""
+        return "yes" if self.ok else "deadlock" if self.message.startswith("deadlock") else "wrong"
+
 
 class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_field="type"):
     """Whether a design can be placed and routed on the device's array.
@@ -217,7 +222,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
         named: whether the sampler is one that can be had by its name.
         done: proposals made by the runs before.
         strict: whether proposals depend on nothing but the seed and the results before them.
-        shared: whether other drivers' results count.
         sizes: of what the sampler draws, keeps and breeds, where they are not its own.
         enqueued: genes of designs that are evaluated before others are proposed.
     """
@@ -227,7 +231,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     seed: int
     done: int
     strict: bool
-    shared: bool
     sizes: dict[str, int] = {}
     enqueued: list[dict[str, int]] = []
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
@@ -218,7 +217,6 @@ def versions() -> dict[str, str]:
     return dict(_installed())
 
 
-@cache  # reading what is installed takes a quarter of the time of a run of a few designs
 def _installed() -> Mapping[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from allo_dse.space.space import Candidate
 
-from ..store.described import Bred
 from ..store.record import Measurement
 from .evaluate_one import Bench
 
@@ -29,7 +28,7 @@ class Job(Struct, frozen=True):
 
     number: int
     rung: int
-    candidate: Candidate | Bred
+    candidate: Candidate
     known: Measurement | None = None
 
 
@@ -96,7 +95,6 @@ class InlineExecutor:
             if measured is None:
                 bench = self._benches[job.rung]
                 assert bench is not None
-                assert not isinstance(job.candidate, Bred)  # those are of workers
                 measured = bench.run(job.number, job.candidate)
             self._waiting.popleft()
             self._found.append(measured)

@@ -23,7 +23,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.own_python import python_running
 from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Needs
-from allo_dse.eval.processes.process_tree import descendants, end_tree, resident_bytes
+from allo_dse.eval.processes.process_tree import descendants, end_tree, tree_bytes
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
@@ -193,7 +193,7 @@ class IsolatedBench:
             if (count := len(descendants(process.pid))) > MOST_PROCESSES:
                 raise _Ended(f"started {count:,} processes, more than {MOST_PROCESSES:,}, and was ended with them")
         if self._needs.memory_bytes is not None:
-            used = resident_bytes([process.pid, *descendants(process.pid)])
+            used = tree_bytes(process.pid)
             if used > self._needs.memory_bytes:
                 raise _Ended(f"used {used >> 20} MiB of memory, more than its {self._needs.memory_bytes >> 20} MiB")
         if os.fstat(self._printed.fileno()).st_size > PRINTED_LIMIT:

@@ -18,7 +18,6 @@ BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
 HANDLING = 1 / 16  # share of a driver's time, and of a node's cores, that batches may take, and Ray as much again
 CALL_SECONDS = 0.001  # of a core that a batch takes where its worker is: benchmarks/cluster_model.py measures it
-BREEDERS_PER_CORE = 2  # one breeds while the other waits for the driver
 AHEAD = 2  # batches per worker, so that none waits for the driver
 MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
 MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
@@ -116,8 +115,7 @@ class Pool:
         self.seconds: dict[int, float] = {}
         self.handling = 0.0
         self._unfinished: Counter[int] = Counter()  # tasks by rung, wherever they are
-        self._breeders: set[int] | None = None  # None: not known since a worker came or went
-        self._crowd: float | None = None  # workers per core where there are most of them; None likewise
+        self._crowd: float | None = None  # workers per core where there are most; None since a worker came or went
         self._load: dict[int, int] = {}  # batches of those that are ready
         self._by_load = [OrderedDict[int, None]() for _ in range(AHEAD)]  # those that can take more
 
@@ -135,7 +133,7 @@ class Pool:
         self._by_load[0][worker] = None
         self.idle_since = None
         self.given_up = False
-        self._breeders = self._crowd = None
+        self._crowd = None
 
     @property
     def _most_per_core(self) -> float:
@@ -144,19 +142,6 @@ class Pool:
             nodes = Counter(place.node for place in places)
             self._crowd = max((nodes[place.node] / place.cores for place in places), default=0.0)
         return self._crowd
-
-    def breeders(self) -> set[int]:
-        """Workers that breed: the first ones on each node, as many as make full use of its cores. More of them would
-        compile the same programs, and find what others have found."""
-        if self._breeders is None:
-            self._breeders = set()
-            nodes: Counter[str] = Counter()
-            for worker in sorted(self.ready):
-                place = self.places[worker]
-                nodes[place.node] += 1
-                if nodes[place.node] <= BREEDERS_PER_CORE * place.cores:
-                    self._breeders.add(worker)
-        return self._breeders
 
     def busy(self, worker: int) -> bool:
         """Whether a worker has something to do."""
@@ -168,7 +153,7 @@ class Pool:
         references = [reference for reference, batch in self.running.items() if batch.worker == worker]
         tasks = tuple(task for reference in references for task in self.release(reference).tasks)
         del self._load[worker], self._by_load[0][worker]
-        self._breeders = self._crowd = None
+        self._crowd = None
         return tasks
 
     def _put(self, worker: int, more: int) -> None:
@@ -190,15 +175,7 @@ class Pool:
         """How many more tasks keep every worker busy until the driver looks again."""
         if self.given_up:
             return 0
-        return max(0, self.appetite(rung) - self.outstanding())
-
-    def appetite(self, rung: int) -> int:
-        """How many tasks keep every worker busy until the driver looks again."""
-        return max(1, len(self.ready)) * self.share(rung)
-
-    def share(self, rung: int) -> int:
-        """How many of them one worker has."""
-        return AHEAD * self.batch_size(rung)
+        return max(0, max(1, len(self.ready)) * AHEAD * self.batch_size(rung) - self.outstanding())
 
     def batch_size(self, rung: int) -> int:
         """How many designs to send at once, so that sending costs little beside evaluating, and little of the time in

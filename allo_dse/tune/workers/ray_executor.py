@@ -28,7 +28,7 @@ from .executor import Job
 from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
 from .pool import Batch, Loss, Pool, Task
 from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unreachable
-from .workbench import Introduction, Workbench
+from .ray_worker import Introduction, RayWorker
 
 WAIT_SECONDS = 0.1
 MANY = 16  # batches that workers have, from which on results are taken in several at a time
@@ -37,7 +37,6 @@ START_SECONDS = 120.0  # for Ray on this machine, and for the first worker of ea
 CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
 KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray: of a cluster, or RAY_... of one process
-FINDING = "finding"  # of designs, beside an evaluator that waits
 MAX_STARTS = 3  # of a worker that fails to start
 
 
@@ -68,8 +67,6 @@ class RayExecutor:
         self._pools: dict[str | None, Pool] = {}
         self._running: dict[Any, tuple[str | None, Batch]] = {}
         self._starting: dict[Any, tuple[str | None, int]] = {}
-        self._ordered: dict[Any, tuple[int, Any]] = {}  # from workers that evaluate every design
-        self._litters: list[tuple[Any, Any]] = []
         self._programs = SharedPrograms(study.space)
         try:
             self._connect(study, workers, address)
@@ -123,10 +120,8 @@ class RayExecutor:
         if self._isolates and not self._folder.path:
             # There the cluster says so: for an environment of its own a worker starts anew, half as long again.
             options["runtime_env"] = {"env_vars": {f"RAY_{KILL_CHILDREN}": "0"}}
-        if self._needs[0].waits and resource == self._needs[0].resource:
-            options["concurrency_groups"] = {FINDING: 1}
-        workbench: Any = ray.remote(max_restarts=0, max_task_retries=0, **options)(Workbench)
-        actor = workbench.remote(self._source, self._needs)
+        remote: Any = ray.remote(max_restarts=0, max_task_retries=0, **options)(RayWorker)
+        actor = remote.remote(self._source, self._needs)
         pool.actors[worker] = actor
         self._starting[actor.introduce.remote()] = (resource, worker)
 
@@ -197,7 +192,7 @@ class RayExecutor:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def outstanding(self, rung: int | None = None) -> int:
-        known = sum(1 for o in self._known if rung in (None, o.rung)) + (0 if rung is not None else len(self._ordered))
+        known = sum(1 for o in self._known if rung in (None, o.rung))
         return known + sum(pool.outstanding(rung) for pool in self._pools.values())
 
     def room(self, rung: int) -> int:
@@ -231,7 +226,7 @@ class RayExecutor:
     def collect(self) -> list[Measurement]:
         timeout = 0.0 if self._known else WAIT_SECONDS
         asked = {reference: pool for pool in self._pools.values() for reference in pool.losses}
-        references = [*self._running, *self._starting, *self._ordered, *asked]
+        references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
         started = time.perf_counter()
         if ready:  # and whatever else is finished by now, or, of many, within a moment: each look asks for all of them
@@ -246,8 +241,6 @@ class RayExecutor:
                 continue
             if reference in self._starting:
                 self._greet(reference)
-            elif reference in self._ordered:
-                self._born(reference)
             elif reference in self._running:
                 self._known += self._finish(reference)
             elif reference in asked:
@@ -288,56 +281,6 @@ class RayExecutor:
         resource, _ = self._running.pop(reference)
         self._pools[resource].release(reference)
 
-    # -- breeding -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _first(self) -> Pool:
-        """Who evaluates every design."""
-        return self._pools[self._needs[0].resource]
-
-    def hired(self) -> int:
-        return len(self._first.actors)
-
-    def idle(self) -> list[int]:
-        ordered = {worker for worker, _ in self._ordered.values()}
-        return [worker for worker in self._first.ready if worker not in ordered]
-
-    def breeders(self) -> set[int]:
-        return self._first.breeders()
-
-    def order(self, worker: int, order: Any) -> None:
-        find = self._first.actors[worker].find
-        if self._needs[0].waits:
-            find = find.options(concurrency_group=FINDING)
-        self._ordered[find.remote(order)] = worker, order
-
-    def litters(self) -> list[tuple[Any, Any]]:
-        found, self._litters = self._litters, []
-        return found
-
-    def appetite(self) -> int:
-        return self._first.appetite(0)
-
-    def share(self) -> int:
-        return self._first.share(0)
-
-    def pace(self) -> float | None:
-        seconds = self._first.seconds.get(0)
-        return seconds / len(self._first.ready) if seconds is not None and self._first.ready else None
-
-    def _born(self, reference: Any) -> None:
-        worker, order = self._ordered.pop(reference)
-        try:
-            found, programs = ray.get(reference)
-            self._programs.keep((self._needs[0].resource, worker), programs)
-            self._litters.append((order, found))
-        except RayActorError as error:
-            self._litters.append((order, None))
-            if worker in self._first.ready:  # its batches have not told of its death
-                self._bury(self._needs[0].resource, worker, error)
-        except RayError:
-            self._litters.append((order, None))
-
     # -- deaths -------------------------------------------------------------------------------------------------------
 
     def _bury(self, resource: str | None, worker: int, error: RayActorError) -> None:
@@ -346,9 +289,6 @@ class RayExecutor:
         loss = Loss(pool.actors[worker], pool.lost(worker), _first_line(error), time.monotonic())
         self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
         pool.losses[begin_autopsy(pool.places[worker])] = loss
-        if pool is self._first:
-            lost = [reference for reference, (of, _) in self._ordered.items() if of == worker]
-            self._litters += [(self._ordered.pop(reference)[1], None) for reference in lost]
         self._programs.forget((resource, worker))
         self._start(resource, pool, worker)
 
@@ -372,7 +312,6 @@ class RayExecutor:
         return task.failed(why, self._names[task.rung])
 
     def stop(self) -> None:
-        self._ordered.clear()
         for pool in self._pools.values():
             pool.clear_waiting()
 

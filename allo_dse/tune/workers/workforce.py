@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -13,7 +12,6 @@ from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unav
 
 from ..declare.spec import StudySpec
 from ..search.budget import parse_duration
-from .breeders import Breeders
 from .evaluate_one import INLINE_WORKER, make_bench
 from .executor import Executor, InlineExecutor
 
@@ -23,13 +21,11 @@ class Workforce(Struct, frozen=True):
 
     Attributes:
         notes: what to say at the start about rungs that it cannot.
-        breeders: who can be asked for designs, where that is not this process.
     """
 
     executor: Executor
     usable: list[bool]
     notes: list[str]
-    breeders: Breeders[Any, Any] | None = None
 
 
 def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:
@@ -52,7 +48,7 @@ def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float
         deadline = deadlines.get(evaluator.name, deadlines.get(""))
         own = needs(evaluator)
         if deadline is not None:
-            own = replace(own, deadline_s=parse_duration(deadline, "a deadline"), isolate=True, waits=True)
+            own = replace(own, deadline_s=parse_duration(deadline, "a deadline"), isolate=True)
         asked.append(own)
     return asked
 
@@ -90,7 +86,7 @@ def recruit(
     except BaseException:
         executor.close()
         raise
-    return Workforce(executor, [not p for p in problems], notes, executor)
+    return Workforce(executor, [not p for p in problems], notes)
 
 
 def unusable_here(evaluators: Sequence[Evaluator]) -> list[str | None]:

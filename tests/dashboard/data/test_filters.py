@@ -89,6 +89,28 @@ def test_mistakes_are_named_with_their_place(source: str, message: str) -> None:
         kept(source)
 
 
+@pytest.mark.parametrize(
+    ("source", "character"),
+    [
+        ("latency_us <", 13),
+        ("latency_us < 3 bram18 > 2", 16),
+        ("(bram18 < 3", 12),
+        ("bram18 < 3)", 11),
+        ("bram18 in (1,)", 14),
+        ("how == 'μs' and `bound.DMA channel`", 36),
+        ("bram18 < 3 and bram18 < not how", 25),
+        ("bram18 < 3 and (bram18 < 3) + 1 > 2", 17),
+        ("bram18 in (1) < 3", 1),
+        ("bram18 = 3 and how > 3", 16),
+        ("bram18 ** 2 < 3", 9),
+        ("bram18 if how else 3", 8),
+    ],
+)
+def test_places_of_mistakes(source: str, character: int) -> None:
+    with pytest.raises(FilterError, match=f"at character {character}:"):
+        kept(source)
+
+
 def test_unknown_columns_are_refused_with_the_nearest_names() -> None:
     with pytest.raises(FilterError) as caught:
         parse_filter("latencyus < 3").check(["latency_us", "bram18"])

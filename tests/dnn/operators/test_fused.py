@@ -11,7 +11,7 @@ import allo_dse as dse
 from allo_dse.dnn.fusion import fused_operators
 from allo_dse.dnn.network import Arrange
 from allo_dse.dnn.operators import binary_work, element_type, gemm_work, row_work, unary_work
-from allo_dse.dnn.operators.execute import deviation, difference, loaded, reference_of, run_program
+from allo_dse.dnn.operators.execute import deviation, difference, reference_of
 from allo_dse.dnn.operators.fused import fused_work
 from allo_dse.dnn.operators.work import Work
 
@@ -21,7 +21,7 @@ PRODUCT = gemm_work(M, N, K, ELEMENT)
 
 
 def _check(work: Work, given: list[np.ndarray]) -> None:
-    found = deviation("fused", work, run_program(loaded(work), given), reference_of(work, given))
+    found = deviation("fused", work, given, reference_of(work, given))
     assert found.ok, found
 
 

@@ -75,7 +75,7 @@ def test_an_exported_program_builds_runs_checks_and_times(tmp_path: Path, design
 def test_what_is_infinite_equals_itself_and_allows_nothing_else() -> None:
     wanted = np.array([-np.inf, 2.0, -4.0], np.float32)
     for found, wrong in (([-np.inf, 2, -4], 0), ([-np.inf, 3, -4], 1), ([np.inf, 2, -np.inf], 2)):
-        assert wrong_elements(np.array(found), wanted, 0.1) == wrong
+        assert wrong_elements(np.array(found), wanted, {"largest": 0.1, "rms": 0.1}) == wrong
     assert wrong_elements(np.array([1, -1], np.int8), np.array([2.0**40 + 1, 2.0**40 - 1]), None) == 0
 
 

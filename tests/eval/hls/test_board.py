@@ -92,15 +92,16 @@ def test_a_reference_may_write_to_what_it_is_given() -> None:
     assert golden_data(program, in_place) == golden_data(program, np.matmul)
 
 
-def test_results_may_be_as_far_off_as_verification_lets_them() -> None:
-    """A random walk as long as the longest sum, at least of a thousand additions or so."""
+def test_results_may_be_as_far_off_as_the_analysis_of_the_program_lets_them() -> None:
+    """Of sums of floats: more for longer ones, and never so much that a tenth is within."""
 
-    def tolerances(length: int) -> set[float]:
-        project = hls_project(design(samples.systolic, M=1, N=1, K=length))
-        return {buffer.tolerance for buffer in project.buffers}
+    def tolerance(length: int) -> tuple[float, float]:
+        project = hls_project(design(samples.systolic, M=2, N=2, K=length))
+        return max(buffer.tolerance for buffer in project.buffers)
 
-    assert tolerances(16) == {64 * 2.0**-24}
-    assert tolerances(4096) == {4 * 64 * 2.0**-24}
+    short, long = tolerance(16), tolerance(1024)
+    assert 0 < short[1] <= long[1] < 1e-4
+    assert short[0] < long[0] < 1e-3
 
 
 def test_commands_get_the_project_that_the_hls_flow_runs() -> None:

@@ -9,7 +9,8 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from allo_dse.mapper.model.movement import AccessPattern, Direction, Flow, StreamFlow, Transfer
+from allo_dse.mapper.graph.ports import Direction
+from allo_dse.mapper.model.movement import AccessPattern, Flow, StreamFlow, Transfer
 from allo_dse.mapper.place.array import ArrayLimits, Tile, TileLimits
 from allo_dse.mapper.place.problem import NodeNeed, Problem
 

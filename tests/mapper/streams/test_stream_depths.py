@@ -13,7 +13,7 @@ from allo_dse.lang import install
 from allo_dse.mapper.mapping import DeviceMapping
 from allo_dse.mapper.model.movement import NeededDepths
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.streams.stream_depths import _found, _Search, needed_depths
+from allo_dse.mapper.streams.stream_depths import _Search, needed_depths, smallest_depths
 from allo_dse.space.design import Design
 
 install()
@@ -88,8 +88,8 @@ def waiting_for_each_other(A: int32[4]):
 def test_what_no_depth_helps_is_a_violation_that_names_cores_and_streams() -> None:
     mapping = DeviceMapping(load_program(waiting_for_each_other).vmg, DEVICE)
     (violation,) = (v for v in mapping.violations if v.constraint == "stream_deadlock")
-    assert "one_0 for back from other_0 to one_0" in violation.detail
-    assert "other_0 for there from one_0 to other_0" in violation.detail
+    assert "one_0 waits to get from back" in violation.detail
+    assert "other_0 waits to get from there" in violation.detail
 
 
 @pytest.mark.parametrize("length", [64, 128])
@@ -118,5 +118,5 @@ def test_one_of_several_alike_parts_needs_what_all_of_them_need() -> None:
         search = _Search.of(design.mapping.view.periods, design.mapping.view.channels)
         part = search.one_of_alike()
         smaller += len(part.processes) < len(search.processes)
-        assert _found(part) == _found(search)
+        assert smallest_depths(part) == smallest_depths(search)
     assert smaller > 10

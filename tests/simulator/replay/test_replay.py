@@ -195,7 +195,7 @@ def test_wrong_depths_are_refused(depths: Any, message: str) -> None:
 def test_traces_that_look_at_occupancy_are_refused() -> None:
     trace = Trace.build({"s": 1}, {"p": [Loop(1, ops=[Put("s")])], "q": [Loop(1, ops=[Get("s")])]},
                         looks_at_occupancy=["q"])  # fmt: skip
-    for action in (trace.replay, trace.replayer, trace.smallest_depths):
+    for action in (trace.replay, trace.smallest_depths):
         with pytest.raises(TraceError, match=r"q looks at empty\(\) or full\(\)"):
             action()
 
@@ -335,41 +335,3 @@ def test_without_a_proof_no_stream_can_be_shallower(network: Any) -> None:
     assert answer.at_least <= trace.smallest_depths().added <= answer.added
     for s in np.flatnonzero(answer.depths > 1):
         assert not trace.replay(answer.depths - (np.arange(len(trace.streams)) == s)).finished
-
-
-# Incremental replay
-
-
-@MANY
-@given(networks(), st.data())
-def test_incremental_replay_is_full_replay(network: Any, data: DataObject) -> None:
-    trace = trace_of(network)
-    replayer = trace.replayer()
-    replayer.full_share = 1  # let changes reach every operation
-    streams = st.sampled_from(trace.streams)
-    for stream, depth in data.draw(st.lists(st.tuples(streams, st.integers(1, 9)), max_size=12)):
-        cycles = replayer.retime(stream, depth)
-        full = replayed(trace, replayer.depths)
-        assert replayer.finished == full.finished
-        assert cycles == (full.cycles if full.finished else -1)
-        if full.finished:
-            assert (replayer.process_end == full.process_end).all()
-            assert (replayer.result().process_end == full.process_end).all()
-
-
-def test_incremental_replay_sees_that_a_rest_does_not_fit() -> None:
-    rest = Trace.build({"s": 3}, {"p": [Loop(5, ops=[Put("s")])], "q": [Loop(2, ops=[Get("s")])]})
-    replayer = rest.replayer()
-    assert replayer.retime("s", 2) == -1
-    assert replayer.retime("s", 3) == rest.replay().cycles
-
-
-def test_incremental_replay_computes_what_changes() -> None:
-    trace = systolic(8, 64, depth=8)
-    replayer = trace.replayer()
-    assert replayer.retime("a7_8", 7) == trace.replay({"a7_8": 7}).cycles
-    assert replayer.computed < trace.event_count // 50
-    with pytest.raises(TraceError, match="depth 0"):
-        replayer.retime("a7_8", 0)
-    with pytest.raises(TraceError, match="must be integers"):
-        replayer.retime("a7_8", 2.5)  # type: ignore[arg-type]

@@ -1,11 +1,9 @@
-"""The same trials in an Optuna storage, and drivers that share a study through one."""
+"""A copy of the trials in an Optuna storage."""
 
 import getpass
 import os
 import shutil
 import subprocess
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,15 +17,8 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run import optuna_storage
 from allo_dse.tune.run.optuna_storage import without_password
-from allo_dse.tune.store.log import read_log
 from allo_dse.tune.study import Study
 from tests.tune.fakes import FakeEvaluator, fake_study
-
-
-class Slow(FakeEvaluator):
-    def evaluate(self, design: Any) -> Metrics:
-        time.sleep(0.09)
-        return super().evaluate(design)
 
 
 class Breaks(FakeEvaluator):
@@ -126,32 +117,20 @@ def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing
     optuna.delete_study(study_name="fake", storage=opened(url)._storage)
 
 
-def test_two_drivers_share_a_study(tmp_path: Path, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Looks are many in the time that their designs take, also where the machine is busy with something else.
-    monkeypatch.setattr("allo_dse.tune.run.optuna_storage.LOOK_SECONDS", 0.3)
-    results = {}
-
-    def drive(name: str, seed: int) -> None:
-        results[name] = run(fake_study(evaluator=Slow), tmp_path / name, url, 24, seed=seed)
-
-    opened_first = threading.Thread(target=drive, args=("a", 1))
-    opened_first.start()
-    while not (tmp_path / "a" / "log.jsonl").exists():
-        time.sleep(0.01)
-    drive("b", 2)
-    opened_first.join()
-    mine = {}
-    for name in ("a", "b"):
-        entries = [
-            e for e in read_log(tmp_path / name / "log.jsonl").entries if e.get("status") in ("ok", "infeasible")
-        ]
-        assert len({e["key"] for e in entries}) == len(entries) == 24
-        assert len({e["number"] for e in entries}) == len(entries)
-        mine[name] = {e["key"] for e in entries if not e.get("cached")}
-    assert len(mine["a"]) + len(mine["b"]) < 48
-    stored = [t.user_attrs["key"] for t in opened(url).get_trials()]
-    assert set(stored) >= mine["a"] | mine["b"]
+def test_runs_of_one_study_copy_what_is_not_in_the_storage_yet(tmp_path: Path, url: Any) -> None:
+    run(fake_study(), tmp_path / "first", url, 12, seed=1)
+    second = run(fake_study(), tmp_path / "second", url, 24, seed=1)
+    keys = [trial.user_attrs["key"] for trial in opened(url).get_trials()]
+    assert keys == [record.key for record in second.records]
     optuna.delete_study(study_name="fake", storage=opened(url)._storage)
+
+
+def test_runs_that_share_a_storage_do_not_affect_each_other(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/trials.db"
+    alone = run(fake_study(), tmp_path / "alone", None, 24, seed=2)
+    run(fake_study(), tmp_path / "first", url, 24, seed=1)
+    second = run(fake_study(), tmp_path / "second", url, 24, seed=2)
+    assert [record.key for record in second.records] == [record.key for record in alone.records]
 
 
 def test_another_study_of_the_name_is_refused(tmp_path: Path) -> None:
@@ -191,7 +170,7 @@ class Meets:
         ProgrammingError("CREATE", {}, Exception('relation "studies" already exists')),
     ],
 )
-def test_tables_that_another_driver_makes_are_waited_for(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_another_run_makes_are_waited_for(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optuna_storage, "OPEN_SECONDS", 0.0)
     assert optuna_storage._patiently(ADDRESS, Meets(error, 20)) == "open"
     monkeypatch.setattr(optuna_storage, "MAKING_SECONDS", 0.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.tune.workers.lost_workers import Place
-from allo_dse.tune.workers.pool import AHEAD, BREEDERS_PER_CORE, MAX_LOSSES, Loss, Pool, Task
+from allo_dse.tune.workers.pool import AHEAD, MAX_LOSSES, Loss, Pool, Task
 
 WORKERS = 3
 STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear")
@@ -132,15 +132,3 @@ def test_batches_grow_with_the_workers_that_share_a_core() -> None:
     for worker in range(8, 128):
         pool.lost(worker)
     assert pool.batch_size(0) == 1
-
-
-def test_as_many_breed_as_keep_the_cores_of_each_node_busy() -> None:
-    pool = crowded(1, 12)
-    assert BREEDERS_PER_CORE == 2
-    assert pool.breeders() == {0, 1, 2, 3}
-    pool.lost(1)
-    assert pool.breeders() == {0, 2, 3, 5}
-    pool.welcome(1, Place("b", 99, 1))
-    assert pool.breeders() == {0, 1, 2, 3}
-    everyone = crowded(6, 12)
-    assert everyone.breeders() == set(range(12))

@@ -12,21 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.eval.evaluator import needs
 from allo_dse.tune.search.ladder import Rung
-from allo_dse.tune.workers.executor import Job
 from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_LOSSES, Pool, Task
-from allo_dse.tune.workers.ray_executor import RayExecutor
-from allo_dse.tune.workers.surveyor import Lease
 from tests.support.values import present
 from tests.tune.hazards import Hazard, own_processes, wait_until
 from tests.tune.ray_evaluators import (
     Deadly,
-    GatedAndWaits,
     HangsInAWorker,
     OnNothing,
     OnTheBoard,
@@ -152,23 +146,6 @@ def test_batches_follow_the_measured_cost_and_little_is_in_flight() -> None:
     assert pool.room(0) == 0
 
 
-def test_a_worker_looks_for_designs_while_its_evaluator_waits(tmp_path: Path, cluster: Any) -> None:
-    notes, gate = tmp_path / "notes", tmp_path / "gate"
-    made = study(GatedAndWaits(notes, gate=gate))
-    executor = RayExecutor(made, [needs(made.make_evaluator())], 1, cluster.address)
-    try:
-        executor.submit([Job(0, 0, next(made.space.designs()))])
-        executor.order(0, Lease(0, 1, 0, 4, 100, np.empty((0, 3)), []))
-        wait_until(lambda: not executor.collect() and executor.idle())
-        ((_, survey),) = executor.litters()
-        assert survey.designs
-        assert not noted(notes)
-        gate.touch()
-        wait_until(lambda: executor.collect())
-    finally:
-        executor.close()
-
-
 @pytest.mark.parametrize("moment", ["Ray starts", "it runs"])
 def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, moment: str) -> None:
     """Ray has handlers of its own for it, while it starts and when it ends, and here no home for a token."""
@@ -208,4 +185,4 @@ def test_tasks_are_lost_only_so_often() -> None:
 
 def test_workers_are_gone_after_the_run(cluster: Any) -> None:
     child = b"allo_dse.tune.workers.isolated_child"
-    wait_until(lambda: not own_processes(b"ray::Workbench") and not own_processes(child), seconds=20)
+    wait_until(lambda: not own_processes(b"ray::RayWorker") and not own_processes(child), seconds=20)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
-from allo_dse.tune.run import islands
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.workers import ray_executor
 from allo_dse.tune.workers.pool import Pool
@@ -92,11 +91,10 @@ def test_random_kills_of_workers_lose_and_double_nothing(
     }
 
 
-def test_random_kills_of_workers_that_breed_lose_and_double_nothing(
+def test_random_kills_under_evolution_lose_and_double_nothing(
     tmp_path: Path, cluster: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many designs as were asked for, each once in the log, numbered as they were given out."""
-    monkeypatch.setattr(islands, "LATE", 0.0)
     murderer = Murderer(monkeypatch, 240, kills=3)
     made = study(Noting(tmp_path / "notes", seconds=0.005), sizes={"modelled": 0})
     result = made.run(
@@ -113,7 +111,7 @@ def test_random_kills_of_workers_that_breed_lose_and_double_nothing(
     assert Counter(r.key for r in again.records) == Counter(expected.keys())
 
 
-def test_a_space_leased_to_workers_that_are_killed_is_closed_with_the_same_proof(
+def test_an_exact_search_whose_workers_are_killed_ends_with_the_same_proof(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped by its budget, with workers killed, and gone on with by other numbers of workers."""
@@ -246,4 +244,4 @@ def test_a_node_that_falls_silent_has_killed_no_design(
 
 def test_workers_are_gone_after_the_run(cluster: Any) -> None:
     child = b"allo_dse.tune.workers.isolated_child"
-    wait_until(lambda: not own_processes(b"ray::Workbench") and not own_processes(child), seconds=20)
+    wait_until(lambda: not own_processes(b"ray::RayWorker") and not own_processes(child), seconds=20)

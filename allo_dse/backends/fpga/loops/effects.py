@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -35,7 +34,7 @@ Use: TypeAlias = tuple[Op, Unrolled]
 """A load or store, with the unrolled loops around it."""
 
 
-class Effects(Struct, frozen=True, dict=True):
+class Effects(Struct, frozen=True):
     """Loads and stores of a round.
 
     Attributes:
@@ -48,7 +47,7 @@ class Effects(Struct, frozen=True, dict=True):
     exposed: tuple[Use, ...]
     stored: frozenset[str]
 
-    @cached_property
+    @property
     def carried(self) -> tuple[str, ...]:
         """The arrays that a round both stores to and loads from where a load sees what an earlier round left."""
         arrays = dict.fromkeys(op.access.array for op, _ in self.exposed if op.access is not None)

@@ -87,11 +87,11 @@ class Round:
         """Those of its arrays that are in registers."""
         return frozenset(array for array in self.arrays if storages[array].in_registers)
 
-    @cached_property
+    @property
     def _everything(self) -> Level:
         return tuple(item for part in (*self.before, self.body, *self.after) for item in part)
 
-    @cached_property
+    @property
     def arrays(self) -> frozenset[str]:
         """Those that it uses."""
         return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
@@ -132,7 +132,7 @@ class Round:
             self._units[fabric] = tuple(units(self._everything, self.device, fabric=fabric))
         return self._units[fabric]
 
-    @cached_property
+    @property
     def staged(self) -> tuple[Staged, ...]:
         """What loads and operators of more than a cycle give to later stages."""
         return tuple(staged(self._everything))

@@ -11,13 +11,14 @@
 namespace allo_check {
 
 // A tensor of the kernel's, as its file has it. `kind`: 'i' signed, 'u' unsigned, 'f' floating point, 'b' bfloat16.
-// Floating-point elements may differ by `tolerance` times the largest golden one: the tools may add in another order.
+// Floating-point elements may differ: the tools may add in another order. Any by `tolerance` times the root mean square
+// of the golden ones, and the root mean square of all differences by `tolerance_rms` times that.
 struct tensor {
   const char *name;
   char kind;
   int bits, bytes;
   long count;
-  double tolerance;
+  double tolerance, tolerance_rms;
   const long *shape;
   int dims;
 };
@@ -74,16 +75,26 @@ inline void print_index(FILE *to, const tensor &t, long element) {
   fprintf(to, "]");
 }
 
-// How many elements differ; the first one is printed.
+// How many elements differ, all if it is their root mean square; the first one is printed.
 inline long differences(const tensor &t, const unsigned char *found, const unsigned char *golden) {
-  double largest = 0;
+  double golden_squares = 0, error_squares = 0, largest_error = 0;
+  long finite = 0, largest_at = 0;
   for (long i = 0; t.tolerance > 0 && i < t.count; i++) {
-    const double magnitude = std::fabs(number(t, golden + i * t.bytes));
-    if (magnitude > largest && magnitude <= 1.7e308) largest = magnitude;
+    const double wanted = number(t, golden + i * t.bytes), error = std::fabs(number(t, found + i * t.bytes) - wanted);
+    if (!(std::fabs(wanted) <= 1.7e308) || !(error <= 1.7e308)) continue;
+    golden_squares += wanted * wanted;
+    error_squares += error * error;
+    if (error > largest_error) largest_error = error, largest_at = i;
+    finite++;
+  }
+  const double scale = finite ? std::sqrt(golden_squares / finite) : 0, off = finite ? std::sqrt(error_squares / finite) : 0;
+  if (scale > 0) {
+    printf("%s: largest difference %.3g at element %ld, tolerance %.3g; root mean square %.3g, tolerance %.3g\n", t.name,
+           largest_error, largest_at, t.tolerance * scale, off, t.tolerance_rms * scale);
   }
   long wrong = 0;
   for (long i = 0; i < t.count; i++) {
-    if (agree(t, found + i * t.bytes, golden + i * t.bytes, t.tolerance * largest)) continue;
+    if (agree(t, found + i * t.bytes, golden + i * t.bytes, t.tolerance * scale)) continue;
     if (wrong++) continue;
     fprintf(stderr, "first difference: ");
     print_index(stderr, t, i);
@@ -94,6 +105,10 @@ inline long differences(const tensor &t, const unsigned char *found, const unsig
     fprintf(stderr, "\n");
   }
   if (wrong) fprintf(stderr, "%s: %ld of %ld elements differ\n", t.name, wrong, t.count);
+  if (!wrong && off > t.tolerance_rms * scale) {
+    fprintf(stderr, "%s: the root mean square of differences is %.3g\n", t.name, off);
+    wrong = t.count;
+  }
   return wrong;
 }
 

@@ -40,6 +40,10 @@ _EXPORTS = (
 _HLS = ("hls", "HLS project", "C++ and scripts, zipped")
 
 
+_VERDICTS = {"yes": ("verified", "good"), "wrong": ("wrong numbers", "bad"), "deadlock": ("deadlock", "bad")}
+"""Words and colour of what a verification found."""
+
+
 def register(app: Dash, context: Context) -> None:
     _showing(app, context)
     _exporting(app, context)
@@ -253,7 +257,7 @@ def _title(board: Board, ref: Ref) -> list[Component]:
     verification = run.verified.get(key)
     checked: Component = html.Span("not verified", className="badge plain")
     if verification is not None:
-        words, how = ("verified", "good") if verification.ok else ("wrong numbers", "bad")
+        words, how = _VERDICTS[verification.verdict]
         checked = html.Span(words, className=f"badge {how}", title=verification.message)
     where = f"{board.names[ref.run]} · trial {run.columns['number'].value(ref.row)} · {run.facts.device_name}"
     badge = html.Span(state, className=f"badge {kind}")

@@ -89,7 +89,7 @@ def svg_image(svg: str, words: str, look: Theme) -> Component:
 
 def placement_picture(context: Context, ref: Ref, look: Theme) -> Component:
     """The design on the array, with routes and the use of every tile's ports and memory."""
-    from allo_dse.drawing import placement_svg
+    from allo_dse.drawing.placements import placement_svg
     from allo_dse.mapper.place.placed_design import PlacedDesign
 
     placed = context.programs.placement(ref)

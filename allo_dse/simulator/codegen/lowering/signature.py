@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -87,7 +86,7 @@ class Pipeline(Struct, frozen=True):
         return [self.ii, self.depth, *(s for s in self.stages if s is not None)]
 
 
-class Signature(Struct, frozen=True, dict=True):
+class Signature(Struct, frozen=True):
     """A compiled task body: its parameters in order, and the words in which a task's arguments are passed.
 
     Attributes:
@@ -102,12 +101,12 @@ class Signature(Struct, frozen=True, dict=True):
     pipelines: tuple[Pipeline, ...] = ()
     polls: bool = False
 
-    @cached_property
+    @property
     def width(self) -> int:
         """Words per task: the first cost site, then the parameters."""
         return 1 + sum(p.words for p in self.parameters)
 
-    @cached_property
+    @property
     def columns(self) -> list[int]:
         """The first word of each parameter."""
         result, word = [], 1

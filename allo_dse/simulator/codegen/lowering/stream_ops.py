@@ -17,7 +17,9 @@ from ..run_time.record_fields import WORD
 from .payload_slice import replace_by_zero, zero
 from .pipelines import PIPELINE, PLACE
 
-TO_BLOCKS = "builtin.module(func.func(convert-linalg-to-loops,lower-affine,convert-scf-to-cf),canonicalize,cse)"
+TO_BLOCKS = (
+    "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,func.func(convert-scf-to-cf),cse)"
+)
 
 
 def reduce_stream_ops(module: ir.Module, *, payload: bool = True) -> None:

@@ -19,7 +19,7 @@ from ...store.record import Record
 from ..least import LeastLosses, Losses
 from ..protocol import Proposal, Told
 from ..screening import Screen
-from .prospect import Ground, Prospect
+from .prospect import Prospect
 
 
 class ExactProposer:
@@ -43,13 +43,8 @@ class ExactProposer:
         self._signs = [o.sign for o in least.objectives]
         self._proposed: dict[int, Losses] = {}  # bounds, by proposal
         self._number = self._evaluated = self._failed = 0
-        self.ground: Ground = Prospect(space, screen, least)
+        self.ground = Prospect(space, screen, least)
         self.exhausted = False
-
-    def search(self, ground: Ground) -> None:
-        """Find designs elsewhere from now on."""
-        ground.found(self.ground.front)
-        self.ground = ground
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
         if self._strict:

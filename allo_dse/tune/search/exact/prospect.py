@@ -1,12 +1,11 @@
-"""What an exact search looks at: designs of a space, or of a part of it, that are not decided, and which comes next."""
+"""What an exact search looks at: designs of a space that are not decided, and which comes next."""
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from allo_dse.common.records import replace
 from allo_dse.space.regions import Region, regions_of
 from allo_dse.space.space import Candidate, Space
 
-from ...store.described import Bred
 from ..front import Points
 from ..least import LeastLosses, Losses
 from ..screening import Screen
@@ -26,15 +24,14 @@ _AT_ONCE = 256  # regions or designs whose bounds are computed before they are t
 
 
 class Next(NamedTuple):
-    """A design to evaluate, what it cannot be better than, and where it comes in the order of the space."""
+    """A design to evaluate, and what it cannot be better than."""
 
-    candidate: Candidate | Bred
+    candidate: Candidate
     bounds: Losses
-    rank: int
 
 
-class Ground(Protocol):
-    """Where an exact search finds its designs.
+class Prospect:
+    """The designs of a space that an exact search has not decided.
 
     Attributes:
         designs: how many were listed.
@@ -43,65 +40,22 @@ class Ground(Protocol):
             time is up, so that the next design is proposed without asking whether better bounds rule it out.
     """
 
-    meanwhile: Callable[[], bool]
-
-    @property
-    def designs(self) -> int: ...
-
-    @property
-    def listed(self) -> bool: ...
-
-    @property
-    def open(self) -> int:
-        """How many designs are not decided."""
-        ...
-
-    @property
-    def least(self) -> Points:
-        """Bounds of all that is open."""
-        ...
-
-    @property
-    def front(self) -> Points: ...
-
-    def found(self, points: Points) -> None:
-        """Take in what designs turned out to be."""
-        ...
-
-    def next(self) -> Next | None:
-        """The next design to evaluate; None when all are decided, or when it is not known yet."""
-        ...
-
-    def left(self) -> bool:
-        """Whether a design is open, as far as is known."""
-        ...
-
-
-class Prospect:
-    """A space, or one of several parts that have each of its designs in one of them.
-
-    Args:
-        part: which one it is, of how many.
-
-    Attributes:
-        effort: bounds to compute, and designs to check against limits, before `next` gives up for now.
-    """
-
-    def __init__(self, space: Space, screen: Screen, least: LeastLosses, part: tuple[int, int] = (0, 1)) -> None:
-        self._space, self._screen, self._least, self._part = space, screen, least, part
+    def __init__(self, space: Space, screen: Screen, least: LeastLosses) -> None:
+        self._space, self._screen, self._least = space, screen, least
         self._undecided = Undecided(len(least.objectives))
         self._built: OrderedDict[int, None] = OrderedDict()
         self._listing: Iterator[list[tuple[int, Region | Candidate]]] | None = None
         self.meanwhile: Callable[[], bool] = lambda: False
-        self.effort = math.inf
         self.designs, self.listed = 0, False
 
     @property
     def open(self) -> int:
+        """How many designs are not decided."""
         return self._undecided.open
 
     @property
     def least(self) -> Points:
+        """Bounds of all that is open."""
         return self._undecided.least
 
     @property
@@ -109,30 +63,30 @@ class Prospect:
         return self._undecided.front
 
     def found(self, points: Points) -> None:
+        """Take in what designs turned out to be."""
         for point in points:
             self._undecided.found(point)
 
     def left(self) -> bool:
+        """Whether a design is open."""
         return self._ahead() is not None
 
     def next(self) -> Next | None:
+        """The next design to evaluate; None when all are decided."""
         undecided = self._undecided
         while (position := self._ahead()) is not None:
             item, bounds = undecided.items[position], tuple(undecided.bounds[position].tolist())
-            rank = undecided.rank_of(position)
             undecided.decide(position)
-            self.effort -= 1
             if isinstance(item, Candidate) and self._screen.judge(item) == "new":
-                return Next(item, bounds, rank)
+                return Next(item, bounds)
         return None
 
     def _ahead(self) -> int | None:
-        """Where the next design is that has all its bounds and is not known; None when every design is decided, or its
-        effort is spent."""
+        """Where the next design is that has all its bounds and is not known; None when every design is decided."""
         if not self.listed:
             self._list()
         undecided = self._undecided
-        while self.effort > 0 and self.listed and (position := undecided.next()) is not None:
+        while (position := undecided.next()) is not None:
             item = undecided.items[position]
             if isinstance(item, Region):
                 self._expand(position, item)
@@ -149,23 +103,18 @@ class Prospect:
                 return position
             if level == 0 and self._screen.refuses_soon(item):
                 undecided.decide(position)
-                self.effort -= 1
             else:
                 self._refine(position, item)
         return None
 
     def _list(self) -> None:
-        """Take in all regions, or all designs, with their first bounds, as far as effort goes."""
-        if self._listing is None:
-            self._listing = batched(islice(self._every(), self._part[0], None, self._part[1]))
-        while self.effort > 0:
-            batch = next(self._listing, None)
-            if batch is None:
-                self.listed = True
-                return
+        """Take in all regions, or all designs, with their first bounds."""
+        self._listing = self._listing or batched(self._every())
+        for batch in self._listing:
             for _, item in batch:
                 self.designs += item.size if isinstance(item, Region) else 1
             self._take_in(batch)
+        self.listed = True
 
     def _every(self) -> Iterator[tuple[int, Region | Candidate]]:
         """Regions or designs, by their ranks."""
@@ -180,7 +129,6 @@ class Prospect:
             bounded: list[tuple[int, Region | Candidate, Losses]] = []
             for rank, item in batch:
                 self.meanwhile()
-                self.effort -= 1
                 least = self._least.of_region(item) if isinstance(item, Region) else self._least(item.design, 0)
                 if least is not None:
                     bounded.append((rank, item, least))
@@ -205,7 +153,6 @@ class Prospect:
     def _refine(self, position: int, candidate: Candidate) -> None:
         """Compute the next bounds of a design, which may bring it nearer to the front or decide it."""
         undecided = self._undecided
-        self.effort -= 1
         undecided.level[position] += 1
         found = self._least(candidate.design, int(undecided.level[position]))
         if found is None:

@@ -14,10 +14,9 @@ from allo_dse.space.regions import Region
 from allo_dse.space.sampler.selection import beaten
 from allo_dse.space.space import Candidate
 
-from ...store.described import Bred
 from ..front import Points
 
-Item = Candidate | Bred | Region
+Item = Candidate | Region
 Rows = NDArray[Any]  # of items: bounds, how far, level, rank, size
 
 REGION = -1  # level of what is no design yet

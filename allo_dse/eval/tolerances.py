@@ -1,0 +1,113 @@
+"""Tolerances of results that are computed elsewhere: by a device, by C++, or by another evaluator of a network.
+
+They follow from running error analysis (`program.rounding`) of the program on random inputs. Where the program is too
+large for that, a smaller instance of it is analysed, and errors grow with the root of the operations behind a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.mapper.program import Program
+from allo_dse.program.tensors import Tensor
+
+from .program.rounding import DEVIATIONS, ROOM, Analysed, analysed, unit_roundoff
+from .verify import Smaller, asked, directions, positive_arrays, random_arrays, reduced
+
+MOST_ELEMENTS = 20_000_000
+"""Iterations of loops that an analysis may take: less than a second."""
+_SECONDS = 60.0
+_LEAST = 4
+"""Unit roundoffs of its type that a result may be off in any case."""
+
+
+class Tolerance(Struct, frozen=True):
+    """How far a tensor may be from what is expected, over the root mean square of its finite expected elements.
+
+    Attributes:
+        largest: any element.
+        rms: the root mean square of all differences, which a factor or a missing part does not hide in.
+    """
+
+    largest: float
+    rms: float
+
+    def grown(self, factor: float) -> Tolerance:
+        return Tolerance(factor * self.largest, factor * self.rms)
+
+    def joined(self, other: Tolerance) -> Tolerance:
+        return Tolerance(max(self.largest, other.largest), max(self.rms, other.rms))
+
+
+_KNOWN: WeakKeyDictionary[Program, dict[str, Tolerance]] = WeakKeyDictionary()
+
+
+def tolerances_of(program: Program, verify_with: Smaller | None = None) -> Mapping[str, Tolerance]:
+    """The tolerance of each tensor of floats that a program writes.
+
+    Args:
+        verify_with: from the parameters to those to change for a smaller instance.
+    """
+    if program not in _KNOWN:
+        _KNOWN[program] = _tolerances(program, verify_with)
+    return _KNOWN[program]
+
+
+def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tolerance]:
+    written = _written_floats(program)
+    if not written:
+        return {}
+    own = program
+    if verify_with is not None and (program.elements_computed or MOST_ELEMENTS) >= MOST_ELEMENTS:
+        own = reduced(program, verify_with)
+    if (own.elements_computed or 0) > MOST_ELEMENTS:
+        return {tensor.name: _estimate(program, tensor) for tensor in written}
+    growth = math.sqrt(max(1.0, _operations(program) / _operations(own)))
+    found: dict[str, Tolerance] = {}
+    for make in (random_arrays, positive_arrays):
+        try:
+            analysis = analysed(own.vmg, make(own, asked(own), 0), depths={}, seconds=_SECONDS)
+        except SimulationError:  # what a program says of random inputs need not be numbers
+            continue
+        for tensor in written:
+            one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype)).grown(growth)
+            found[tensor.name] = one.joined(found.get(tensor.name, one))
+    return {tensor.name: found.get(tensor.name, _estimate(program, tensor)) for tensor in written}
+
+
+def _tolerance(one: Analysed, least: float) -> Tolerance:
+    finite = np.isfinite(one.exact) & np.isfinite(one.error)
+    scale = max(1e-30, root_mean_square(one.exact[finite]))
+    largest = float(one.tolerance[finite].max(initial=0.0))
+    seen = root_mean_square(one.error[finite])
+    most = float(np.abs(one.exact[finite]).max(initial=0.0))
+    return Tolerance(largest / scale + least * max(1.0, most / scale), ROOM * seen / scale + least)
+
+
+def root_mean_square(values: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
+
+
+def _written_floats(program: Program) -> list[Tensor]:
+    written = directions(program)[1]
+    return [tensor for tensor in program.tensors if tensor.dtype.is_float and tensor.name in written]
+
+
+def _operations(program: Program) -> float:
+    """About how many operations are behind a result."""
+    written = directions(program)[1]
+    results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in written)
+    return max(1.0, (program.elements_computed or 1) / max(1, results))
+
+
+def _estimate(program: Program, tensor: Tensor) -> Tolerance:
+    """Without an analysis: as many roundings as operations, independent of each other."""
+    likely = math.sqrt(_operations(program)) * unit_roundoff(tensor.dtype)
+    return Tolerance(DEVIATIONS * likely, ROOM * likely)

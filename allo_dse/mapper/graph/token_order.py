@@ -1,0 +1,138 @@
+"""The order of the gets and puts of every task: the part of T16 (docs/timing.md) that a program decides by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.program.compiled import CompiledProgram
+from allo_dse.program.index_maps import IntArray
+from allo_dse.program.streams import StreamArray
+from allo_dse.simulator.codegen.lowering.control import Move, Repeat, Steps, static_steps
+from allo_dse.simulator.codegen.lowering.signature import Body
+
+from .class_tasks import ClassTasks
+
+
+class ClassOrder(Struct, frozen=True, eq=False):
+    """The stream operations of the tasks of one class.
+
+    Attributes:
+        own: the tasks.
+        first: position of the body's first parameter that is a stream.
+        kinds: different orders of operations; `which`: per task, the one it follows.
+    """
+
+    own: ClassTasks
+    first: int
+    kinds: tuple[Steps, ...]
+    which: IntArray
+
+    @property
+    def streams(self) -> IntArray:
+        """The numbers of the streams: (tasks, stream parameters)."""
+        found = [np.broadcast_to(np.asarray(one), self.own.tasks.shape) for one in self.own.streams]
+        return np.array(found, np.int64).reshape(len(found), -1).T
+
+
+def token_orders(classes: Iterable[ClassTasks]) -> tuple[ClassOrder, ...] | None:
+    """The orders of all classes that use streams; None if data or the state of streams decides one of them."""
+    found = []
+    for own in classes:
+        body = own.task_class.body
+        if not own.task_class.stream_ports:
+            continue
+        if not body.streams or any(isinstance(binding, StreamArray) for binding in body.streams):
+            return None
+        text, number = Body(body.symbol, body.mlir), dict[Steps, int]()
+        common = static_steps(text)
+        numbers = [dict(enumerate(pid)) for pid in zip(*(axis.tolist() for axis in own.pid), strict=True)]
+        steps = common * len(own.tasks) if common is not None else static_steps(text, numbers)
+        if steps is None:
+            return None
+        which = np.array([number.setdefault(of_task, len(number)) for of_task in steps], np.int64)
+        first = len(own.pid) + len(own.tiles) + len(own.task_class.state) + len(own.task_class.externals)
+        found.append(ClassOrder(own, first, tuple(number), which))
+    return tuple(found)
+
+
+def count_tokens(steps: Steps, found: dict[int, int], times: int = 1) -> dict[int, int]:
+    """Add the tokens that pass each stream parameter to `found`."""
+    for step in steps:
+        if isinstance(step, Move):
+            found[step.parameter] = found.get(step.parameter, 0) + times
+        elif isinstance(step, Repeat):
+            count_tokens(step.steps, found, times * step.count)
+    return found
+
+
+def early_puts(
+    program: CompiledProgram, classes: Iterable[ClassTasks], orders: Sequence[ClassOrder] | None
+) -> IntArray:
+    """Per stream 1 if its producer puts to it before it gets as many tokens from another stream of the same array.
+
+    Without orders, the first operations on both streams decide.
+    """
+    early = np.zeros(program.stream_count, np.int64)
+    known = {id(order.own): order for order in orders or ()}
+    for own in classes:
+        ports = own.task_class.stream_ports
+        if {port.stream.name for port in ports if port.direction == "put"}.isdisjoint(
+            port.stream.name for port in ports if port.direction == "get"
+        ):
+            continue
+        order = known.get(id(own))
+        if order is not None:
+            for kind, steps in enumerate(order.kinds):
+                rows = order.streams[order.which == kind]
+                for parameter in _early(own, order.first, steps):
+                    early[rows[:, parameter - order.first]] = 1
+            continue
+        pids = np.stack(own.pid, axis=1)
+        for place, port in enumerate(ports):
+            later = (p for p in ports[place + 1 :] if p.direction == "get" and p.stream.name == port.stream.name)
+            if port.direction == "put" and any(later):
+                early[program.first_stream[port.stream.name] + port.index.linear(pids)] = 1
+    return early
+
+
+def _early(own: ClassTasks, first: int, steps: Steps) -> set[int]:
+    """The parameters of streams that are put to early."""
+    ways = _ways(steps, {})
+    array = {n: b.name for n, b in enumerate(_arrays(own), first)}
+    return {
+        put
+        for put, is_put in ways.items()
+        for get, also_put in ways.items()
+        if is_put and not also_put and array[put] == array[get] and _lead(steps, put, get)[0] > 0
+    }
+
+
+def _arrays(own: ClassTasks) -> list[StreamArray]:
+    return [b if isinstance(b, StreamArray) else b.stream for b in own.task_class.body.streams]
+
+
+def _ways(steps: Steps, found: dict[int, bool]) -> Mapping[int, bool]:
+    for step in steps:
+        if isinstance(step, Move):
+            found[step.parameter] = step.is_put
+        elif isinstance(step, Repeat):
+            _ways(step.steps, found)
+    return found
+
+
+def _lead(steps: Steps, put: int, get: int) -> tuple[int, int]:
+    """By how many tokens puts are ahead of gets at most, and at the end."""
+    most = ahead = 0
+    for step in steps:
+        peak, net = 0, 0
+        if isinstance(step, Move):
+            net = (step.parameter == put) - (step.parameter == get)
+            peak = max(0, net)
+        elif isinstance(step, Repeat):
+            peak, net = _lead(step.steps, put, get)
+            peak, net = peak + max(0, (step.count - 1) * net), step.count * net
+        most, ahead = max(most, ahead + peak), ahead + net
+    return most, ahead

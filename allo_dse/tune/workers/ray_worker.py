@@ -1,0 +1,78 @@
+"""The worker process: it decodes, checks and evaluates designs that the driver has proposed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from allo_dse.common.garbage import collect_rarely
+from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
+from allo_dse.space.choices.parameters import Meaning
+from allo_dse.space.shared_programs import learn
+
+from ..declare.spec import StudySpec
+from ..store.record import Measurement
+from .evaluate_one import Bench, make_bench
+from .lost_workers import Place, here
+from .pool import Task
+
+
+class Introduction(Struct, frozen=True):
+    """What a worker says when it has started.
+
+    Attributes:
+        problems: per rung why its evaluator cannot run there.
+    """
+
+    place: Place
+    problems: list[str | None]
+
+
+class RayWorker:
+    """A worker: the study, its space and its evaluators.
+
+    Args:
+        source: the study, or a function that makes it.
+        asked: needs of each rung's evaluator.
+    """
+
+    def __init__(self, source: StudySpec | Callable[[], StudySpec], asked: Sequence[Needs]) -> None:
+        self._study = source if isinstance(source, StudySpec) else source()
+        self._evaluators = self._study.make_evaluators()
+        self._asked = asked
+        self._benches: dict[int, Bench] = {}
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+
+    def introduce(self) -> Introduction:
+        """Say where this is and what it can do; called first, in the process that is the worker's own."""
+        collect_rarely()
+        return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
+
+    def run(self, tasks: Sequence[Task], programs: Sequence[Meaning] = ()) -> list[Measurement]:
+        """Evaluate designs given as genes.
+
+        Args:
+            programs: programs of these designs that the driver has compiled.
+        """
+        if programs:
+            learn(self._study.space, programs)
+        return [self._run(task) for task in tasks]
+
+    def _run(self, task: Task) -> Measurement:
+        evaluator = self._evaluators[task.rung]
+        candidate = self._study.space.decode_genes(task.genes)
+        if candidate is None:
+            return task.failed("the worker's space does not contain this design", full_name(evaluator), self._name)
+        if task.rung not in self._benches:
+            self._benches[task.rung] = make_bench(
+                self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
+            )
+        return self._benches[task.rung].run(task.number, candidate)
+
+    def close(self) -> None:
+        """End child processes."""
+        for bench in self._benches.values():
+            bench.close()
