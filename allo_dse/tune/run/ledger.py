@@ -185,7 +185,7 @@ class Ledger:
         reason = self.least.contradiction(candidate.design, record.metrics)
         if not reason:
             return False
-        self.least = self.study.least_losses(None)
+        self.least, self.history.withdrawn = self.study.least_losses(None), True
         self.write([Withdrawal(self.names[0], record.key, reason)])
         self._news.append(
             f"BOUNDS WITHDRAWN: design {record.key} contradicts the bounds of {self.names[0]}: {reason}. All that they "

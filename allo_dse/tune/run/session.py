@@ -71,7 +71,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             else:
                 try:
                     with stop.leaving():
-                        renew = partial(_proposer, ledger, options, seed, budget, evaluators[0])
+                        renew = partial(_proposer, ledger, options, seed, budget, evaluators[0], reporter)
                         proposer = renew()
                         workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
                 except StepLeft as left:  # before there is anything to search with
@@ -159,14 +159,23 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
     return info
 
 
-def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator) -> Proposer:
+def _proposer(
+    ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator, reporter: Reporter
+) -> Proposer:
     """Where designs come from, with what earlier runs have found."""
     study, done = ledger.study, ledger.next_number
     sizes = _sizes(study, options, evaluator)
-    proposer = make_proposer(
-        options.sampler, ledger.screen, ledger.least,
+    make = partial(
+        make_proposer, screen=ledger.screen, least=ledger.least,
         seed=seed, done=done, trials=budget.trials, strict=options.inline, sizes=sizes,
     )  # fmt: skip
+    try:
+        proposer = make(options.sampler)
+    except StudyError as error:
+        if options.sampler != "exact" or not ledger.history.withdrawn:
+            raise
+        reporter.note(f"without bounds there is no proof: {error.message}. The search goes on with sampler='evolution'")
+        proposer = make("evolution")
     session = Session(
         sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
         strict=options.inline, sizes=sizes, enqueued=study.enqueued,
