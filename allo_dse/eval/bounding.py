@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -50,7 +51,28 @@ class RegionBounding(Bounding, Protocol):
 
 
 def bounding_of(evaluator: Any) -> Bounding | None:
-    """What bounds an evaluator's metrics: what its member `bounding()` returns; None where it has none."""
-    make = getattr(evaluator, "bounding", None)
-    found: Bounding | None = make() if callable(make) else None
+    """Bounds that an evaluator states of itself: what its member `bounding()` returns; None where it states none.
+
+    Bounds describe what `evaluate` returns, so they hold for the class that states both and for nothing derived from
+    it. A subclass, a wrapper, an instance whose members were replaced and a class whose functions were replaced after
+    it was written all have none, unless their own class defines `bounding`.
+    """
+    kind = type(evaluator)
+    stated = vars(kind)
+    own = getattr(evaluator, "__dict__", {})
+    if "bounding" not in stated or any(callable(getattr(kind, name, None)) for name in own):
+        return None
+    if any(_is_replaced(kind, name, member) for name, member in stated.items()):
+        return None
+    found: Bounding | None = evaluator.bounding()
     return found
+
+
+def _is_replaced(kind: type, name: str, member: Any) -> bool:
+    """Whether a function of a class is not the one that the body of the class defines. Its code keeps the name that it
+    was compiled with, also where a decorator copies names."""
+    if name == "bounding" or (name.startswith("__") and name != "__init__"):
+        return False
+    return isinstance(member, FunctionType) and (
+        member.__code__.co_qualname != f"{kind.__qualname__}.{name}" or member.__module__ != kind.__module__
+    )

@@ -60,6 +60,8 @@ class FpgaBounds:
             return known | _times(device, copies.cycles)
         paths = times.paths(scheduled)
         known |= _times(device, max(copies.cycles, paths.cycles(mapping.vmg)), paths.own.operations)
+        if design.program.runs:  # the evaluator does not report it
+            del known["throughput_gops"]
         solved = self._solves and not design.depths
         known |= _resources(mapping, self._least_saved(mapping) if solved else {})
         shallow = dict.fromkeys(shared.streams, SMALLEST_DEPTH)

@@ -151,6 +151,8 @@ def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float |
 
 def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
     """In operations per second; nothing where control that depends on data does not say how many there are."""
+    if mapping.vmg.program.runs:
+        return {}
     try:
         return {"throughput_gops": mapping.operations / latency_ns}
     except SimulationError:

@@ -285,14 +285,16 @@ class StudySpec:
         evaluator: Evaluator = made
         return evaluator
 
-    def least_losses(self, evaluator: Evaluator) -> LeastLosses:
+    def least_losses(self, evaluator: Evaluator | None) -> LeastLosses:
         """What the objectives of designs cannot be better than, as an evaluator of every design will find them.
+
+        Nothing is known of no evaluator.
 
         What rungs above the first measure changes what is predicted: nothing is known beforehand then.
         """
         from allo_dse.eval.bounding import bounding_of
 
-        bounding = None if self.rungs else bounding_of(evaluator)
+        bounding = None if self.rungs or evaluator is None else bounding_of(evaluator)
         return LeastLosses(self.objectives, self.constraints, bounding)
 
     def check(self, design: Design) -> Sequence[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from allo_dse.common.errors import StudyError
@@ -35,6 +35,7 @@ class Driver:
         ledger: what is known of them.
         side_files: results for other runs, printed output and running totals, kept beside the log.
         stop: asked between batches.
+        renew: makes the proposer anew from what the ledger knows, when bounds were withdrawn.
     """
 
     proposer: Proposer
@@ -44,11 +45,14 @@ class Driver:
     budget: Budget
     reporter: Reporter
     stop: StopSignals
+    renew: Callable[[], Proposer]
     _pending: dict[tuple[int, int], Candidate] = field(default_factory=dict, init=False)
     _doubt: Doubt = field(init=False)
     _enqueued: list[Candidate] = field(init=False)
     _refuted: int = field(init=False)
     """Designs that are known to the proposer to fail above the first rung."""
+    _withdrawn: bool = field(default=False, init=False)
+    """Whether the proposer counts on bounds that do not hold, and is renewed when nothing is under way."""
 
     def __post_init__(self) -> None:
         ledger, study = self.ledger, self.ledger.study
@@ -64,9 +68,21 @@ class Driver:
             ledger.tally.done,
         )  # fmt: skip
 
+        self._begin()
+        self._enqueued = ledger.screen.new_of(study.enqueued)
+
+    def _begin(self) -> None:
+        """Let a proposer that decides about designs show how far it is, and stop when time is up."""
         if isinstance(self.proposer, ExactProposer):
             self.proposer.ground.meanwhile = self._meanwhile
-        self._enqueued = ledger.screen.new_of(study.enqueued)
+
+    def _renew(self) -> None:
+        """Go on without bounds, as a run that begins with all that was measured."""
+        self._withdrawn = False
+        self.proposer = self.renew()
+        self._view = replace(self._view, proposer=self.proposer)
+        self._begin()
+        self._show_decided(last=True)
 
     def run(self) -> str:
         """Returns why the run ended: "trials", "time", "exhausted" or what requested the stop."""
@@ -82,6 +98,9 @@ class Driver:
                     self._promote()
                 if self._executor.outstanding() == 0:
                     self.ledger.add([])
+                    if self._withdrawn:
+                        self._renew()
+                        continue
                     self._show_decided(last=True)
                     return reason or self._why()
                 with self.stop.leaving():
@@ -105,6 +124,8 @@ class Driver:
 
     def _propose(self) -> None:
         """Keep the workers busy: with what was enqueued, and when that is known with what is proposed."""
+        if self._withdrawn:
+            return
         if self._enqueued:
             first, self._enqueued = self._enqueued[: self.budget.trials_left(self.ledger.tally.done)], []
             # What is learnt from them gives them their numbers.
@@ -159,6 +180,7 @@ class Driver:
             candidate = self._pending.pop((measured.number, measured.rung))
             log = self.side_files.keep(candidate, measured)
             record = self.ledger.record(candidate, measured, at=self._at, log=log)
+            self._withdrawn |= self.ledger.compare(candidate, record)
             if record.number < 0:  # enqueued
                 number = self.proposer.learn(record.key, record.genes, self.ledger.judge.told(record))
                 record = replace(record, number=number)

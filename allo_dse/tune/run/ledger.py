@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import structs
 
@@ -19,11 +19,12 @@ from allo_dse.space.space import Candidate
 from ..declare.spec import StudySpec
 from ..results.study_result import Result
 from ..search.judge import Judge
+from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.described import described
 from ..store.log import RunLog, sensible
-from ..store.record import Entry, Measurement, Record, entry_dict
+from ..store.record import Entry, Measurement, Record, Withdrawal, entry_dict
 from ..store.rundir import RunDirectory
 from .optuna_storage import StorageCopy
 from .restore import History, corrected, correction_of, read_history, revaluations
@@ -41,6 +42,7 @@ class Ledger:
     Attributes:
         names: of the evaluators of all rungs.
         history: earlier runs.
+        least: what is known of designs before they are evaluated; nothing after a measurement has contradicted it.
     """
 
     def __init__(self, study: StudySpec, directory: RunDirectory, evaluators: Sequence[Evaluator]) -> None:
@@ -62,6 +64,7 @@ class Ledger:
         except BaseException:
             self._log.close()
             raise
+        self.least = study.least_losses(None if self.history.withdrawn else evaluators[0])
 
     @no_collections()
     def _restored(self) -> History:
@@ -169,6 +172,41 @@ class Ledger:
             else:
                 self.tally.add(record, self.judge.values(record))
             self._copy(record)
+
+    def compare(self, candidate: Candidate, record: Record) -> bool:
+        """Compare a measurement of the first rung with all that was known of its design. The first contradiction
+        withdraws every bound, in the log before the measurement is.
+
+        Returns:
+            Whether bounds were withdrawn.
+        """
+        if self.least.bounding is None or record.metrics is None or record.rung:
+            return False
+        reason = self.least.contradiction(candidate.design, record.metrics)
+        if not reason:
+            return False
+        self.least, self.history.withdrawn = self.study.least_losses(None), True
+        self.write([Withdrawal(self.names[0], record.key, reason)])
+        self._news.append(
+            f"BOUNDS WITHDRAWN: design {record.key} contradicts the bounds of {self.names[0]}: {reason}. All that they "
+            "decided is open again, and the search goes on without them"
+        )
+        return True
+
+    @property
+    def wrong(self) -> set[str]:
+        """Designs of a front that verification has refused."""
+        return {key for key, verification in self.history.verified.items() if not verification.ok}
+
+    def told(self) -> Callable[[Record], Told]:
+        """What a proposer learns of a record now: what computed wrong numbers or fails at a higher rung has failed."""
+        refuted = self.wrong | self.tally.refuted
+        return lambda record: self.judge.told(record, refuted)
+
+    @property
+    def next_number(self) -> int:
+        """Of the next proposal."""
+        return max((r.number for r in (*self.tally.records, *self.history.outside)), default=-1) + 1
 
     def learn(self) -> list[Record]:
         """Learn from what has been measured. When that changes predictions, all are counted anew, and the log says so.

@@ -107,8 +107,9 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     evaluators = study.make_evaluators()
     names = [full_name(evaluator) for evaluator in evaluators]
     history = read_history(run.before, judge, screen, names)
+    least = study.least_losses(None if history.withdrawn else evaluators[0])
     proposer = make_proposer(
-        how.sampler, screen, study.least_losses(evaluators[0]), seed=how.seed, done=how.done, trials=None,
+        how.sampler, screen, least, seed=how.seed, done=how.done, trials=None,
         strict=True, sizes=how.sizes,
     )  # fmt: skip
     try:

@@ -17,7 +17,17 @@ from ..search.judge import Judge
 from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.record import NOTHING, Measurement, PlacementNote, Record, Revaluation, Session, Verification, decode_entry
+from ..store.record import (
+    NOTHING,
+    Measurement,
+    PlacementNote,
+    Record,
+    Revaluation,
+    Session,
+    Verification,
+    Withdrawal,
+    decode_entry,
+)
 
 Stated: TypeAlias = Record | Revaluation
 """What says how a design counts: its status and the values of its objectives."""
@@ -35,6 +45,7 @@ class History:
         enqueued: genes of the designs that the first run began with.
         verified, placed: by key, what became of designs of a front.
         stated: by key, the entry of the log that said last what a design's values are.
+        withdrawn: whether a design has contradicted the bounds of today's first evaluator.
         started_at: seconds the study had run for.
     """
 
@@ -45,6 +56,7 @@ class History:
     verified: dict[str, Verification] = field(default_factory=dict)
     placed: dict[str, PlacementNote] = field(default_factory=dict)
     stated: dict[str, Stated] = field(default_factory=dict)
+    withdrawn: bool = False
     started_at: float = 0.0
     correction: Correction = field(default_factory=Correction)
 
@@ -112,6 +124,8 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
             history.enqueued = history.enqueued or entry.enqueued
         elif isinstance(entry, Verification):
             history.verified[entry.key] = entry
+        elif isinstance(entry, Withdrawal):
+            history.withdrawn |= entry.evaluator == names[0]
         elif isinstance(entry, PlacementNote):
             history.placed[entry.key] = entry
     inside = _in(screen.space)

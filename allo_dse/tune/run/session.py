@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             else:
                 try:
                     with stop.leaving():
-                        proposer = _proposer(ledger, options, seed, budget, evaluators[0])
+                        renew = partial(_proposer, ledger, options, seed, budget, evaluators[0], reporter)
+                        proposer = renew()
                         workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
                 except StepLeft as left:  # before there is anything to search with
                     reason = str(left)
@@ -79,7 +81,17 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                         for note in workforce.notes:
                             reporter.note(note)
                         side_files = SideFiles(directory, ledger.screen, caches)
-                        reason = Driver(proposer, workforce, ledger, side_files, budget, reporter, stop).run()
+                        while True:
+                            driver = Driver(proposer, workforce, ledger, side_files, budget, reporter, stop, renew)
+                            reason, known = driver.run(), len(ledger.wrong)
+                            proposer = driver.proposer
+                            if options.verify:
+                                with suppress(StepLeft), stop.leaving():
+                                    _verify(ledger, reporter, stop, seed)
+                            if len(ledger.wrong) == known:
+                                break
+                            reporter.note("what only wrong designs were better than is open again")
+                            proposer = renew()
                     certificate = certificate_of(proposer)
             if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds of constraints may be why
                 ledger.refuse_nothing()
@@ -147,21 +159,30 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
     return info
 
 
-def _proposer(ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator) -> Proposer:
+def _proposer(
+    ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator, reporter: Reporter
+) -> Proposer:
     """Where designs come from, with what earlier runs have found."""
-    study, history = ledger.study, ledger.history
+    study, done = ledger.study, ledger.next_number
     sizes = _sizes(study, options, evaluator)
-    proposer = make_proposer(
-        options.sampler, ledger.screen, study.least_losses(evaluator),
-        seed=seed, done=history.next_number, trials=budget.trials, strict=options.inline, sizes=sizes,
+    make = partial(
+        make_proposer, screen=ledger.screen, least=ledger.least,
+        seed=seed, done=done, trials=budget.trials, strict=options.inline, sizes=sizes,
     )  # fmt: skip
+    try:
+        proposer = make(options.sampler)
+    except StudyError as error:
+        if options.sampler != "exact" or not ledger.history.withdrawn:
+            raise
+        reporter.note(f"without bounds there is no proof: {error.message}. The search goes on with sampler='evolution'")
+        proposer = make("evolution")
     session = Session(
-        sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=history.next_number,
+        sampler=proposer.name, named=proposer.name in SAMPLERS, seed=seed, done=done,
         strict=options.inline, sizes=sizes, enqueued=study.enqueued,
     )  # fmt: skip
     ledger.write([session])
     with no_collections():
-        proposer.restore(history.designs, history.told(ledger.judge), history.next_number)
+        proposer.restore(ledger.first, ledger.told(), done)
     return proposer
 
 

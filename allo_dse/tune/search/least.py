@@ -2,68 +2,69 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
+import keyword
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.eval.bounding import Bounding, Bounds, RegionBounding
+from allo_dse.eval.evaluator import Metrics, no_metric
 
-from .objectives import Constraint, Measure, Objective
+from .objectives import Constraint, Excess, MetricValue, Objective
 
 if TYPE_CHECKING:
     from allo_dse.space.design import Design
     from allo_dse.space.regions import Region
 
 Losses = tuple[float, ...]
+ROUNDING = 1e-9  # of a metric and its bound, which are sums of the same numbers in another order
 
 
-class _Probe(Mapping[str, Any]):
-    """Metrics of which each is an object that can only be handed on."""
+def metric_of(objective: Objective) -> str | None:
+    """The metric that an objective is as it stands, such as that of `lambda m: m.pe_count`; None where it computes.
 
-    def __init__(self) -> None:
-        self.asked: dict[int, str] = {}
-        self._given: list[object] = []
-
-    def __getitem__(self, name: str) -> Any:
-        class Value:
-            __slots__ = ()
-            __hash__ = None  # type: ignore[assignment]
-
-            def __bool__(self) -> bool:
-                raise TypeError("it is not known yet")
-
-            def __eq__(self, other: object) -> bool:
-                raise TypeError("it is not known yet")
-
-        value = Value()
-        self._given.append(value)
-        self.asked[id(value)] = name
-        return value
-
-    def __getattr__(self, name: str) -> Any:
-        return self[name]
-
-    def __contains__(self, name: object) -> bool:
-        raise TypeError("they are not known yet")
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("they are not known yet")
-
-    def __len__(self) -> int:
-        raise TypeError("they are not known yet")
-
-
-def metric_of(measure: Measure) -> str | None:
-    """The metric that an objective is as it stands, such as that of `lambda m: m.pe_count`; None where it computes."""
-    probe = _Probe()
-    try:
-        return probe.asked.get(id(measure(probe)))  # type: ignore[arg-type]
-    except Exception:  # whatever a function raises that wants to compute
+    Nothing is executed: the function's instructions are those of an access to one entry of its only argument. Anything
+    else (a call, a condition, a handler of exceptions, a name from outside) is not known before an evaluation.
+    """
+    if type(objective) is not Objective:
         return None
+    measure = objective.measure
+    if type(measure) is MetricValue:
+        return measure.metric
+    if type(measure) is not FunctionType:
+        return None
+    code = measure.__code__
+    if code.co_argcount != 1 or code.co_flags & _NOT_PLAIN or code.co_exceptiontable or code.co_freevars:
+        return None
+    does = _instructions(code)
+    names = [*code.co_names, *(const for const in code.co_consts if isinstance(const, str) and const.isidentifier())]
+    argument = code.co_varnames[0]
+    for name in dict.fromkeys(names):
+        if not keyword.iskeyword(name) and name not in _OF_MAPPINGS and not name.startswith("_"):
+            for text in (f"{argument}.{name}", f"{argument}[{name!r}]"):
+                (same,) = (
+                    c for c in compile(f"lambda {argument}: {text}", "", "eval").co_consts if type(c) is CodeType
+                )
+                if does == _instructions(same):
+                    return name
+    return None
+
+
+_NOT_PLAIN = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_COROUTINE
+_OF_MAPPINGS = frozenset(dir(Metrics))
+"""Attributes of metrics that are no metrics."""
+
+
+def _instructions(code: CodeType) -> list[tuple[str, Any]]:
+    """What code does, wherever it stands."""
+    return [(one.opname, one.argval) for one in dis.get_instructions(code) if one.opname not in ("RESUME", "NOP")]
 
 
 class LeastLosses(Struct, frozen=True, dict=True):
@@ -79,7 +80,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
 
     @cached_property
     def _metrics(self) -> list[str | None]:
-        return [metric_of(objective.measure) for objective in self.objectives]
+        return [metric_of(objective) for objective in self.objectives]
 
     @cached_property
     def unbounded(self) -> list[str]:
@@ -118,10 +119,39 @@ class LeastLosses(Struct, frozen=True, dict=True):
             return None
         return tuple(_least(o, m, bounds) for o, m in zip(self.objectives, self._metrics, strict=True))
 
+    def contradiction(self, design: Design, metrics: Mapping[str, Any]) -> str:
+        """How a measurement contradicts a bound of the design, in words; empty where it keeps all of them."""
+        for level in range(self.levels):
+            assert self.bounding is not None
+            try:
+                bounds = self.bounding(design, level)
+            except AlloDseError:
+                continue
+            for metric, (low, high) in bounds.items():
+                if metric not in metrics:
+                    if metric in self._used:
+                        return no_metric(metric, metrics)
+                    continue
+                found = metrics[metric]
+                if not isinstance(found, int | float) or not low - _slack(low) <= found <= high + _slack(high):
+                    return f"{metric} is {found}, and was bounded by {low:,.6g} and {high:,.6g}"
+        return ""
+
+    @cached_property
+    def _used(self) -> set[str | None]:
+        """Metrics that decide about designs."""
+        bounded = (c.measure.metric for c in self.constraints if isinstance(c.measure, Excess))
+        return {*self._metrics, *bounded}
+
     @property
     def nothing(self) -> Losses:
         """What is known of a design of which nothing is known."""
         return (-math.inf,) * len(self.objectives)
+
+
+def _slack(bound: float) -> float:
+    """Rounding of a bound."""
+    return ROUNDING * abs(bound) if math.isfinite(bound) else 0.0
 
 
 def _least(objective: Objective, metric: str | None, bounds: Bounds) -> float:
@@ -133,8 +163,8 @@ def _least(objective: Objective, metric: str | None, bounds: Bounds) -> float:
 
 def _is_violated(constraint: Constraint, bounds: Bounds) -> bool:
     """Whether a bound on a metric is exceeded whatever the evaluation says."""
-    if constraint.metric is None or constraint.metric not in bounds:
+    of = constraint.measure
+    if type(constraint) is not Constraint or type(of) is not Excess or of.metric not in bounds:
         return False
-    low, high = bounds[constraint.metric]
-    too_much = constraint.at_most is not None and low > constraint.at_most
-    return too_much or (constraint.at_least is not None and high < constraint.at_least)
+    low, high = bounds[of.metric]
+    return (of.at_most is not None and low > of.at_most) or (of.at_least is not None and high < of.at_least)

@@ -22,6 +22,33 @@ _NUMBERS = (float, int)
 _NO_NUMBERS = (str, bytes, bytearray, bool)
 
 
+class MetricValue(Struct, frozen=True):
+    """A metric as it is."""
+
+    metric: str
+
+    def __call__(self, metrics: Metrics) -> Any:
+        return metrics[self.metric]
+
+
+class Excess(Struct, frozen=True):
+    """By how much a metric exceeds a bound, as a share of the bound."""
+
+    metric: str
+    at_most: float | None
+    at_least: float | None
+
+    def __call__(self, metrics: Metrics) -> float:
+        value, over = _number(metrics[self.metric]), 0.0
+        if math.isnan(value):  # which no comparison would find
+            return value
+        if self.at_most is not None:
+            over = max(over, (value - self.at_most) / (abs(self.at_most) or 1.0))
+        if self.at_least is not None:
+            over = max(over, (self.at_least - value) / (abs(self.at_least) or 1.0))
+        return over
+
+
 class MetricError(ValueError):
     """An objective or constraint that could not be computed from a design's metrics."""
 
@@ -56,17 +83,10 @@ class Objective(Struct, frozen=True):
 
 
 class Constraint(Struct, frozen=True):
-    """Something a design's metrics must satisfy.
-
-    Attributes:
-        metric, at_most, at_least: of a bound on a metric.
-    """
+    """Something a design's metrics must satisfy."""
 
     name: str
     measure: Measure
-    metric: str | None = None
-    at_most: float | None = None
-    at_least: float | None = None
 
     def violation(self, metrics: Metrics) -> float:
         """How far it is violated: 0 when satisfied; 1 for a condition that is simply false; the excess for one that
@@ -124,13 +144,7 @@ def require(
             raise StudyError(f"require({condition!r}): the bound {bound!r} is no number")
     bounds = [f"<= {at_most:g}"] if at_most is not None else []
     bounds += [f">= {at_least:g}"] if at_least is not None else []
-    return Constraint(
-        name or f"{condition} {' and '.join(bounds)}",
-        _excess(condition, at_most, at_least),
-        condition,
-        at_most,
-        at_least,
-    )
+    return Constraint(name or f"{condition} {' and '.join(bounds)}", Excess(condition, at_most, at_least))
 
 
 def _number(value: Any) -> float:
@@ -163,21 +177,7 @@ def _objective(metric: str | Measure, name: str | None, direction: Literal["mini
         return Objective(text, direction, metric)
     if not isinstance(metric, str):
         raise StudyError(f"{direction}({metric!r}): expected a metric's name or a function of the metrics")
-    return Objective(name or metric, direction, lambda m: m[metric])
-
-
-def _excess(metric: str, at_most: float | None, at_least: float | None) -> Measure:
-    def measure(metrics: Metrics) -> float:
-        value, over = _number(metrics[metric]), 0.0
-        if math.isnan(value):  # which no comparison would find
-            return value
-        if at_most is not None:
-            over = max(over, (value - at_most) / (abs(at_most) or 1.0))
-        if at_least is not None:
-            over = max(over, (at_least - value) / (abs(at_least) or 1.0))
-        return over
-
-    return measure
+    return Objective(name or metric, direction, MetricValue(metric))
 
 
 def _lambda_text(function: Callable[..., Any]) -> str:

@@ -43,7 +43,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         bounded: designs that were never built: their bounds say that one that was found is at least as good.
         open: designs that are not decided.
         gaps: of each objective.
-        wrong: designs that failed verification; what only they are better than is decided when the run goes on.
+        wrong: designs that failed verification, and count as no better than any.
         unbounded: objectives that nothing is known of before a design is evaluated.
         feasible: whether a feasible design is among those that are decided.
     """
@@ -90,7 +90,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             return f"not complete: {self._open}; {self._how}"
         left = [
             *([f"{self.failed:,} that could not be evaluated"] if self.failed else []),
-            *([f"{self.wrong:,} that failed verification and what only they beat"] if self.wrong else []),
+            *([f"{self.wrong:,} that failed verification"] if self.wrong else []),
         ]
         but = f" but for {' and '.join(left)}" if left else ""
         said = "better" if self.feasible else "feasible"

@@ -192,6 +192,14 @@ class Revaluation(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="valu
     values: dict[str, float]
 
 
+class Withdrawal(msgspec.Struct, frozen=True, gc=False, tag="withdrawal", tag_field="type"):
+    """A measurement contradicted what was known of designs before: no bounds of that evaluator count from now on."""
+
+    evaluator: str
+    key: str
+    reason: str
+
+
 class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="tick", tag_field="type"):
     """Running totals of a run: proposals of known designs, of none, of designs that break a limit; cached results.
 
@@ -227,7 +235,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     enqueued: list[dict[str, int]] = []
 
 
-Entry = Record | Verification | PlacementNote | Revaluation | Tick | Session
+Entry = Record | Verification | PlacementNote | Revaluation | Tick | Session | Withdrawal
 """A line of a log."""
 
 _KINDS: dict[str, type[msgspec.Struct]] = {str(kind.__struct_config__.tag): kind for kind in Entry.__args__}

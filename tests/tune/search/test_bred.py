@@ -17,6 +17,7 @@ BRED: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
 
 
 class Tight(Bounded):
+    bounding = Bounded.bounding
     loose = 0.01
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ class Fixed:
 @pytest.mark.parametrize(
     ("measure", "metric"),
     [
-        (minimize("latency_us").measure, "latency_us"),
+        ("latency_us", "latency_us"),
         (lambda m: m.pe_count, "pe_count"),
         (lambda m: m["pe_count"], "pe_count"),
         (lambda m: 2 * m.pe_count, None),
@@ -44,7 +45,7 @@ class Fixed:
     ],
 )
 def test_an_objective_is_a_metric_only_where_it_computes_nothing(measure: Any, metric: str | None) -> None:
-    assert metric_of(measure) == metric
+    assert metric_of(minimize(measure, name="x")) == metric
 
 
 def test_losses_have_the_sign_of_the_objective() -> None:
@@ -78,3 +79,59 @@ def test_what_cannot_be_bounded_may_be_anything() -> None:
             raise SimulationError("it is not known how many cycles the vendor kernel takes")
 
     assert LeastLosses([minimize("latency_us")], (), Unknown())(DESIGN, 0) == (-math.inf,)
+
+
+def _falls_back(m: Any) -> Any:
+    try:
+        return m.latency_us * m.pe_count
+    except Exception:
+        return m.latency_us
+
+
+def _documented(m: Any) -> Any:
+    """The number of cores."""
+    return m.pe_count
+
+
+@pytest.mark.parametrize(
+    ("measure", "metric"),
+    [
+        (_documented, "pe_count"),
+        (_falls_back, None),
+        (partial(_documented), None),
+        (lambda m: getattr(m, "pe_count", 1), None),
+        (lambda m: m.pe_count if hasattr(m, "pe_count") else m.latency_us, None),
+        (lambda m: m.get("pe_count"), None),
+        (lambda m, other="latency_us": m[other], None),
+        (lambda m: m.values, None),
+        (lambda m: DESIGN.pe_count, None),
+        (lambda m: m.pe_count.latency_us, None),
+        (lambda m: -m.pe_count, None),
+        (lambda m: (DESIGN.seen.append(m), m.pe_count)[1], None),
+    ],
+)
+def test_no_trick_of_a_function_is_taken_for_a_metric(measure: Any, metric: str | None) -> None:
+    assert metric_of(minimize(measure, name="x")) == metric
+
+
+def test_a_function_is_not_executed_to_see_what_it_is() -> None:
+    def run(m: Any) -> Any:
+        raise KeyboardInterrupt
+
+    assert metric_of(minimize(run)) is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "contradicts"),
+    [
+        ({"latency_us": 3.0, "pe_count": 4, "throughput_gops": 70.0}, ""),
+        ({"latency_us": 2.9, "pe_count": 4, "throughput_gops": 1.0}, "latency_us is 2.9"),
+        ({"latency_us": 4.0, "pe_count": 5, "throughput_gops": 1.0}, "pe_count is 5"),
+        ({"latency": 4.0, "pe_count": 4}, "no metric 'latency_us'"),
+        ({"latency_us": math.nan}, "latency_us is nan"),
+    ],
+)
+def test_a_measurement_outside_its_bounds_contradicts_them(metrics: Any, contradicts: str) -> None:
+    found = LeastLosses([minimize("latency_us")], (), Fixed()).contradiction(DESIGN, metrics)
+    assert found.startswith(contradicts)
+    assert bool(found) is bool(contradicts)

@@ -27,7 +27,7 @@ SENTENCES = {
     ),
     "failed": (
         msgspec.structs.replace(CLOSED, failed=2, wrong=1),
-        "complete but for 2 that could not be evaluated and 1 that failed verification and what only they beat: "
+        "complete but for 2 that could not be evaluated and 1 that failed verification: "
         "none of the space's 21,884 designs is better; "
         "59 evaluated, 1,204 refused by limits, 20,621 ruled out by bounds",
     ),

@@ -16,14 +16,18 @@ from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run
 
 
 class Tight(Bounded):
+    bounding = Bounded.bounding
     loose = 1e-6
 
 
 class Loose(Bounded):
+    bounding = Bounded.bounding
     loose = 30.0
 
 
 class Failing(Tight):
+    bounding = Bounded.bounding
+
     def evaluate(self, design: Any) -> Metrics:
         if int(design.key, 16) % 4:
             raise RuntimeError("no licence")

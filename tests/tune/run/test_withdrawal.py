@@ -1,0 +1,215 @@
+"""A proof that is contradicted is taken back: by a measurement outside of its bounds, or by a design that is wrong."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from operator import le
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from allo_dse.eval.bounding import Bounds
+from allo_dse.eval.evaluator import Metrics
+from allo_dse.tune.search import proposals
+from allo_dse.tune.store.log import read_log
+from tests.support.values import present
+from tests.tune.fakes import FakeEvaluator, Looseness
+from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run, small
+
+METRICS = ("latency_us", "pe_count", "local_memory_bytes")
+
+
+def chance(*parts: Any) -> float:
+    """The same number for the same parts, between 0 and 1."""
+    return random.Random(":".join(map(str, parts))).random()
+
+
+def surprise(metrics: Metrics, design: Any, seed: int, share: float) -> Metrics:
+    """Another value of one metric, of a share of the designs."""
+    if chance(seed, design.key) >= share:
+        return metrics
+    name = METRICS[int(3 * chance(seed, design.key, "name"))]
+    return Metrics(**{**metrics, name: metrics[name] * 2 * chance(seed, design.key, "factor")})
+
+
+class Surprising(FakeEvaluator):
+    """A third of the designs is other than its bounds say, and most of them better."""
+
+    def __init__(self, seed: int = 0, share: float = 0.3) -> None:
+        self.seed, self.share = seed, share
+
+    def evaluate(self, design: Any) -> Metrics:
+        return surprise(super().evaluate(design), design, self.seed, self.share)
+
+    def bounding(self) -> Looseness:
+        return Looseness(1e-6)
+
+
+class Inherits(Bounded):
+    """Changes what its parent says, and states no bounds."""
+
+    def __init__(self, seed: int = 0, share: float = 0.3) -> None:
+        self.seed, self.share = seed, share
+
+    def evaluate(self, design: Any) -> Metrics:
+        return surprise(super().evaluate(design), design, self.seed, self.share)
+
+
+class Wraps:
+    """Changes what another evaluator says, and gives everything else of it as its own."""
+
+    def __init__(self, seed: int = 0, share: float = 0.3) -> None:
+        self.seed, self.share, self.wrapped = seed, share, Bounded()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.wrapped, name)
+
+    def evaluate(self, design: Any) -> Metrics:
+        return surprise(self.wrapped.evaluate(design), design, self.seed, self.share)
+
+
+class Rounding(FakeEvaluator):
+    """Bounds that are off by a rounding."""
+
+    def bounding(self) -> Any:
+        class OneUlp(Looseness):
+            def __call__(self, design: Any, level: int) -> Bounds:
+                metrics = FakeEvaluator().evaluate(design)
+                return {name: (metrics[name] * (1 + 1e-15), metrics[name] * (1 + 1e-15)) for name in METRICS}
+
+        return OneUlp(0)
+
+
+def few(evaluator: Any, **options: Any) -> Any:
+    """A study of 78 designs."""
+    return small(evaluator=evaluator, size=64, max_nodes=1, **options)
+
+
+def withdrawals(run_dir: Path) -> list[dict[str, Any]]:
+    return [e for e in read_log(run_dir / "log.jsonl").entries if e["type"] == "withdrawal"]
+
+
+def wrong_where(is_wrong: Any) -> Any:
+    def verifier(design: Any) -> SimpleNamespace:
+        wrong = is_wrong(design)
+        return SimpleNamespace(ok=not wrong, message="C[0, 0] is 3, should be 4" if wrong else "", seconds=0.0)
+
+    return verifier
+
+
+@pytest.mark.parametrize("sampler", ["exact", "auto"])
+def test_the_first_contradiction_withdraws_all_bounds_and_the_front_is_that_of_the_space(
+    tmp_path: Path, sampler: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = run(small(evaluator=Surprising), tmp_path / "every", sampler="exhaustive")
+    found = run(small(evaluator=Surprising), tmp_path / "found", sampler=sampler, progress="plain")
+    (said,) = withdrawals(tmp_path / "found")
+    assert said["evaluator"] == "formula 1"
+    assert "was bounded by" in said["reason"]
+    assert "BOUNDS WITHDRAWN" in capsys.readouterr().err
+    assert front_of(found) == front_of(every)
+    if sampler == "exact":
+        assert present(found.certificate).complete
+        assert present(found.certificate).bounded == 0
+
+
+def test_bounds_that_hold_up_to_a_rounding_are_not_withdrawn(tmp_path: Path) -> None:
+    found = run(few(Rounding), tmp_path)
+    assert not withdrawals(tmp_path)
+    assert present(found.certificate).complete
+
+
+def test_a_run_that_goes_on_after_a_withdrawal_counts_on_no_bounds(tmp_path: Path) -> None:
+    every = run(few(Surprising), tmp_path / "every", sampler="exhaustive")
+    for trials in (2, 5, 9, 20, 10**6):
+        found = run(few(Surprising), tmp_path / "parts", trials)
+        assert present(found.certificate).complete is (trials > len(every.records))
+    assert len(withdrawals(tmp_path / "parts")) == 1
+    assert front_of(found) == front_of(every)
+    assert present(found.certificate).bounded == 0
+
+
+def test_a_log_that_ends_with_the_withdrawal_is_gone_on_with(tmp_path: Path) -> None:
+    every = run(few(Surprising), tmp_path / "every", sampler="exhaustive")
+    run(few(Surprising), tmp_path / "cut")
+    log = tmp_path / "cut" / "log.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    end = next(n for n, line in enumerate(lines) if b'"withdrawal"' in line)
+    log.write_bytes(b"".join(lines[: end + 1]))
+    found = run(few(Surprising), tmp_path / "cut")
+    assert front_of(found) == front_of(every)
+    assert present(found.certificate).bounded == 0
+
+
+@pytest.mark.parametrize("sampler", ["exact", "auto", "exhaustive"])
+def test_a_wrong_design_of_the_front_reopens_the_search_in_the_same_run(tmp_path: Path, sampler: str) -> None:
+    every = run(small(), tmp_path / "every", sampler="exhaustive")
+    best = {design.key for design in every.front}
+    found = run(small(verifier=wrong_where(lambda d: d.key in best)), tmp_path / "found", sampler=sampler, verify=True)
+    right = {r.key: tuple(present(r.values).values()) for r in every.records if r.key not in best}
+    front = {one for one in right.values() if not any(o != one and all(map(le, o, one)) for o in right.values())}
+    assert set(found.wrong) <= best
+    assert front_of(found) == front
+    assert len(order(tmp_path / "found")) == len(set(order(tmp_path / "found")))
+    if sampler != "exhaustive":
+        certificate = present(found.certificate)
+        assert certificate.complete
+        assert certificate.wrong == len(found.wrong) > 0
+
+
+def test_it_is_reopened_across_runs_too(tmp_path: Path) -> None:
+    def is_wrong(design: Any) -> bool:
+        return chance(design.key) < 0.5
+
+    once = run(small(verifier=wrong_where(is_wrong)), tmp_path / "once", verify=True)
+    before = 0
+    for trials in (10, 30, 10**6):
+        found = run(small(verifier=wrong_where(is_wrong)), tmp_path / "parts", trials, verify=True)
+        assert len(found.wrong) >= before
+        before = len(found.wrong)
+        assert not {design.key for design in found.front} & set(found.wrong)
+    assert front_of(found) == front_of(once)
+    assert present(found.certificate).complete
+
+
+def test_a_proof_that_fails_as_trials_end_is_no_proof(tmp_path: Path) -> None:
+    run(small(), tmp_path / "once")
+    total = len(order(tmp_path / "once"))
+    found = run(small(verifier=wrong_where(lambda design: True)), tmp_path / "wrong", total, verify=True)
+    assert found.front == []
+    assert not present(found.certificate).complete
+
+
+def test_exact_goes_on_where_a_space_is_too_large_to_list_without_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class LargeSoon(Surprising):
+        def evaluate(self, design: Any) -> Metrics:
+            monkeypatch.setattr(proposals, "MOST_LISTED", 10)
+            return Surprising.evaluate(self, design)
+
+        def bounding(self) -> Looseness:
+            return Looseness(1e-6)
+
+    for trials in (50, 60):
+        found = run(few(LargeSoon), tmp_path, trials, progress="plain")
+        assert "without bounds there is no proof" in capsys.readouterr().err
+        assert len(found.records) == trials
+        assert found.certificate is None or not found.certificate.complete
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("evaluator", [Surprising, Inherits, Wraps])
+def test_no_proof_is_false_but_by_own_bounds_that_no_measured_design_contradicts(
+    tmp_path: Path, evaluator: Any, seed: int
+) -> None:
+    made = partial(evaluator, seed, (0.02, 0.1, 0.5)[seed % 3])
+    every = run(few(made()), tmp_path / "every", sampler="exhaustive")
+    found = run(few(made()), tmp_path / "found", sampler="exact")
+    counted_on = evaluator is Surprising and not withdrawals(tmp_path / "found")
+    assert present(found.certificate).complete
+    assert counted_on or front_of(found) == front_of(every)
+    assert counted_on or present(found.certificate).bounded == 0
