@@ -103,7 +103,7 @@ class _Server:
     def __init__(self, limits: tuple[float, float]) -> None:
         self.limits = limits
         _refused.clear()
-        self._messages = tempfile.TemporaryFile()
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
         command = python_running(f"{__package__}.compile_child", *map(str, limits))
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._messages, bufsize=0)
