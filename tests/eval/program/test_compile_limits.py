@@ -112,8 +112,8 @@ def test_a_search_goes_on_after_a_design_that_does_not_compile(
         program=copying,
         params={"endless": dse.choices([0, 1])},
         evaluator=cycles,
-        objectives=["latency"],
-        device="npu1",
+        objectives=[dse.minimize("latency")],
+        device="npu1_4col",
     )
     results = study.run(4, run_dir=tmp_path / "run", progress="quiet", verify=False)
     log = (tmp_path / "run" / "log.jsonl").read_text()
