@@ -101,26 +101,6 @@ def test_a_comparison_that_takes_too_long_is_undecided(long_where_branches: list
         dse.equivalent(endless, endless, inputs={"X": X})
 
 
-def test_a_search_goes_on_after_a_design_that_does_not_compile(
-    long_where_branches: list[Request], tmp_path: Path
-) -> None:
-    def cycles(design: dse.Design) -> dict[str, float]:
-        return {"latency": float(dse.simulate(design.program, X, np.zeros(8, np.int16)).cycles)}
-
-    study = dse.Study(
-        "endless",
-        program=copying,
-        params={"endless": dse.choices([0, 1])},
-        evaluator=cycles,
-        objectives=[dse.minimize("latency")],
-        device="npu1_4col",
-    )
-    results = study.run(4, run_dir=tmp_path / "run", progress="quiet", verify=False)
-    log = (tmp_path / "run" / "log.jsonl").read_text()
-    assert "compiling kernel `core` takes" in log
-    assert [design.params["endless"] for design in results.front] == [0]
-
-
 def test_memory_is_limited_in_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compile_server.GIB_SETTING, "0.5")
     text = """
