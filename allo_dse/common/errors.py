@@ -64,6 +64,19 @@ class TimeLimitError(SimulationError):
     """A simulation that was not done at its time limit."""
 
 
+class CompileLimit(SimulationError):
+    """Task bodies that take more time or memory to compile than they may, or crash the compiler.
+
+    Args:
+        what: what is wrong, with `{}` in place of what is compiled.
+        symbols: of the bodies.
+    """
+
+    def __init__(self, what: str, hint: str, symbols: tuple[str, ...]) -> None:
+        super().__init__(what.format(", ".join(symbols)), hint=hint)
+        self.what, self.symbols = what, symbols
+
+
 class StaticControlError(SimulationError):
     """Control flow that is not known before the program runs, where a model needs it."""
 

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import SimulationError, TimeLimitError
+from allo_dse.common.errors import CompileLimit, SimulationError, TimeLimitError
 from allo_dse.common.records import replace
 from allo_dse.frontend.model.arguments import Arguments
 from allo_dse.ir.nest import Loop, Node, read_nest
@@ -196,7 +196,7 @@ def _compared(sides: list[Side], given: Sequence[Numbers | None], limits: _Limit
         difference, tried = _difference(sides, field, points, limits, given)
         if difference is not None and not by_path:
             difference = replace(difference, formulas=_formulas(sides, difference, operations, limits.seconds))
-    except TimeLimitError as failure:
+    except (TimeLimitError, CompileLimit) as failure:
         raise TooMuchWork(failure.message, hint=failure.hint) from None
     except EndedEarly as failure:
         taken = time.perf_counter() - started

@@ -18,6 +18,7 @@ from allo_dse.program.compiled import CompiledProgram
 from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
+from ..program.compile_places import compile_places
 from ..program.functional import Labels, Run, network_of
 from ..program.persistent_state import State
 from ..program.stream_wiring import Wiring, wiring_of
@@ -75,7 +76,8 @@ class Side(Struct, frozen=True, dict=True):
             self.vmg, log or domain, (key, 0, 0 if log is None else log.address, domain.mode), undefined
         )
         named = {t.name: words for t, words in zip(program.tensors, tensors, strict=True)}
-        engine = _engine(program, domain.compiled, self.allow_reassociation)
+        with compile_places(program):
+            engine = _engine(program, domain.compiled, self.allow_reassociation)
         run = Run(engine, named | state.shared, self.wiring, state, Externals(program))
         network, task_id = network_of(self.vmg, run)
         own = [arrays[-1].reshape(-1, OWN_WORDS) for arrays in state.variables.values() if arrays[-1].size]

@@ -32,6 +32,7 @@ from allo_dse.simulator.network.labels import Labels as NetworkLabels
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.steady.repeated_frames import repeated
 
+from .compile_places import compile_places
 from .persistent_state import State, initial_state
 from .stream_wiring import Wiring, wiring_of
 from .vendor_kernels import Externals, cycles_of
@@ -107,19 +108,20 @@ def run_graph(
     bodies = (Body(c.body.symbol, c.body.mlir) for c in vmg.program.task_classes)
     elements = vmg.program.elements_computed
     first = Variant(record=record, payload=values)
-    engine = compile_bodies(bodies, elements=None if elements is None else frames * elements, first=first)
-    wiring = wiring_of(vmg, depths or {})
-    own = state or initial_state(vmg.program)
-    run = Run(engine, arguments.by_name | own.shared, wiring, own, externals)
-    network, task_id = network_of(vmg, run)
-    tables = engine.as_tables(network) if frames > 1 and not values else None
-    result = engine.run(
-        repeated(tables or network, frames),
-        payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record,
-    )  # fmt: skip
-    if tables is not None and not result.finished:
-        # Operations of tables have no place in the source.
-        result = engine.run(repeated(network, frames), payload=False, seconds=seconds, record=record)
+    with compile_places(vmg.program):
+        engine = compile_bodies(bodies, elements=None if elements is None else frames * elements, first=first)
+        wiring = wiring_of(vmg, depths or {})
+        own = state or initial_state(vmg.program)
+        run = Run(engine, arguments.by_name | own.shared, wiring, own, externals)
+        network, task_id = network_of(vmg, run)
+        tables = engine.as_tables(network) if frames > 1 and not values else None
+        result = engine.run(
+            repeated(tables or network, frames),
+            payload=values, extrapolate=not values, seconds=seconds, progress=progress, record=record,
+        )  # fmt: skip
+        if tables is not None and not result.finished:
+            # Operations of tables have no place in the source.
+            result = engine.run(repeated(network, frames), payload=False, seconds=seconds, record=record)
     if result.network.task_count > len(task_id):
         task_id = np.append(np.tile(task_id, frames), np.full((frames - 1) * network.node_count, RESTART))
     externals.require_success()

@@ -31,6 +31,7 @@ from allo_dse.simulator.codegen.lowering.signature import Body
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.space.params import Assignment
 
+from .compile_places import compile_places
 from .functional import Labels, Run, network_of
 from .own_words import with_own_words
 from .persistent_state import initial_state
@@ -123,9 +124,10 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
     deep = max(2, min(_DEEP, _MOST_SLOTS // max(1, program.stream_count)))
     wiring = wiring_of(vmg, {stream.name: max(deep, stream.depth) for stream in program.streams})
     externals = Externals(program)
-    run = Run(compile_bodies(bodies), arguments.by_name | state.shared, wiring, state, externals)
-    network, task_id = network_of(vmg, run)
-    result = run.engine.run(network)
+    with compile_places(program):
+        run = Run(compile_bodies(bodies), arguments.by_name | state.shared, wiring, state, externals)
+        network, task_id = network_of(vmg, run)
+        result = run.engine.run(network)
     externals.require_success()
     result.labels, result.name = Labels(program, task_id, wiring), program.name
     result.require_finished()

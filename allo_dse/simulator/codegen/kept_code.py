@@ -13,6 +13,8 @@ import msgspec
 from allo_dse.ir import kept
 from allo_dse.ir.machine_code import MachineCode, processor
 
+from .compile_child import Request
+from .compile_server import compiled
 from .lowering.signature import Body, CompiledBodies
 from .run_time.variant import PLAIN, Variant
 
@@ -20,28 +22,26 @@ _KIND = "code"
 
 
 def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize: bool = True) -> CompiledBodies:
-    """As `lowering.bodies.compile_bodies`, which says what it raises."""
+    """As `lowering.bodies.compile_bodies`, which says what it raises, and under the limits of `compile_server`."""
     if not bodies:
         return CompiledBodies(b"", (), (), (), ())
 
-    def compiled() -> bytes:
-        from .lowering.bodies import compile_bodies
+    def made() -> bytes:
+        return compiled(Request(tuple(bodies), variant, optimize))
 
-        return msgspec.msgpack.encode(compile_bodies(bodies, variant, optimize=optimize))
-
-    return msgspec.msgpack.decode(_kept((_compiler(), variant, optimize, bodies), compiled), type=CompiledBodies)
+    return msgspec.msgpack.decode(_kept((_compiler(), variant, optimize, bodies), made), type=CompiledBodies)
 
 
 @cache
 def run_time(variant: Variant) -> MachineCode:
     """The scheduler and the table process, once in each process."""
 
-    def compiled() -> bytes:
+    def made() -> bytes:
         from .lowering.bodies import compile_runtime
 
         return compile_runtime(variant)
 
-    return MachineCode(_kept((_compiler(), variant), compiled))
+    return MachineCode(_kept((_compiler(), variant), made))
 
 
 def _kept(key: object, made: Callable[[], bytes]) -> bytes:

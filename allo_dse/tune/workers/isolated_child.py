@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import resource
 import shutil
 import sys
 import threading
 from typing import IO, BinaryIO
 
 from allo_dse.common.aliases import JsonObject
+from allo_dse.common.own_python import limit_memory
 from allo_dse.eval.processes.process_tree import adopt_orphans, end_descendants
 
 from ..declare.spec import StudySpec
@@ -47,7 +47,7 @@ def _serve(requests: BinaryIO, replies: IO[str], files: str) -> None:
         _send(replies, {"error": error_text(error)})
         raise
     if head["memory_bytes"] is not None:
-        _limit_memory(head["memory_bytes"])
+        limit_memory(head["memory_bytes"])
     _send(replies, {"ready": True})
     lines = _Requests(requests, files)
     while (line := lines.next()) is not None:
@@ -96,11 +96,3 @@ def _die_first() -> None:
             file.write("1000")
     except OSError:
         pass
-
-
-def _limit_memory(amount: int) -> None:
-    """Let this process, and each that it starts, allocate so much beyond what it has now."""
-    with open("/proc/self/statm") as file:
-        data_pages = int(file.read().split()[5])
-    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + amount
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from allo_dse.common.errors import SimulationError
@@ -41,13 +41,20 @@ class LoweredBody(NamedTuple):
     has_payload: bool
 
 
-def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize: bool = True) -> CompiledBodies:
+def compile_bodies(
+    bodies: Sequence[Body],
+    variant: Variant = PLAIN,
+    *,
+    optimize: bool = True,
+    started: Callable[[tuple[str, ...]], object] = lambda symbols: None,
+) -> CompiledBodies:
     """Compile bodies, which the code of `compile_runtime` of the same variant runs.
 
     Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
 
     Args:
         optimize: see `compile_object`.
+        started: is told the symbols of what is next worked on.
 
     Raises:
         SimulationError: with MLIR's message if a text is not valid or cannot be lowered.
@@ -55,7 +62,11 @@ def compile_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize
     with text_context():
         module = ir.Module.create()
         starts: list[str] = []
-        lowered = [_add(module, body, starts, variant, full=variant.payload) for body in bodies]
+        lowered = []
+        for body in bodies:
+            started((body.symbol,))
+            lowered.append(_add(module, body, starts, variant, full=variant.payload))
+        started(tuple(body.symbol for body in bodies))
         number = full_number = tuple(range(1, len(bodies) + 1))
         needs_payload = tuple(b.has_payload for b in lowered)
         if not variant.payload and any(needs_payload):

@@ -1,0 +1,88 @@
+"""The process that compiles task bodies: `main()`, with the seconds and the GiB that a request may take as arguments.
+
+Requests and replies are msgpack behind 8 bytes of their length. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import sys
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.common.own_python import limit_memory
+
+from .lowering.signature import Body
+from .run_time.variant import Variant
+
+
+class Request(Struct, frozen=True):
+    """The arguments of `lowering.bodies.compile_bodies`."""
+
+    bodies: tuple[Body, ...]
+    variant: Variant
+    optimize: bool
+
+
+class Started(Struct, frozen=True, tag=True):
+    """Bodies are being lowered, or machine code is made of them."""
+
+    symbols: tuple[str, ...]
+
+
+class Made(Struct, frozen=True, tag=True):
+    """Compiled bodies, as msgpack."""
+
+    made: bytes
+
+
+class Refused(Struct, frozen=True, tag=True):
+    """What a request is wrong with."""
+
+    message: str
+    hint: str
+
+
+Reply: TypeAlias = Started | Made | Refused
+
+
+def main() -> None:
+    """Serve the parent until it closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is the parent's
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    seconds, gib = map(float, sys.argv[1:3])
+    from .lowering.bodies import compile_bodies
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_memory(int(gib * 2**30))
+
+    def send(reply: Reply) -> None:
+        text = msgspec.msgpack.encode(reply)
+        replies.write(len(text).to_bytes(8, "little") + text)
+        replies.flush()
+
+    while head := requests.read(8):
+        request = msgspec.msgpack.decode(requests.read(int.from_bytes(head, "little")), type=Request)
+        _limit_time(seconds)
+        try:
+            made = compile_bodies(
+                request.bodies, request.variant, optimize=request.optimize, started=lambda names: send(Started(names))
+            )
+        except SimulationError as error:
+            send(Refused(error.message, error.hint))
+        else:
+            send(Made(msgspec.msgpack.encode(made)))
+
+
+def _limit_time(seconds: float) -> None:
+    """End this process after so many more seconds of processor time."""
+    usage, (_, most) = resource.getrusage(resource.RUSAGE_SELF), resource.getrlimit(resource.RLIMIT_CPU)
+    soft = math.ceil(usage.ru_utime + usage.ru_stime + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if most == resource.RLIM_INFINITY else min(soft, most), most))

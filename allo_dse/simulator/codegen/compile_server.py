@@ -1,0 +1,176 @@
+"""Compiling task bodies in a process of its own, under limits: native code in this process could not be stopped.
+
+The process starts when something is first compiled, and goes on to the next request; what exceeds a limit, or crashes
+the compiler, ends it, and the next request starts another. Processor time decides and not the clock, so that what
+compiles does so on a loaded machine, too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import suppress
+
+import msgspec
+
+from allo_dse.common.errors import CompileLimit, SimulationError
+from allo_dse.common.own_python import python_running
+
+from .compile_child import Made, Refused, Reply, Request, Started
+
+SECONDS_SETTING, GIB_SETTING = "ALLO_DSE_COMPILE_SECONDS", "ALLO_DSE_COMPILE_GIB"
+_DEFAULTS = {SECONDS_SETTING: 120.0, GIB_SETTING: 4.0}
+_CLOCK_RATIO = 50
+"""The clock's limit, as a multiple of that of processor time: for a process that waits for what never comes."""
+
+
+def compiled(request: Request) -> bytes:
+    """What the process makes of a request.
+
+    Raises:
+        CompileLimit: if it takes too much time or memory, or the compiler crashes.
+        SimulationError: what compiling it raises.
+    """
+    global _server
+    key = msgspec.msgpack.encode(request)
+    with _lock:
+        if key in _refused:
+            raise CompileLimit(*_refused[key])
+        limits = _limits()
+        if _server is None or _server.limits != limits or not _server.is_alive():
+            end_server()
+            _server = _Server(limits)
+        try:
+            return _server.made(key, tuple(body.symbol for body in request.bodies))
+        except CompileLimit as failure:
+            # A search asks for the same bodies in each of its designs. With other limits it is tried again.
+            _refused[key] = failure.what, failure.hint, failure.symbols
+            end_server()
+            raise
+        except SimulationError:
+            raise
+        except BaseException:  # an interrupt: the answer, which no one waits for, would be taken for the next one's
+            end_server()
+            raise
+
+
+def end_server() -> None:
+    """End the process, if there is one."""
+    global _server
+    ended, _server = _server, None
+    if ended is not None:
+        ended.end()
+
+
+_lock = threading.RLock()
+_server: _Server | None = None
+_refused: dict[bytes, tuple[str, str, tuple[str, ...]]] = {}
+atexit.register(end_server)
+
+
+def _forget() -> None:
+    """Leave the process to the parent of this one."""
+    global _lock, _server
+    _lock, _server = threading.RLock(), None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _limits() -> tuple[float, float]:
+    """Seconds and GiB; what was refused with others counts no more."""
+    found = []
+    for name, default in _DEFAULTS.items():
+        text = os.environ.get(name) or str(default)
+        try:
+            found.append(float(text))
+        except ValueError:
+            found.append(math.nan)
+        if not 0 < found[-1] < math.inf:
+            raise SimulationError(f"{name} is {text!r}", hint=f"a number above 0, such as {default:g}")
+    return found[0], found[1]
+
+
+class _Server:
+    def __init__(self, limits: tuple[float, float]) -> None:
+        self.limits = limits
+        _refused.clear()
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
+        command = python_running(f"{__package__}.compile_child", *map(str, limits))
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._messages, bufsize=0)
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._messages):
+            assert file is not None
+            file.close()
+
+    def made(self, request: bytes, symbols: tuple[str, ...]) -> bytes:
+        """The answer to a request for some bodies."""
+        assert self._process.stdin is not None
+        until = time.monotonic() + _CLOCK_RATIO * self.limits[0]
+        with suppress(BrokenPipeError):  # then there is no answer, either
+            view = memoryview(len(request).to_bytes(8, "little") + request)
+            while view:
+                view = view[self._process.stdin.write(view) :]
+        while True:
+            match self._reply(until):
+                case Started(symbols):
+                    pass
+                case Made(made):
+                    return made
+                case Refused(message, hint):
+                    raise SimulationError(message, hint=hint)
+                case None:
+                    raise self._ended(symbols)
+
+    def _reply(self, until: float) -> Reply | None:
+        head = self._read(8, until)
+        text = self._read(int.from_bytes(head, "little"), until) if head else b""
+        return msgspec.msgpack.decode(text, type=Reply) if text else None
+
+    def _read(self, count: int, until: float) -> bytes:
+        """So many bytes; none where the process has ended, or the clock's limit is over."""
+        assert self._process.stdout is not None
+        found, waiting = b"", select.poll()
+        waiting.register(self._process.stdout, select.POLLIN)
+        while len(found) < count:
+            ready = waiting.poll(max(0.0, until - time.monotonic()) * 1000)
+            piece = os.read(self._process.stdout.fileno(), count - len(found)) if ready else b""
+            if not piece:
+                return b""
+            found += piece
+        return found
+
+    def _ended(self, symbols: tuple[str, ...]) -> CompileLimit:
+        """Why there is no answer."""
+        seconds, gib = self.limits
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        code = self._process.poll()
+        if code is None or code == -signal.SIGXCPU:
+            what, setting = f"takes more than {seconds:g} s of processor time", SECONDS_SETTING
+        else:
+            self._messages.seek(0)
+            lines = self._messages.read().decode(errors="replace").split("\n")
+            said = next((line.strip() for line in lines if re.search("error|alloc|memory", line, re.I)), "")
+            by = signal.Signals(-code).name if code < 0 else f"status {code}"
+            what = f"crashes the compiler, which may take {gib:g} GiB of memory ({said or by})"
+            setting = GIB_SETTING
+        hint = (
+            f"a smaller kernel, or fewer sizes of it, compile sooner; the environment variable {setting} sets the limit"
+        )
+        return CompileLimit(f"compiling {{}} {what}", hint, symbols)
