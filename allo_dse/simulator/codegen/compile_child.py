@@ -54,7 +54,9 @@ Reply: TypeAlias = Started | Made | Refused
 
 def main() -> None:
     """Serve the parent until it closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is the parent's
+    # Signals to the process group are for the parent, which closes the pipe when it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     seconds, gib = map(float, sys.argv[1:3])
