@@ -9,22 +9,33 @@ import sys
 import sysconfig
 from importlib.metadata import distributions
 from pathlib import Path
+from textwrap import dedent
 
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    program = code.replace("trials=200", "trials=30")
+def test_the_example_of_the_readme_prints_the_front_that_it_shows(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (front,) = re.findall(r"(?:^    .*latency_us.*\n)(?:^    \d.*\n)+", text, re.MULTILINE)
+    (tmp_path / "dense.py").write_text(code)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "dense.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "compute tiles on npu1_4col: needs 32,768, has 16" in done.stdout
-    assert (tmp_path / "out" / "mapping.py").exists()
+    assert done.stdout.endswith(dedent(front)), done.stdout
+    assert (tmp_path / "runs/dense/best/latency_us/build.py").exists()
+
+
+def test_the_readme_is_short_and_its_sentences_too() -> None:
+    code = "import sys; from docs.prose import prose; page = prose(sys.stdin.read()); print(page.words, page.longest)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, input=(ROOT / "README.md").read_text(), capture_output=True, text=True
+    )
+    words, longest = map(int, done.stdout.split())
+    assert (words <= 700, longest <= 40) == (True, True), (words, longest)
 
 
 def test_every_linked_page_exists() -> None:
