@@ -37,7 +37,9 @@ class Prose(NamedTuple):
     @property
     def average(self) -> float:
         """Words per sentence, without titles and cells of tables: both have few."""
-        whole = [sentence for sentence in self.sentences if sentence[-1].rstrip("\"')*_").endswith((".", "!", "?", ":"))]
+        whole = [
+            sentence for sentence in self.sentences if sentence[-1].rstrip("\"')*_").endswith((".", "!", "?", ":"))
+        ]
         return sum(map(len, whole)) / max(1, len(whole))
 
     @property
