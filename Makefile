@@ -26,7 +26,7 @@ DEBIAN_PACKAGES := chromium-headless-shell g++ clang iverilog verilator yosys po
 PROGRAMS := chromium-headless-shell g++ clang++ iverilog verilator yosys '/usr/lib/postgresql/*/bin/postgres'
 FILES := /usr/include/xrt/xrt/xrt_device.h /usr/lib/python3/dist-packages/torch
 
-.PHONY: setup system-packages demo test soak lint docs bench clean
+.PHONY: setup system-packages demo test soak lint docs dist bench clean
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -74,6 +74,9 @@ lint: setup
 docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 	@echo build/docs/index.html
+
+dist: setup
+	$(BIN)/python -m build --outdir dist
 
 bench: setup
 	failed=0; for script in $$(grep -l __main__ benchmarks/*.py | grep -v -e /quiet.py -e /mutants.py); do \

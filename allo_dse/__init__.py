@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from .tune.search.objectives import require as require
     from .tune.study import Study as Study
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _names, __getattr__ = lazy_exports(
     __name__,

@@ -19,6 +19,8 @@ from _pytest.terminal import TerminalReporter
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import settings
 
+from tests.support.others_data import ABSENT
+
 # Tests never fail for taking long, and a run of CI tries what the run before it tried.
 settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("project")
@@ -104,12 +106,15 @@ def _skips(reporter: TerminalReporter) -> dict[str, int]:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Say what was skipped and why, and how to install it."""
     skips = {reason: count for reason, count in _skips(terminalreporter).items() if OTHER_PYTHON not in reason}
-    if skips:
-        terminalreporter.section("not tested here")
-        for reason, count in sorted(skips.items()):
-            terminalreporter.line(f"{count} x {reason.removeprefix('Skipped: ')}")
-        terminalreporter.line("`make system-packages` installs every program that tests use (Debian, as root)")
+    if not skips:
+        return
+    terminalreporter.section("not tested here")
+    for reason, count in sorted(skips.items()):
+        terminalreporter.line(f"{count} x {reason.removeprefix('Skipped: ')}")
+    if not all(ABSENT in reason for reason in skips):
+        terminalreporter.line("`sudo make system-packages` installs every program that tests use (Debian)")
 
 
 @pytest.hookimpl(trylast=True)

@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from allo_dse.common.errors import AlloDseError
 
-from .output import flowing, print_error
+from .output import discard, flowing, print_error
 from .settings import print_settings
 
 _GROUPS = {
@@ -40,6 +40,7 @@ OF_THE_MACHINE = {
 }  # fmt: skip
 """What says no is a file, a directory or a disk, whatever the command was doing."""
 EXIT_CTRL_C = 130
+EXIT_BROKEN_PIPE = 1  # as Typer has it
 
 
 def application(command: str) -> typer.Typer:
@@ -83,35 +84,43 @@ def _call(app: typer.Typer, *, as_json: bool) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _run(arguments: list[str], *, as_json: bool) -> None:
+    """Run the command that the arguments name. Most of them end the process."""
+    if arguments[:1] == ["--complete"]:
+        from .commands.completion import complete
+
+        found = complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application)
+        print("".join(f"{one}\n" for one in found), end="")
+    elif arguments and arguments[0] in COMMANDS:
+        _call(application(arguments[0]), as_json=as_json)
+    else:
+        from .commands.tune import app
+
+        try:
+            _call(app, as_json=as_json)
+        finally:
+            if "--help" in arguments:
+                print_settings(arguments)
+
+
 def main() -> None:
     """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
     # When it ends Python looks for cycles in all that there is: a quarter of the time of a small run.
     atexit.register(gc.freeze)
     _open_streams()
     arguments = sys.argv[1:]
-    if arguments[:1] == ["--complete"]:
-        from .commands.completion import complete
-
-        print(
-            "".join(f"{one}\n" for one in complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application)),
-            end="",
-        )
-        return
     as_json = "--json" in arguments
     try:
-        if arguments and arguments[0] in COMMANDS:
-            _call(application(arguments[0]), as_json=as_json)
-        else:
-            from .commands.tune import app
-
-            try:
-                _call(app, as_json=as_json)
-            finally:
-                if "--help" in arguments:
-                    print_settings(arguments)
+        try:
+            _run(arguments, as_json=as_json)
+        finally:
+            sys.stdout.flush()  # an error here has a message; one at the end of the process has not
     except AlloDseError as error:
         print_error(error, as_json=as_json)
         sys.exit(EXIT_USER_ERROR)
+    except BrokenPipeError:  # the reader has seen enough
+        discard(sys.stdout)
+        sys.exit(EXIT_BROKEN_PIPE)
     except OSError as error:
         if error.errno not in OF_THE_MACHINE:
             raise

@@ -70,7 +70,6 @@ def json_only() -> Iterator[TextIO]:
     finally:
         sys.stdout = real
         if descriptor >= 0:
-            out.flush()
             os.dup2(descriptor, STDOUT)
             out.close()
 
@@ -118,12 +117,26 @@ def print_warnings(notes: Sequence[str]) -> None:
         to.print(f"[bold yellow]warning:[/] {markup(note)}")
 
 
+def discard(stream: TextIO) -> None:
+    """Drop what a stream could not write: Python would try again when it ends, and exit with 120."""
+    with suppress(OSError):  # without a descriptor, as in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def print_error(error: AlloDseError, *, as_json: bool) -> None:
-    with suppress(OSError):  # standard output may be what is wrong
+    """Report an error as far as the standard streams take it: they may be what is wrong."""
+    try:
         if as_json:
             print_json({"event": "error", "message": error.message, "hint": error.hint, **error.place})
+        sys.stdout.flush()
+    except OSError:
+        discard(sys.stdout)
     to = Console(stderr=True, soft_wrap=True, highlight=False)
     before, word, after = error.report.partition("error:")
-    to.print(f"{markup(before)}[bold red]{word}[/]{markup(after)}")
-    if error.hint:
-        to.print(f"[bold]hint:[/] {markup(error.hint)}")
+    try:
+        to.print(f"{markup(before)}[bold red]{word}[/]{markup(after)}")
+        if error.hint:
+            to.print(f"[bold]hint:[/] {markup(error.hint)}")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)

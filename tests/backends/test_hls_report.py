@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.hls_report import Cycles, HlsFifo, HlsReport, HlsReportError, read_hls_report
+from tests.support.others_data import SHARED, require
 
-REAL = Path(__file__).resolve().parents[3] / "shared" / "csynth"
+REAL = SHARED / "csynth"
 DATA = Path(__file__).resolve().parents[1] / "data" / "hls"
 SOLUTION = DATA / "project" / "solution1"
 KINDS = [
@@ -27,8 +28,7 @@ KINDS = [
 
 
 def real(name: str) -> HlsReport:
-    if not (REAL / name).exists():
-        pytest.skip("the collection of real HLS reports is not here")
+    require(REAL / name)
     return dse.read_hls_report(REAL / name)
 
 
@@ -132,8 +132,7 @@ def test_real_cosimulations(name: str, passed: bool, cycles: int | None) -> None
 
 def test_every_real_report_is_read() -> None:
     files = sorted(REAL.glob("*.xml")) + sorted(REAL.glob("*.rpt"))
-    if not files:
-        pytest.skip("the collection of real HLS reports is not here")
+    require(REAL)
     for file in files:
         report = read_hls_report(file)
         assert report.modules or report.cosim is not None, file

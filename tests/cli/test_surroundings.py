@@ -135,12 +135,43 @@ def test_one_damaged_run_hides_no_others_and_a_damaged_log_is_said(run: Callable
     assert [run(*command)[2] for command in (("status", "r 1"), ("report", "r 1"))] == [warning] * 2
 
 
-def test_standard_output_may_be_full(run: Callable[..., Said]) -> None:
-    command = [sys.executable, "-m", "allo_dse", "status", "r 1", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+BUFFERING = [BUFFERED, {**BUFFERED, "PYTHONUNBUFFERED": "1"}]
+
+
+def _command(*arguments: str, environment: dict[str, str], **streams: Any) -> tuple[int, str]:
+    """The exit code and standard error of a command with other streams."""
+    command = [sys.executable, "-m", "allo_dse", *arguments]
+    environment = {**environment, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, **{"stderr": subprocess.PIPE, **streams}, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("environment", BUFFERING, ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", [("status", "r 1", "--json"), ("status", "r 1"), ("--help",)], ids=" ".join)
+def test_standard_output_may_be_full(run: Callable[..., Said], arguments: Any, environment: dict[str, str]) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+        ended = _command(*arguments, environment=environment, stdout=full)
+    assert ended == (2, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize("environment", BUFFERING, ids=["buffered", "unbuffered"])
+def test_an_error_keeps_its_exit_code_where_standard_error_is_full(
+    run: Callable[..., Said], environment: dict[str, str]
+) -> None:
+    with open("/dev/full", "w") as full:
+        assert _command("status", "nowhere", environment=environment, stderr=full)[0] == 2
+
+
+@pytest.mark.parametrize("environment", BUFFERING, ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", [("status", "r 1", "--json"), ("status", "r 1")], ids=" ".join)
+def test_the_reader_of_standard_output_may_leave(
+    run: Callable[..., Said], arguments: Any, environment: dict[str, str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as nobody:
+        assert _command(*arguments, environment=environment, stdout=nobody) == (1, "")
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+import allo_dse
 from allo_dse.tune.store.log import RunLog
 from allo_dse.tune.store.record import Record
 
@@ -74,7 +75,7 @@ def write_run(path: Path, designs: int, *, objectives: list[Any] | None = None, 
         "device": "npu1_4col d0",
         "evaluator": "made-up 1",
         "space": {"params": {"size": ["1024"], "tile": ["8", "16", "32", "64"]}},
-        "versions": {"allo-dse": "0.1.0"},
+        "versions": {"allo-dse": allo_dse.__version__},
         "command": COMMAND,
         "objectives": OBJECTIVES if objectives is None else objectives,
         "constraints": ["bram18 <= 300"],

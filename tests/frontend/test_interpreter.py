@@ -103,7 +103,7 @@ def test_random_programs_agree(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_wrong_operation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = scalars.result_type
+    right = scalar_types.result_type
     monkeypatch.setattr(scalars, "result_type", lambda op, a, b: a if op == "+" else right(op, a, b))
     table = Table("uint8", "uint8", ("x + z", "x * z"), ())
     program, inputs, arrays = _run(table, tmp_path / "program.py")

@@ -19,12 +19,13 @@ import pytest
 
 import allo_dse
 import allo_dse.lang
+from tests.support.others_data import SHARED, requires
 
 allo_dse.lang.install()
 
-MANUAL = Path(__file__).resolve().parents[3] / "shared" / "seeds" / "allo_dataflow_programming.txt"
+MANUAL = SHARED / "seeds" / "allo_dataflow_programming.txt"
 pytestmark = [
-    pytest.mark.skipif(not MANUAL.exists(), reason=f"{MANUAL} is absent"),
+    requires(MANUAL),
     pytest.mark.filterwarnings("ignore::allo_dse.lang.diagnostics.ProgramWarning"),  # parts of programs
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from allo_dse.program.compiled import CompiledProgram
 
@@ -23,7 +24,8 @@ def undefined_reads(program: CompiledProgram) -> list[str]:
 
 
 def _of_function(function: ast.FunctionDef, file: str) -> list[str]:
-    texts, nodes = [], list(ast.walk(function))
+    texts: list[str] = []
+    nodes: list[Any] = list(ast.walk(function))
     written = {n.value for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)}
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and node.value is None and isinstance(node.target, ast.Name):

@@ -20,6 +20,7 @@ from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.reported import has_reports, read_reported
 from tests.backends.test_hls_report import SOLUTION, text_project
 from tests.eval.hls.stand_in import report_xml
+from tests.support.others_data import SHARED, require
 from tests.tune.fakes import FakeEvaluator, fake_study
 
 U280 = FpgaDevice.load("u280")
@@ -143,9 +144,8 @@ def test_a_run_on_another_chip_says_nothing_of_this_one(tmp_path: Path) -> None:
 
 def test_the_tables_of_the_devices_agree_with_public_reports() -> None:
     """Each figure as the reports of the device's own chip have it: what calibration would change is nothing."""
-    folder = Path(__file__).resolve().parents[4] / "shared" / "csynth"
-    if not folder.exists():
-        pytest.skip("the collection of real HLS reports is not here")
+    folder = SHARED / "csynth"
+    require(folder)
     found = [one for f in sorted(folder.glob("*csynth.xml")) for one in operators_in(read_hls_report(f), f.name)]
     ours = [one for one in found if one.mhz > 299]
     assert len({one.label for one in ours}) >= 4

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import allo_dse as dse
@@ -14,15 +12,13 @@ from allo_dse.eval.fpga.retime import _function
 from allo_dse.eval.hls.report_trace import timed_by_report
 from allo_dse.simulator.trace.build import Get, Loop, Put
 from benchmarks.report_replay import without_times
-
-SHARED = Path(__file__).resolve().parents[4] / "shared"
+from tests.support.others_data import SHARED, require
 
 
 @pytest.mark.parametrize(("name", "rtl", "claimed"), [("atax", 2180, 1141), ("gemm", 24051, 24051)])
 def test_replay_with_a_real_report_gives_the_cycles_of_rtl(name: str, rtl: int, claimed: int) -> None:
     file = SHARED / "csynth" / f"streamhls_{name}_opt5_csynth.xml"
-    if not file.exists():
-        pytest.skip("the collections of real reports and traces are not here")
+    require(file)
     report = dse.read_hls_report(file)
     assert report.latency.exact == claimed
     trace = without_times(dse.Trace.load(SHARED / "traces" / f"2560_DSPs_opt5_{name}.npz"))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from allo_dse.device.device import NpuDevice
+from tests.support.others_data import SHARED, requires
 
-FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
-needs_measurements = pytest.mark.skipif(not FACTS.is_dir(), reason=f"the measurements in {FACTS} are not here")
+FACTS = SHARED / "facts"
+needs_measurements = requires(FACTS)
 
 TARGETS = {
     "XDNA1 GEMM i8": (0.04, 0.10),

@@ -12,9 +12,10 @@ import pytest
 
 from allo_dse.simulator.replay.trace import Trace
 from tests.simulator.replay.support import makespans
+from tests.support.others_data import SHARED, requires
 
-TRACES = Path(__file__).parents[4] / "shared" / "traces"
-pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason=f"no traces of real designs in {TRACES}")
+TRACES = SHARED / "traces"
+pytestmark = requires(TRACES)
 NAMES = sorted(path.stem for path in TRACES.glob("*.npz")) if TRACES.is_dir() else []
 
 
