@@ -535,8 +535,8 @@ def unlike_reference(
         if wrong.any():
             return wrong, _worst(own, one.exact, allowed, wrong)
         rounded = one.rounded.astype(np.float64)
-        wrong = _apart(rounded, one.exact, one.bound)
-        return wrong, _worst(rounded, one.exact, one.bound, wrong) + ", which roundings do not explain"
+        wrong = _apart(rounded, one.exact, one.most)
+        return wrong, _worst(rounded, one.exact, one.most, wrong) + ", which roundings do not explain"
 
 
 def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from numpy.typing import NDArray
 
 import allo_dse as dse
@@ -211,6 +212,22 @@ def test_bounds_hold_and_the_rounded_values_are_those_of_any_run(dtype: Any, see
     assert (one.bound <= 0.2 * np.abs(exact) + 1).all()
     assert not unlike_reference(one, exact)[0].any()
     assert unlike_reference(one, exact * 1.1)[0].any()
+
+
+@pytest.mark.parametrize("name", ["multihead_attention_npu", "ffn_npu"])
+def test_bounds_stay_finite_through_exponentials_and_refuse_what_roundings_do_not_explain(name: str) -> None:
+    program, reference = of_study(name)
+    (tensor,) = directions(program)[1]
+    for make in (random_arrays, positive_arrays):
+        arrays = make(program, asked(program, reference), 0)
+        one = analysed(program.vmg, arrays, depths={}, seconds=60).tensors[tensor]
+        assert (one.error <= one.most).all()
+        assert one.bound.max() < 0.5 * np.abs(one.exact).max()
+        for change in (np.negative, lambda rounded: rounded * 2):
+            other = structs.replace(one, rounded=change(one.rounded))
+            wrong, why = unlike_reference(other, one.exact)
+            assert wrong.any()
+            assert why.endswith("which roundings do not explain")
 
 
 def threshold(N=64):

@@ -17,6 +17,7 @@ counted; an `arith.select` chooses for each of the two values by its own compari
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -91,6 +92,16 @@ class Analysed(Struct, frozen=True):
             same = (self.rounded == self.exact) | (np.isnan(self.rounded) & np.isnan(self.exact))
             off: Doubles = np.where(same, 0.0, np.abs(self.rounded.astype(np.float64) - self.exact))
             return off
+
+    @property
+    def most(self) -> Doubles:
+        """Of the worst case what is worth something: where it exceeds the value, as after exponentials of differences,
+        the larger of the value, which roundings in one direction may lose, and of what independent ones come to."""
+        with np.errstate(invalid="ignore"):
+            worth: Doubles = np.fmin(
+                self.bound, np.maximum(DEVIATIONS * np.sqrt(self.variance), np.nan_to_num(np.abs(self.exact)))
+            )
+            return worth
 
     @property
     def tolerance(self) -> Doubles:
@@ -492,7 +503,12 @@ class _Helper:
             return [self._do(f"arith.maximumf {x}, {y} : f64") for x, y in zip(a[2:], b[2:], strict=True)]
         if op in ("arith.addf", "arith.subf"):
             a, b = known
-            return [self._add(x, y) for x, y in zip(a[2:], b[2:], strict=True)]
+            found = [self._add(x, y) for x, y in zip(a[2:], b[2:], strict=True)]
+            if op == "arith.addf":
+                return found
+            # A value less itself, as of a running maximum that stays, is zero however it was rounded.
+            same = self._do(f"arith.cmpi eq, %a0, %a1 : {_WORD}")
+            return [self._do(f"arith.select {same}, {self._number(0.0)}, {one} : f64") for one in found]
         if op == "arith.mulf":
             (_, wa, ea, va, ua), (_, wb, eb, vb, ub) = known
             x, y = self._abs(wa), self._abs(wb)
@@ -503,7 +519,8 @@ class _Helper:
             (_, _, ea, va, ua), (_, wb, eb, vb, ub) = known
             z, y = self._abs(w), self._abs(wb)
             zero = self._number(0.0)
-            left = self._do(f"arith.maximumf {self._sub(y, eb)}, {zero} : f64")
+            # Where the divisor's bound reaches zero, as that of 1 + exp(x) does upwards only: twice the first order.
+            left = self._do(f"arith.maximumf {self._sub(y, eb)}, {self._mul(y, self._number(0.5))} : f64")
             spread = self._div(self._add(va, self._mul(self._mul(z, z), vb)), self._mul(y, y))
             found = [
                 self._div(self._add(ea, self._mul(z, eb)), left),
@@ -537,7 +554,9 @@ class _Helper:
     def _rounded(self, n: str, w: str, terms: list[str], type_: str, ulps: float) -> str:
         bound, spread, unit = terms
         roundoff = self._number(ulps * _unit(type_))
-        size = self._abs(w)
+        size, infinite = self._abs(w), self._number(math.inf)
+        is_infinite = self._do(f"arith.cmpf oeq, {size}, {infinite} : f64")  # which no rounding changes
+        size = self._do(f"arith.select {is_infinite}, {self._number(0.0)}, {size} : f64")
         # Rounded is what the operation gives for rounded arguments, which may be larger than the exact ones by a bound.
         most = self._add(self._mul(self._add(size, bound), roundoff), self._number(_LEAST[type_]))
         own = self._add(self._mul(size, roundoff), self._number(_LEAST[type_]))
@@ -557,7 +576,7 @@ class _Helper:
         return name
 
     def _number(self, value: float) -> str:
-        return self._fixed(f"{value:.17e}", "f64")
+        return self._fixed(f"{value:.17e}" if math.isfinite(value) else "0x7FF0000000000000", "f64")
 
     def _fixed(self, text: str, type_: str) -> str:
         return self._constants.setdefault((text, type_), f"%c{len(self._constants)}")
