@@ -15,7 +15,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.hls import CSimulation, emit_project
-from allo_dse.frontend.ops import scalars
+from allo_dse.frontend.ops import scalar_types, scalars
 from allo_dse.lang import install
 from tests.support.interpreter import interpret
 from tests.support.operator_tables import FAMILIES, Table, arguments, disagreements, region, tables

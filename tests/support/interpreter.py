@@ -103,7 +103,8 @@ def rounded(value: float, type_: Type) -> float:
         bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16
         return float(struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0])
     with np.errstate(over="ignore"):
-        return float({16: np.float16, 32: np.float32, 64: np.float64}[type_.bits](value))
+        narrow: Any = {16: np.float16, 32: np.float32, 64: np.float64}[type_.bits]
+        return float(narrow(value))
 
 
 def stored(value: Any, source: Type, to: Type) -> Any:
@@ -442,7 +443,8 @@ class _Task:
         if isinstance(node.op, ast.Not):
             return Number(BOOL, int(not self._holds(node.operand)))
         if not isinstance(value, Number):
-            return {ast.USub: operator.neg, ast.Invert: operator.invert, ast.UAdd: operator.pos}[type(node.op)](value)  # type: ignore[index]
+            signs: Any = {ast.USub: operator.neg, ast.Invert: operator.invert, ast.UAdd: operator.pos}
+            return signs[type(node.op)](value)
         if isinstance(node.op, ast.Invert):
             return Number(value.type, stored(~value.value, value.type, value.type))
         return Number(value.type, -value.value) if value.type.is_float else binary("-", 0, value)
@@ -550,7 +552,8 @@ def _tensor(task: _Task, argument: ast.arg) -> Type:
 
 def _declare(top: _Task, statement: ast.AnnAssign) -> None:
     """`name: Stream[T, depth][P, Q]`."""
-    annotation, extents = statement.annotation, ()
+    annotation: Any = statement.annotation
+    extents: tuple[Any, ...] = ()
     assert isinstance(annotation, ast.Subscript)
     if isinstance(annotation.value, ast.Subscript):
         extents = top._index(annotation.slice)

@@ -1,7 +1,7 @@
 """Changes of layout: what they do to a tile, and whether the cores or DMA channels carry them out.
 
-Imports: common, device, mapper.model, program.
-Imported by: mapper.graph, mapper.limits, mapper.transport.
+Imports: common, device, mapper.graph, mapper.model, program.
+Imported by: eval, mapper, mapper.limits, mapper.transport.
 """
 
 from .affine import Arrangement
