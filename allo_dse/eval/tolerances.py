@@ -1,6 +1,6 @@
 """Tolerances of results that are computed elsewhere: by a device, by C++, or by another evaluator of a network.
 
-They follow from running error analysis (`program.rounding`) of the program on random inputs. Where the program is too
+They follow from running error analysis (`eval.program.rounding`) of the program on random inputs. Where the program is too
 large for that, a smaller instance of it is analysed, and errors grow with the root of the operations behind a result.
 """
 

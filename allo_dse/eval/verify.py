@@ -5,7 +5,7 @@ on random inputs, or on the study's own. Two statements follow, and messages tel
 
 * *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never what they compute;
 * *equal to the reference*, if the study has one: what the program computes without rounding is what the reference says,
-  within the roundings of the reference, and what it computes with rounding is within their bound (`program.rounding`).
+  within the roundings of the reference, and what it computes with rounding is within their bound (`eval.program.rounding`).
 """
 
 from __future__ import annotations
