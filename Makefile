@@ -70,6 +70,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/budgets.py
 
 docs: setup
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

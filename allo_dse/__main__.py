@@ -1,5 +1,5 @@
 """`python -m allo_dse` is `allo-tune`."""
 
-from .cli import main
+from allo_dse.cli import main
 
 main()

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 
 FILES = Path(__file__).resolve().parent.parent / "studies"
 STUDIES: Sequence[tuple[str, Mapping[str, str]]] = (

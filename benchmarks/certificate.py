@@ -16,7 +16,7 @@ from pathlib import Path
 
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.show.run_view import View
-from allo_dse.tune.study_file import load_studies, parse_settings
+from allo_dse.tune.study import load_studies, parse_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 STUDIES = ("gemm_npu", "attention_npu", "resnet_npu", "ffn_npu", "mlp_npu", "reduction_npu")

@@ -14,10 +14,10 @@ import sys
 import time
 from collections.abc import Callable
 
+from allo_dse.backends.npu.mapping import DeviceMapping
 from allo_dse.device.device import Device
+from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
 from tests.support.programs import gemm_program
 
 LIMIT_US = 500

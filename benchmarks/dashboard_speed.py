@@ -36,10 +36,10 @@ from plotly.utils import PlotlyJSONEncoder
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.server import listen
-from allo_dse.dashboard.data.board import Board
 from allo_dse.dashboard.data.grid import Grid, Query
 from allo_dse.dashboard.data.progress import timeline
-from allo_dse.dashboard.data.query.selection import Selection
+from allo_dse.dashboard.data.runs import Board
+from allo_dse.dashboard.data.selection import Selection
 from allo_dse.dashboard.figures.parallel import parallel_figure
 from allo_dse.dashboard.figures.progress import failures_figure, hypervolume_figure
 from allo_dse.dashboard.figures.scatter import View, front_figure

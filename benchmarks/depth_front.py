@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import mean, median
 
 import allo_dse as dse
+from allo_dse.backends.fpga.depths.front import depth_front, fifo_total, fpga_of
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.fpga.depth_front import depth_front, fifo_total, fpga_of
-from allo_dse.simulator.replay.depth_front import DepthFront
+from allo_dse.simulator.depths.front import DepthFront
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 BITS = 32

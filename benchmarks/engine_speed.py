@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from allo_dse.eval.program.functional import run_graph
+from allo_dse.eval.execute.run import run_graph
 from allo_dse.lang import install
+from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.mapper.program import load_program
-from allo_dse.mapper.search.fold_space import fold_choices
-from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table

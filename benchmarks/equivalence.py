@@ -30,11 +30,11 @@ from typing import Any
 import allo_dse as dse
 from allo_dse.eval.verify import directions, random_arrays
 from allo_dse.lang.types import int16
-from allo_dse.mapper.search.fold_space import fold_choices
+from allo_dse.mapper.fold.every_fold import fold_choices
 from benchmarks import equivalence_programs as programs
+from tests.compiler.samples import gemm, systolic
 from tests.eval.equivalence.programs import matmul
-from tests.eval.program.test_folded_results import pipeline
-from tests.frontend.samples import gemm, systolic
+from tests.eval.execute.test_folded_results import pipeline
 
 SIMULATE_SECONDS = 20.0
 KINDS = ("swapped stream", "wrong pid", "off by one", "dropped token", "wrong reset", "wrong bank")

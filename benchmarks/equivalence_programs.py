@@ -10,8 +10,8 @@ allo_dse.lang.install()
 import allo.dataflow as df
 from allo.ir.types import Stream, float32, int32
 
-from tests.eval.program.test_folded_results import pipeline
-from tests.frontend.samples import systolic
+from tests.compiler.samples import systolic
+from tests.eval.execute.test_folded_results import pipeline
 
 
 def banked(L=12, T=4):

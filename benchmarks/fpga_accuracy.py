@@ -16,11 +16,11 @@ from functools import reduce
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.backends.fpga.task import task_cost
+from allo_dse.backends.fpga.cost.task_cost import task_cost
+from allo_dse.backends.fpga.mapping import FpgaCosts
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.mapper.limits.fpga import FpgaCosts
 from benchmarks.fpga_programs import DESIGNS, LOOPS, Reported
 
 QUANTITIES = ("cycles", "dsp", "bram18", "ff", "lut")

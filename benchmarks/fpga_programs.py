@@ -17,7 +17,7 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, float32
 
-from allo_dse.program.directive import Directive
+from allo_dse.compiler.program.compiled import Directive
 
 N = 64
 

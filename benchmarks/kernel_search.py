@@ -20,7 +20,7 @@ import numpy as np
 import optuna
 
 from allo_dse import EvolutionSampler
-from allo_dse.tune.search.front import hypervolume
+from allo_dse.tune.search.pareto_front import hypervolume
 from benchmarks.kernel_spaces import SEEN, UNSEEN, Floats, KernelSpace
 
 MARKS = (50, 100, 200)

@@ -22,9 +22,9 @@ allo_dse.lang.install()
 
 import allo.dataflow as df
 
-from allo_dse.frontend import compile_region
+from allo_dse.compiler import compile_region
 from allo_dse.simulator.engine import engine
-from tests.frontend.samples import systolic
+from tests.compiler.samples import systolic
 
 REPEATS = 5
 

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import Device
+from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
-from allo_dse.program.compiled import CompiledProgram
 from tests.support.programs import attention_program, gemm_program
 
 MESHES = {"32,768": (32, 32, 32), "65,536": (32, 32, 64), "131,072": (32, 64, 64)}

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse import Device, NpuSimulator
+from allo_dse.backends.npu.evaluator import operations_of
 from allo_dse.device.device import NpuDevice
-from allo_dse.device.kernel_tables import type_key
-from allo_dse.eval.npu.accuracy import operations_of
+from allo_dse.device.npu_model import type_key
 from benchmarks import npu_cases
 from benchmarks.npu_cases import FACTS, Case, gemm_design
 

@@ -19,7 +19,7 @@ import numpy as np
 import optuna
 
 from allo_dse import EvolutionSampler
-from allo_dse.tune.search.front import hypervolume
+from allo_dse.tune.search.pareto_front import hypervolume
 
 SAMPLERS = {
     "evolution": EvolutionSampler,

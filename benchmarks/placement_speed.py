@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 import time
 
+from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.place.placed_design import PlacedDesign
 from allo_dse.device.device import Device
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.place.placed_design import PlacedDesign
-from tests.mapper.place.designs import DESIGNS
-from tests.mapper.place.independent_check import verify_placement
+from tests.backends.npu.place.designs import DESIGNS
+from tests.backends.npu.place.independent_check import verify_placement
 from tests.support.programs import attention_program
 
 LIMIT_S = 1.0

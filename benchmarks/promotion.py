@@ -20,8 +20,8 @@ from collections.abc import Callable
 import numpy as np
 
 from allo_dse import minimize
-from allo_dse.tune.search.front import hypervolume, pareto_positions
 from allo_dse.tune.search.ladder import Ladder, Rung, promoted
+from allo_dse.tune.search.pareto_front import hypervolume, pareto_positions
 from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.record import Record, json_text
 from benchmarks.kernel_spaces import Booleans, Floats

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from allo_dse.common.cores import usable_cores
+from allo_dse.common.processes import usable_cores
 from allo_dse.simulator.replay.trace import Trace
 from benchmarks.replay_reference import Reference
 from tests.simulator.replay.support import systolic

@@ -25,8 +25,8 @@ import optuna
 from numpy.typing import NDArray
 
 from allo_dse.eval.evaluator import Evaluator
-from allo_dse.tune.search.front import hypervolume
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.search.pareto_front import hypervolume
+from allo_dse.tune.study import load_studies
 
 HERE = Path(__file__).parent
 GOAL = 0.99  # share of the hypervolume

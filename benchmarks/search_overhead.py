@@ -17,8 +17,7 @@ from typing import Any
 
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.show.reporters import QuietReporter
-from allo_dse.tune.study import Study
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import Study, load_studies
 
 HERE = Path(__file__).parent
 

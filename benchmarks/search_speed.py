@@ -29,13 +29,13 @@ from allo_dse.lang import install
 from allo_dse.space.programs import CompiledPrograms
 from allo_dse.space.space import Candidate, Space
 from allo_dse.tune.declare.spec import StudySpec
-from allo_dse.tune.results.study_result import Result
+from allo_dse.tune.results.result import Result
 from allo_dse.tune.run import session
 from allo_dse.tune.run.ledger import Ledger
 from allo_dse.tune.search.bred import EvolutionProposer
 from allo_dse.tune.search.least import LeastLosses
 from allo_dse.tune.search.screening import Screen, Verdict
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 from allo_dse.tune.workers.evaluate_one import OpenBench
 
 install()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import allo_dse as dse
-from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.log import RunLog, read_log
 from allo_dse.tune.study import Study

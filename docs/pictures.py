@@ -22,9 +22,9 @@ from playwright.sync_api import Page, sync_playwright
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.server import listen
-from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.programs import Programs
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 
 HERE = Path(__file__).resolve().parent
 STUDIES = HERE.parent / "studies"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from allo_dse.drawing import points_svg
 from allo_dse.tune.declare.spec import StudySpec
-from allo_dse.tune.results.study_result import Result
-from allo_dse.tune.study_file import load_studies, study_functions
+from allo_dse.tune.results.result import Result
+from allo_dse.tune.study import load_studies, study_functions
 
 ROOT = Path(__file__).parent.parent
 TRIALS = 60

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.tune.measured import read_measurements
+from allo_dse.tune.measurements import read_measurements
 
 STUDY = Path(__file__).resolve().parent.parent / "studies" / "gemm_npu.py"
 RUN, MEASURED, FITTED = "run", Path("measured.csv"), Path("my_npu.toml")

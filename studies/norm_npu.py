@@ -3,9 +3,9 @@
     allo-tune studies/norm_npu.py                                  # RMSNorm with a weight row, 1024 x 768, on npu2
     allo-tune studies/norm_npu.py --set op=layer_norm              # with a weight and a bias row
 
-The programs are those of networks, `allo_dse/dnn/operators/rows.py`. Rows are shared out over tasks; every core keeps
-the weights, for LayerNorm with the bias as a second row, as a core has two channels for what comes in. How many rows a
-task takes and how many cores there are is what the study searches. Allo has no code for `allo.layernorm`; `--set
+The programs are those of networks, `allo_dse/networks/operators/rows.py`. Rows are shared out over tasks; every core
+keeps the weights, for LayerNorm with the bias as a second row, as a core has two channels for what comes in. How many
+rows a task takes and how many cores there are is what the study searches. Allo has no code for `allo.layernorm`; `--set
 target=model` takes the vendor's kernel, which was measured.
 """
 
@@ -15,7 +15,7 @@ from allo.ir.types import bfloat16
 from allo.memory import Layout
 
 import allo_dse as dse
-from allo_dse.dnn.operators.rows import layer_norm, layer_norm_work, rms_norm, rms_norm_work
+from allo_dse.networks.operators.rows import layer_norm, layer_norm_work, rms_norm, rms_norm_work
 
 S, R = Layout.Shard, Layout.Replicate
 EPSILON = 1e-5

@@ -19,7 +19,7 @@ from _pytest.terminal import TerminalReporter
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import settings
 
-from tests.support.others_data import ABSENT
+from .support.others_data import ABSENT
 
 # Tests never fail for taking long, and a run of CI tries what the run before it tried.
 settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)

@@ -23,7 +23,7 @@ import allo
 import allo.dataflow as df
 from allo.ir.types import int16
 
-from allo_dse.mapper.place.placed_design import PlacedDesign
+from allo_dse.backends.npu.place.placed_design import PlacedDesign
 from studies.gemm_npu import gemm
 
 from .eval.designs import gemm_fold

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from allo_dse.mapper.model.violation import CONSTRAINTS, TARGET_CONSTRAINTS
-from tests.support.commands import allo_tune
+from allo_dse.mapper.violation import CONSTRAINTS, TARGET_CONSTRAINTS
+
+from .support.commands import allo_tune
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

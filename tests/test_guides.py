@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import allo_tune
+from .support.commands import allo_tune
 
 ROOT = Path(__file__).parent.parent
 

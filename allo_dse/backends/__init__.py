@@ -3,6 +3,6 @@
 Backends take a compiled program (`program`), a device and decisions of a mapping as plain values. None of them runs a
 search.
 
-Imports: common, device, frontend, ir, lang, program, simulator.
-Imported by: allo_dse, dnn, eval, mapper, tune.
+Imports: common, compiler, device, drawing, eval, lang, mapper, simulator, space.
+Imported by: allo_dse, cli, dashboard, eval, mapper, networks, space, tune.
 """

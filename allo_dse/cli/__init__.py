@@ -3,7 +3,7 @@
 `main` finds the command that is meant in `commands`; the other modules are what commands share: opening runs,
 facts about them, printing. Each command imports what it needs when it is called, so that help stays fast.
 
-Imports: allo_dse, common, dashboard, device, dnn, eval, mapper, simulator, tune.
+Imports: allo_dse, backends, common, dashboard, device, eval, networks, simulator, tune.
 Imported by: allo_dse.
 """
 

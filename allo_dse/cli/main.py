@@ -5,22 +5,55 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import inspect
 import io
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import typer
 from typer.exceptions import TyperException
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.quoting import markup
 
 from .output import discard, flowing, print_error
-from .settings import print_settings
+
+# `allo-tune STUDY.py --help`: what can be set of the studies in a file.
+
+
+def print_settings(arguments: Sequence[str]) -> None:
+    """Print the settings of the study file among the arguments, if one is there; it is executed for that."""
+    from .output import console, print_error
+
+    file = next((Path(text) for text in arguments if text.endswith(".py") and Path(text).is_file()), None)
+    if file is None:
+        return
+    from allo_dse.tune.study import study_functions
+
+    try:
+        functions = study_functions(file)
+    except AlloDseError as error:
+        print_error(error, as_json=False)
+        return
+    to = console()
+    for function in functions:
+        parameters = inspect.signature(function).parameters.values()
+        about = (inspect.getdoc(function) or "").partition("\n")[0]
+        to.print(f"\n[bold]Settings of {markup(str(file))}[/] ({markup(function.__name__)}) {markup(about)}")
+        for one in parameters:
+            kind = "" if one.annotation is one.empty else f"  {getattr(one.annotation, '__name__', one.annotation)}"
+            default = "required" if one.default is one.empty else f"default: {one.default!r}"
+            to.print(f"  --set {markup(one.name)}=...{markup(kind)}  [dim]{markup(default)}[/]")
+        if not parameters:
+            to.print("  none")
+
 
 _GROUPS = {
     "allo_dse.cli.commands.calibrate": ("calibrate",),
-    "allo_dse.cli.commands.completion": ("completion",),
+    "allo_dse.cli.commands.tune": ("completion",),
     "allo_dse.cli.commands.depths": ("depths",),
     "allo_dse.cli.commands.designs": ("show", "replay", "compare"),
     "allo_dse.cli.commands.keep": ("list", "export", "clean"),
@@ -87,7 +120,7 @@ def _call(app: typer.Typer, *, as_json: bool) -> None:
 def _run(arguments: list[str], *, as_json: bool) -> None:
     """Run the command that the arguments name. Most of them end the process."""
     if arguments[:1] == ["--complete"]:
-        from .commands.completion import complete
+        from .commands.tune import complete
 
         found = complete(int(arguments[1]), arguments[2:], sorted(COMMANDS), application)
         print("".join(f"{one}\n" for one in found), end="")

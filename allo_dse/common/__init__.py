@@ -4,6 +4,6 @@ Exceptions with a hint (`errors`), type aliases (`aliases`), and public names th
 (`exports`).
 
 Imports: nothing of allo_dse.
-Imported by: allo_dse, backends, cli, dashboard, device, dnn, drawing, eval, frontend, ir, lang, mapper, program,
-  simulator, space, tune.
+Imported by: allo_dse, backends, cli, compiler, dashboard, device, drawing, eval, lang, mapper, networks, simulator,
+  space, tune.
 """

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import ClassVar
 
-from allo_dse.common.quoting import html_text
+from .quoting import html_text
 
 
 class Pictured:

@@ -8,9 +8,17 @@ not count when they are compared, those that look at their own fields by name, a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import numpy as np
 from msgspec import Struct, structs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _R = TypeVar("_R")
 
@@ -20,3 +28,83 @@ def replace(record: _R, /, **changes: Any) -> _R:
     if isinstance(record, Struct):
         return structs.replace(record, **changes)
     return dataclasses.replace(record, **changes)  # type: ignore[type-var]
+
+
+# Types that several packages share: what JSON decoders and NumPy give, whose contents are known at run time only.
+
+
+Array: TypeAlias = "NDArray[Any]"
+"""An array of any element type; a text at run time, so that commands without numbers do without NumPy."""
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object as it is written and read; whoever reads it checks what is in it."""
+
+
+# Divisors of a number, which every way to cut an axis into equal parts begins with.
+
+
+def divisors_of(number: int) -> tuple[int, ...]:
+    """All divisors of a positive number, ascending."""
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+# Hashes of objects that are looked up often.
+
+
+T = TypeVar("T")
+
+
+def hashed_once(kind: type[T]) -> type[T]:
+    """A frozen dataclass that computes the hash of each of its objects once.
+
+    Other processes are handed the fields alone: texts have other hashes there.
+    """
+    computed = kind.__hash__
+
+    def hashed(self: Any) -> int:
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = computed(self)
+        return known  # type: ignore[no-any-return]
+
+    def state(self: Any) -> dict[str, Any]:
+        return {own.name: getattr(self, own.name) for own in fields(self)}
+
+    kind.__hash__ = hashed  # type: ignore[method-assign]
+    kind.__getstate__ = state  # type: ignore[method-assign]
+    return kind
+
+
+# What was found lately, for as long as it may be asked for again.
+
+
+MOST_KEPT = 1024
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
+    """The value, kept under its key; of more than so many the one that was kept first goes."""
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = value
+    return value
+
+
+# Data as texts that are the same in every process, to be hashed.
+
+
+def collection_text(value: Any, text: Callable[[Any], str]) -> str | None:
+    """Of an array, a mapping or a sequence; None for anything else.
+
+    Args:
+        text: of what mappings and sequences hold.
+    """
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{text(key)}: {text(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        return "(" + ", ".join(map(text, value)) + ")"
+    return None

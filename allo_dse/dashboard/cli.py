@@ -18,7 +18,7 @@ from allo_dse.common.quoting import markup, printable
 if TYPE_CHECKING:
     import socket
 
-    from .data.board import Board, Ref
+    from .data.runs import Board, Ref
 
 DEFAULT_PORT = 8050
 
@@ -46,8 +46,8 @@ def dashboard(
     study: StudyFile = None,
     reference: Reference = None,
 ) -> None:
-    from .app.sockets import LOCAL, bind, url_of
-    from .data.board import Board
+    from .app.server import LOCAL, bind, url_of
+    from .data.runs import Board
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     board = Board() if not runs and _only_networks() else Board.of(_paths(runs))
@@ -69,7 +69,7 @@ def _serve(listening: socket.socket, board: Board, study: Path | None, reference
     from .app.context import Context
     from .app.factory import make_app
     from .app.server import server_on
-    from .data.opening import Opening
+    from .data.runs import Opening
     from .programs import Programs
 
     def read() -> None:
@@ -105,7 +105,7 @@ def report(
     reference: Reference = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    from .data.board import Board
+    from .data.runs import Board
     from .programs import Programs
     from .report import write_report
 

@@ -14,8 +14,8 @@ from msgspec import structs
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.quoting import csv_text, shell_command
 
-from .data.board import Board, Ref
-from .data.units import label
+from .data.runs import Board, Ref
+from .data.selection import label
 from .programs import Programs
 
 Content = tuple[str, bytes]
@@ -62,7 +62,7 @@ def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
     Raises:
         AlloDseError: when the program cannot be written as HLS C++.
     """
-    from allo_dse.eval.hardware.design_folder import HLS
+    from allo_dse.eval.design_folder import HLS
 
     return f"{_stem('hls', board, ref)}.zip", _built(board, programs, ref, HLS)
 
@@ -120,7 +120,7 @@ def reproduce_text(board: Board, programs: Programs, ref: Ref) -> str:
             command,
             "",
             "# this design alone, in Python",
-            "from allo_dse.tune.study_file import load_studies",
+            "from allo_dse.tune.study import load_studies",
             f"studies = load_studies({str(file)!r}, {{{settings}}})",
             f"study = next(s for s in studies if s.name == {facts.study!r})",
             f"design = study.space.decode_genes({json.dumps(record.get('genes') or {})}).design",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .figures.style import Theme
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.space.design import Design
 
 
@@ -23,9 +23,9 @@ def svg_uri(svg: str, look: Theme) -> str:
 
 def design_pictures(design: Design, placed: PlacedDesign | Infeasible | None, look: Theme) -> list[tuple[str, str]]:
     """Titles and sources: the graph before and after folding and, where it can be placed, the placement."""
+    from allo_dse.backends.npu.drawing import placement_svg
+    from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing import vmg_svg
-    from allo_dse.drawing.placements import placement_svg
-    from allo_dse.mapper.place.placed_design import PlacedDesign
 
     found = [("Before folding", vmg_svg(design.program.vmg)), ("After folding", vmg_svg(design.vmg))]
     if isinstance(placed, PlacedDesign):

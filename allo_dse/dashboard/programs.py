@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import AlloDseError, StudyError
 
-from .data.board import Board, Ref
-from .data.query.analysis import measured
+from .data.analysis import measured
+from .data.runs import Board, Ref
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.space.space import Candidate
     from allo_dse.tune.declare.spec import StudySpec
 
@@ -64,7 +64,7 @@ class Programs:
             return self._studies[run]
 
     def _load(self, run: int) -> StudySpec:
-        from allo_dse.tune.study_file import load_studies
+        from allo_dse.tune.study import load_studies
 
         facts, file = self.board.runs[run].facts, self.file_of(run)
         if file is None:

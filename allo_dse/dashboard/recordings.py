@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,17 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.eval.design_recording import Recording
+from allo_dse.backends.npu.place.placed_design import PlacedDesign
+from allo_dse.drawing.summary import Flow, Summary
+from allo_dse.eval.recording import Recording
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.engine.whatif import Faster, twice_as_fast
-from allo_dse.simulator.network.labels import Labels, node_label
+from allo_dse.simulator.network.network import Labels, node_label
 from allo_dse.simulator.network.stream_ends import stream_ends
 
 if TYPE_CHECKING:
-    from allo_dse.eval.fpga.recording import FpgaRecording
+    from allo_dse.backends.fpga.recording import FpgaRecording
 
 PARTS = (Activity.WORK, Activity.WAIT_GET, Activity.WAIT_PUT, Activity.WAIT_RESOURCE)
 """What shares are of; being served by a resource counts as work."""
@@ -243,7 +245,7 @@ def record(design: Any, metrics: Mapping[str, Any]) -> Recorded:
 
 
 def _npu(design: Any) -> Recorded:
-    from allo_dse.eval.npu.recording import record_npu
+    from allo_dse.backends.npu.recording import record_npu
 
     found = record_npu(design)
     whole = found.periods == found.of
@@ -272,8 +274,8 @@ def _npu_kind(process: str) -> str:
 
 
 def _fpga(design: Any, metrics: Mapping[str, Any]) -> Recorded:
-    from allo_dse.eval.fpga.recording import record_fpga
-    from allo_dse.eval.fpga.retime import ReportTimes
+    from allo_dse.backends.fpga.hls.retime import ReportTimes
+    from allo_dse.backends.fpga.recording import record_fpga
 
     times = metrics.get("report_times")
     report = None if times is None else ReportTimes.from_dict(times)
@@ -309,3 +311,66 @@ def _fpga_kind(name: str) -> str:
     while head.rpartition("_")[2].isdigit() and head.rpartition("_")[0]:
         head = head.rpartition("_")[0]
     return head
+
+
+# Facts about the nodes and streams of a design's graph: contents, work and waiting.
+
+
+Facts = list[tuple[str, str]]
+"""Names and values, to be shown as they are."""
+
+_PARTS = ("works", "waits for a token", "waits for room", "waits for DRAM")
+"""As `recordings.PARTS`."""
+
+
+def box_facts(summary: Summary, run: Recorded | None, placed: PlacedDesign | None) -> list[Facts]:
+    """Return each box's tasks, memory and activity. For a box of several nodes: mean activity and largest memory."""
+    found: list[Facts] = []
+    for number, box in enumerate(summary.boxes):
+        nodes = np.flatnonzero(summary.box_of_node == number)
+        found.append([("runs", box.tip), *box.facts])
+        if placed is not None:
+            found[-1].append(("memory", _memory(placed, nodes)))
+        if run is not None:
+            shares = run.shares[np.isin(run.nodes, nodes)]
+            if len(shares):
+                means = shares.mean(axis=0)
+                found[-1] += [(name, f"{share:.0%}") for name, share in zip(_PARTS, means, strict=True)]
+                found[-1].append(("idle", f"{max(0.0, 1 - means.sum()):.0%}"))
+    return found
+
+
+def flow_facts(summary: Summary, run: Recorded | None) -> list[Facts]:
+    """Return each flow's depth, peak number of tokens, and number of tokens transferred."""
+    found: list[Facts] = [_counts(flow) for flow in summary.flows]
+    if run is None:
+        return found
+    box = np.append(summary.box_of_node, -1)  # of no node: none
+    source, target = (box[ends] for ends in run.ends)
+    arrays = np.array(run.arrays)
+    depth, whole = run.recording.network.depth, run.recording.whole
+    for facts, flow in zip(found, summary.flows, strict=True):
+        own = np.flatnonzero((arrays == flow.array) & (source == flow.source) & (target == flow.target))
+        if len(own):
+            facts += [
+                ("depth", _span(depth[own])),
+                ("most tokens held at a time", _span(whole.occupancy[own])),
+                ("tokens simulated", f"{int(whole.puts[own].sum()):,}"),
+            ]
+    return found
+
+
+def _counts(flow: Flow) -> Facts:
+    tokens = "depends on data" if flow.tokens is None else f"{flow.tokens:,}"
+    return [("streams", f"{flow.streams:,}"), ("tokens over the run", tokens)]
+
+
+def _memory(placed: PlacedDesign, nodes: Ints) -> str:
+    tiles = [placed.tiles[node] for node in nodes]
+    limit = placed.problem.limits.core.bytes
+    return f"{max(placed.usage[tile].bytes for tile in tiles):,} of {limit:,} bytes"
+
+
+def _span(values: Sequence[int] | Ints) -> str:
+    low, high = int(min(values)), int(max(values))
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

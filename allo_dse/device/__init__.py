@@ -3,5 +3,5 @@
 A device is data. To add a device, add a file to `files/`.
 
 Imports: common, lang.
-Imported by: allo_dse, backends, cli, dashboard, dnn, eval, mapper, space, tune.
+Imported by: allo_dse, backends, cli, dashboard, eval, networks, space, tune.
 """

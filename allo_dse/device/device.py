@@ -35,9 +35,8 @@ from .fpga_model import (
     OperatorRows,
     at_clock,
 )
-from .kernel_tables import KernelTables
-from .loader import DeviceTable, device_names, read_device_table, suggest
-from .model import (
+from .loader import DeviceTable, device_error, device_names, option_error, read_device_table, suggest
+from .npu_model import (
     HOST_NUMBERS,
     Accuracy,
     Array,
@@ -45,12 +44,12 @@ from .model import (
     Core,
     Host,
     Interconnect,
+    KernelTables,
     MemoryTile,
     Model,
     Size,
     Tile,
 )
-from .validation import device_error, option_error
 
 _LUT_PER_NODE = 100
 

@@ -3,14 +3,216 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
 
 from allo_dse.mapper.fold.vmg import VMG
 
-from .canvas import BOLD, Canvas, Point, fit, styles, text_width
-from .layers import GAP_X, GAP_Y, Layout, lay_out
-from .line_texts import SIZE, LineTexts, beside, curve, straight
 from .summary import Box, Flow, Summary, summarise
+from .svg import BOLD, Canvas, Point, fit, styles, text_width
+
+# Layered layout of a graph: every box below those it gets something from, as far as there are no cycles.
+
+
+GAP_X, GAP_Y = 30.0, 66.0
+_WIDEST = 1500.0
+_MARGIN = 9.0
+
+
+class Layout(Struct, frozen=True):
+    """Where boxes are: upper left corners, and the size of all."""
+
+    corners: tuple[Point, ...]
+    width: float
+    height: float
+
+    @property
+    def bottom(self) -> float:
+        return max(y for _, y in self.corners) + self.height
+
+    def lane(self, top: float, bottom: float, wanted: float) -> float:
+        """A place across, as near as can be to the wanted one, where a line from top to bottom meets no box."""
+        between = sorted(x for x, y in self.corners if top < y + self.height and y < bottom)
+        blocked = [(x - _MARGIN, x + self.width + _MARGIN) for x in between]
+        edges = [wanted, *(edge for interval in blocked for edge in interval)]
+        free = [x for x in edges if not any(low < x < high for low, high in blocked)]
+        return min(free, key=lambda x: abs(x - wanted))
+
+
+def lay_out(summary: Summary, width: float, height: float, origin: Point, *, gap: float = GAP_X) -> Layout:
+    """Layer by layer from above, boxes `gap` apart. Layers that are too wide go on in further rows."""
+    layers = _layers(summary)
+    most = max(1, int((_WIDEST + gap) // (width + gap)))
+    edges = {(flow.source, flow.target) for flow in summary.flows}
+    if not edges:
+        most = min(most, max(1, round(len(summary.boxes) ** 0.5)))
+    corners: list[Point] = [(0.0, 0.0)] * len(summary.boxes)
+    rows = [row for layer in _untangled(layers, edges) for row in _rows(layer, most)]
+    widest = max(len(row) for row in rows)
+    left, y = origin
+    for row in rows:
+        indent = (widest - len(row)) * (width + gap) / 2
+        for position, box in enumerate(row):
+            corners[box] = (left + indent + position * (width + gap), y)
+        y += height + (GAP_Y if edges else GAP_X)
+    return Layout(tuple(corners), width, height)
+
+
+def _rows(layer: list[int], most: int) -> list[list[int]]:
+    """A layer in as few rows as hold it, evenly filled."""
+    count = -(-len(layer) // most)
+    size = -(-len(layer) // count)
+    return [layer[i : i + size] for i in range(0, len(layer), size)]
+
+
+def _layers(summary: Summary) -> list[list[int]]:
+    """Boxes by their longest path from a source; edges that close a cycle do not count."""
+    after: dict[int, list[int]] = {n: [] for n in range(len(summary.boxes))}
+    for flow in summary.flows:
+        if flow.source != flow.target:
+            after[flow.source].append(flow.target)
+    order = _finish_order(after)
+    rank = {box: position for position, box in enumerate(order)}
+    depth = dict.fromkeys(order, 0)
+    for box in order:
+        for target in after[box]:
+            if rank[target] > rank[box]:
+                depth[target] = max(depth[target], depth[box] + 1)
+    layers: list[list[int]] = [[] for _ in range(max(depth.values()) + 1)]
+    for box in range(len(summary.boxes)):
+        layers[depth[box]].append(box)
+    return layers
+
+
+def _finish_order(after: dict[int, list[int]]) -> list[int]:
+    """Boxes so that as many edges as depth-first search finds lead onwards: a topological order of an acyclic graph."""
+    entered = {target for targets in after.values() for target in targets}
+    seen: set[int] = set()
+    finished: list[int] = []
+    for start in sorted(after, key=lambda box: (box in entered, box)):
+        stack = [(start, iter(after[start]))] if start not in seen else []
+        seen.add(start)
+        while stack:
+            box, targets = stack[-1]
+            target = next((t for t in targets if t not in seen), None)
+            if target is None:
+                finished.append(box)
+                stack.pop()
+            else:
+                seen.add(target)
+                stack.append((target, iter(after[target])))
+    return finished[::-1]
+
+
+def _untangled(layers: list[list[int]], edges: set[tuple[int, int]]) -> list[list[int]]:
+    """Each layer in the order of the mean position of its boxes' neighbours above, to cross fewer edges."""
+    before: dict[int, list[int]] = {}
+    for source, target in edges:
+        before.setdefault(target, []).append(source)
+    position: dict[int, float] = {}
+    result = []
+    for layer in layers:
+        place = {box: index / len(layer) for index, box in enumerate(layer)}
+
+        def middle(box: int, place: dict[int, float] = place) -> tuple[float, float]:
+            above = [position[b] for b in before.get(box, ()) if b in position]
+            return (sum(above) / len(above) if above else place[box]), place[box]
+
+        ordered = sorted(layer, key=middle)
+        position.update({box: index / len(ordered) for index, box in enumerate(ordered)})
+        result.append(ordered)
+    return result
+
+
+# Finding room for texts beside lines: on no box, on no other text, and across as few lines as can be.
+
+
+Area = tuple[float, float, float, float]
+"""Left, top, right and bottom."""
+
+SIZE = 9.5
+_SWATCH = 9.0
+_TEXT_MARGIN = 3.0
+_MOST_CROSSED = 1
+_STEP = 4.0
+
+
+def curve(points: Sequence[Point], bend: float) -> list[Point]:
+    """Points a few pixels apart on what `Canvas.path` draws."""
+    found: list[Point] = []
+    for (x1, y1), (x2, y2) in pairwise(points):
+        count = max(2, int((abs(x2 - x1) + abs(y2 - y1)) / _STEP))
+        for n in range(count + 1):
+            t = n / count
+            a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+            found.append(((a + b) * x1 + (c + d) * x2, a * y1 + b * (y1 + bend) + c * (y2 - bend) + d * y2))
+    return found
+
+
+def straight(points: Sequence[Point]) -> list[Point]:
+    """Points a few pixels apart on straight lines from point to point."""
+    found: list[Point] = []
+    for (x1, y1), (x2, y2) in pairwise(points):
+        count = max(1, int((abs(x2 - x1) + abs(y2 - y1)) / _STEP))
+        found += [(x1 + (x2 - x1) * n / count, y1 + (y2 - y1) * n / count) for n in range(count + 1)]
+    return found
+
+
+def beside(line: Sequence[Point]) -> list[Point]:
+    """Places for a text right of a line, those near its middle first."""
+    middle = len(line) / 2
+    order = sorted(range(len(line)), key=lambda n: abs(n - middle))
+    return [(line[n][0] + 5, line[n][1] + SIZE / 3) for n in order]
+
+
+class LineTexts:
+    """Texts on a canvas that keep clear of what is there already."""
+
+    def __init__(self, canvas: Canvas, boxes: Iterable[Area]) -> None:
+        self._canvas = canvas
+        self._taken = list(boxes)
+        self._lines: list[Point] = []
+
+    def avoid(self, line: Iterable[Point]) -> None:
+        """A line that texts should not cross."""
+        self._lines += line
+
+    def write(self, text: str, places: Iterable[Point], color: str) -> bool:
+        """Write a text, with its line's colour in front, at the best of some places; not at all where none is free.
+
+        Args:
+            places: where the text may begin, on its base line, the preferred one first; it may also end at its line.
+        """
+        width = _SWATCH + text_width(text, SIZE)
+        best: tuple[int, float, float] | None = None
+        for x, y in places:
+            for left in (x, x - 10 - width):
+                crossed = self._crossed(left, y, width)
+                if crossed is not None and (best is None or crossed < best[0]):
+                    best = crossed, left, y
+            if best is not None and best[0] == 0:
+                break
+        if best is None or best[0] > _MOST_CROSSED:
+            return False
+        _, left, y = best
+        self._taken.append(_area(left, y, width))
+        self._canvas.fill(left, y - 6.5, 6, 6, color)
+        self._canvas.text(left + _SWATCH, y, text, size=SIZE)
+        return True
+
+    def _crossed(self, left: float, y: float, width: float) -> int | None:
+        """How many points of lines a text there would cover; None where it is not free."""
+        x1, y1, x2, y2 = _area(left, y, width)
+        if x1 < 0 or any(x1 < right and own < x2 and y1 < low and top < y2 for own, top, right, low in self._taken):
+            return None
+        return sum(x1 < x < x2 and y1 < own < y2 for x, own in self._lines)
+
+
+def _area(left: float, y: float, width: float) -> Area:
+    return left - _TEXT_MARGIN, y - SIZE - 1, left + width + _TEXT_MARGIN, y + _TEXT_MARGIN
+
 
 MOST_LABELS = 24
 _BEND = GAP_Y * 0.55

@@ -7,13 +7,12 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.groups import NodeGroup
-from allo_dse.mapper.graph.node_names import short_node_name
+from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
 from allo_dse.mapper.graph.tree import Task, Tree, leaf_tasks, text
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IntArray
-from allo_dse.program.tasks import TaskClass
 
 MAX_BOXES = 48
 MAX_ARRAYS = 18

@@ -4,6 +4,6 @@
 into a network for the simulator; `hls` and `rtl` measure it with other tools; `public` has the
 functions that users call directly.
 
-Imports: backends, common, device, drawing, frontend, ir, lang, mapper, program, simulator, space.
-Imported by: allo_dse, cli, dashboard, dnn, tune.
+Imports: backends, common, compiler, device, lang, mapper, simulator, space.
+Imported by: allo_dse, backends, cli, dashboard, networks, tune.
 """

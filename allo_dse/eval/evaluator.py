@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from allo_dse.common.errors import did_you_mean
+from allo_dse.space.design import Design
 
 if TYPE_CHECKING:
-    from allo_dse.space.design import Design
+    from allo_dse.mapper.fold.every_fold import Layout
+    from allo_dse.space.design import Draft
 
 
 class Metrics(Mapping[str, Any]):
@@ -127,3 +131,118 @@ def full_name(evaluator: Evaluator) -> str:
 def versioned(version: str, **options: bool) -> str:
     """A version that says which options count: results with others are other results."""
     return " ".join([version, *(name for name, counts in options.items() if counts)])
+
+
+# What can be said of a design's metrics before it is evaluated, for searches that prove that nothing better exists.
+
+
+Interval = tuple[float, float]
+"""The least and the most that a metric can be."""
+
+Bounds = Mapping[str, Interval]
+"""By metric; nothing is known of those that are missing."""
+
+
+class Bounding(Protocol):
+    """Bounds metrics of designs that have not been evaluated.
+
+    Attributes:
+        levels: how many ways there are, each tighter than the one before, and dearer.
+        metrics: those that it says something of.
+    """
+
+    levels: int
+    metrics: frozenset[str]
+
+    def __call__(self, design: Design, level: int) -> Bounds:
+        """Bounds that hold for what the evaluator will say of a design.
+
+        Raises:
+            AlloDseError: where a design is such that nothing can be said of it.
+        """
+        ...
+
+
+class RegionBounding(Bounding, Protocol):
+    """Bounds metrics of many designs at once, too."""
+
+    def of_region(self, draft: Draft, nodes: int, layout: Layout | None) -> Bounds:
+        """Bounds that hold for every design that a draft without a fold becomes, folded onto so many nodes.
+
+        Args:
+            layout: how many of them there are along each axis; None for any.
+        """
+        ...
+
+
+def bounding_of(evaluator: Any) -> Bounding | None:
+    """Bounds that an evaluator states of itself: what its member `bounding()` returns; None where it states none.
+
+    Bounds describe what `evaluate` returns, so they hold for the class that states both and for nothing derived from
+    it. A subclass, a wrapper, an instance whose members were replaced and a class whose functions were replaced after
+    it was written all have none, unless their own class defines `bounding`.
+    """
+    kind = type(evaluator)
+    stated = vars(kind)
+    own = getattr(evaluator, "__dict__", {})
+    if "bounding" not in stated or any(callable(getattr(kind, name, None)) for name in own):
+        return None
+    if any(_is_replaced(kind, name, member) for name, member in stated.items()):
+        return None
+    found: Bounding | None = evaluator.bounding()
+    return found
+
+
+def _is_replaced(kind: type, name: str, member: Any) -> bool:
+    """Whether a function of a class is not the one that the body of the class defines. Its code keeps the name that it
+    was compiled with, also where a decorator copies names."""
+    if name == "bounding" or (name.startswith("__") and name != "__init__"):
+        return False
+    return isinstance(member, FunctionType) and (
+        member.__code__.co_qualname != f"{kind.__qualname__}.{name}" or member.__module__ != kind.__module__
+    )
+
+
+# A plain function of a design as an evaluator.
+
+
+class FunctionEvaluator:
+    """Measures designs by calling a function.
+
+    Args:
+        function: of a design; returns metrics as a mapping, or one number, which is a metric of the function's name.
+            Its attributes `version`, `isolate`, `deadline_s`, `memory_bytes` and `resource` count as an evaluator's.
+    """
+
+    def __init__(self, function: Callable[[Design], Any]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.version = str(getattr(function, "version", "1"))
+        self.isolate = bool(getattr(function, "isolate", False))
+        self.deadline_s: float | None = getattr(function, "deadline_s", None)
+        self.memory_bytes: int | None = getattr(function, "memory_bytes", None)
+        self.resource: str | None = getattr(function, "resource", None)
+
+    def evaluate(self, design: Design) -> Metrics:
+        """Call the function."""
+        found = self.function(design)
+        return Metrics(**(found if isinstance(found, Mapping) else {self.name: found}))
+
+
+def takes_a_design(given: Any) -> bool:
+    """Whether something is a function of a design, and not one that makes an evaluator."""
+    return inspect.isfunction(given) and _needed(given) == 1
+
+
+def needs_arguments(given: Any) -> bool:
+    """Whether something can be called, but not without arguments."""
+    return callable(given) and _needed(given) > 0
+
+
+def _needed(given: Callable[..., Any]) -> int:
+    """How many arguments a function needs that are given by their position."""
+    try:
+        parameters = inspect.signature(given).parameters.values()
+    except ValueError:  # of some functions in C nothing is known
+        return 0
+    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)

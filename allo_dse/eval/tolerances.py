@@ -1,7 +1,7 @@
 """Tolerances of results that are computed elsewhere: by a device, by C++, or by another evaluator of a network.
 
-They follow from running error analysis (`eval.program.rounding`) of the program on random inputs. Where the program is too
-large for that, a smaller instance of it is analysed, and errors grow with the root of the operations behind a result.
+They follow from running error analysis (`eval.execute.rounding`) of the program on random inputs. A smaller instance
+stands for a program that is too large for that, and errors grow with the root of the operations behind a result.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.mapper.program import Program
-from allo_dse.program.tensors import Tensor
 
-from .program.rounding import DEVIATIONS, ROOM, Analysed, analysed, unit_roundoff
+from .execute.rounding import DEVIATIONS, ROOM, Analysed, analysed, unit_roundoff
 from .verify import Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000

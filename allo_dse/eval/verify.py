@@ -5,7 +5,8 @@ on random inputs, or on the study's own. Two statements follow, and messages tel
 
 * *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never what they compute;
 * *equal to the reference*, if the study has one: what the program computes without rounding is what the reference says,
-  within the roundings of the reference, and what it computes with rounding is within their bound (`eval.program.rounding`).
+  within the roundings of the reference, and what it computes with rounding is within their bound
+  (`eval.execute.rounding`).
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from allo_dse.backends.fpga.depths.depths import as_built
 from allo_dse.common.errors import SimulationError, StudyError, of_the_study
 from allo_dse.common.records import replace
-from allo_dse.frontend.model.arguments import Arguments, numpy_dtype
+from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.tensors import Tensor
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
@@ -39,10 +41,9 @@ from allo_dse.space.params import Assignment
 from .equivalence.compare import Equivalence, equivalent
 from .equivalence.data_values import TooMuchWork, Undecidable
 from .equivalence.exported import exported_graph
-from .fpga.depths import as_built
-from .program.functional import run_graph
-from .program.observe import arrays_of, sets_of
-from .program.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of
+from .execute.observe import arrays_of, sets_of
+from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has_floats, unit_of
+from .execute.run import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
 """Above this, the unfolded program is not run where there is a reference to compare with."""

@@ -3,7 +3,7 @@
 `install()` makes `import allo` resolve to it when Allo is not installed, so that programs run unchanged.
 
 Imports: common.
-Imported by: allo_dse, backends, device, dnn, eval, frontend, program, space, tune.
+Imported by: allo_dse, backends, compiler, device, eval, networks, space, tune.
 """
 
 from .diagnostics import ProgramError

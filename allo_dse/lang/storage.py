@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.aliases import Array
+from allo_dse.common.records import Array
 
 from .allo.utils import get_np_struct_type
 from .types import DType

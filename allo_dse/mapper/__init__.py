@@ -3,6 +3,6 @@
 Everything here is a function of a compiled program (`program`), a device and decisions, and knows no search, no clock
 and no file. Of `backends` it asks what FPGA designs cost.
 
-Imports: backends, common, device, frontend, program, simulator.
-Imported by: allo_dse, cli, dashboard, dnn, drawing, eval, space, tune.
+Imports: backends, common, compiler, simulator.
+Imported by: allo_dse, backends, drawing, eval, networks, space, tune.
 """

@@ -8,9 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from types import FunctionType
 
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.digest import program_digest
-from allo_dse.program.watch import Watch
+from allo_dse.compiler.program.compiled import CompiledProgram, Watch, program_digest
 
 from .fold.vmg import VMG
 
@@ -84,7 +82,7 @@ def load_watched(region: Callable[..., object], params: Mapping[str, object], wa
 def _compiled(
     source: Callable[..., object], params: Mapping[str, object], *, apart: bool = False, watch: Watch | None = None
 ) -> CompiledProgram:
-    from allo_dse.frontend.compiler import compile_region  # workers may get programs that others have compiled
+    from allo_dse.compiler.compiler import compile_region  # workers may get programs that others have compiled
 
     return compile_region(source, params, apart=apart, watch=watch)
 

@@ -6,7 +6,7 @@ the scheduler), `network` (what a run executes, as data), `engine` (runs, timeli
 of long regular runs), `trace` (recorded operations), `replay` (their times at other depths). `docs/timing.md` defines
 when an operation happens.
 
-Imports: common, ir.
+Imports: common.
 Imported by: allo_dse, backends, cli, dashboard, drawing, eval, mapper.
 """
 
@@ -17,41 +17,41 @@ from typing import TYPE_CHECKING
 from allo_dse.common.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from .codegen.lowering.signature import Body as Body
-    from .codegen.lowering.signature import Tiles as Tiles
-    from .codegen.run_time.record_fields import Arbitration as Arbitration
+    from .codegen.signature import Body as Body
+    from .codegen.signature import Tiles as Tiles
     from .deadlock.explain import DeadlockError as DeadlockError
     from .engine.engine import compile_bodies as compile_bodies
     from .engine.engine import table_engine as table_engine
+    from .engine.frames import repeated as repeated
     from .engine.run_result import RunResult as RunResult
     from .engine.sim_result import SimResult as SimResult
-    from .network.memories import Axi as Axi
-    from .network.memories import read_port as read_port
-    from .network.memories import write_port as write_port
     from .network.network import Network as Network
     from .network.network import NetworkBuilder as NetworkBuilder
+    from .network.static_tables import Axi as Axi
+    from .network.static_tables import read_port as read_port
+    from .network.static_tables import write_port as write_port
     from .network.tables import Table as Table
     from .replay.trace import Trace as Trace
-    from .steady.repeated_frames import repeated as repeated
-    from .trace.build import Frames as Frames
-    from .trace.build import Get as Get
-    from .trace.build import Loop as Loop
-    from .trace.build import Put as Put
+    from .replay.trace_build import Frames as Frames
+    from .replay.trace_build import Get as Get
+    from .replay.trace_build import Loop as Loop
+    from .replay.trace_build import Put as Put
+    from .run_time.records import Arbitration as Arbitration
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "codegen.lowering.signature": ["Body", "Tiles"],
-        "codegen.run_time.record_fields": ["Arbitration"],
+        "codegen.signature": ["Body", "Tiles"],
         "deadlock.explain": ["DeadlockError"],
         "engine.engine": ["compile_bodies", "table_engine"],
+        "engine.frames": ["repeated"],
         "engine.run_result": ["RunResult"],
         "engine.sim_result": ["SimResult"],
-        "network.memories": ["Axi", "read_port", "write_port"],
         "network.network": ["Network", "NetworkBuilder"],
+        "network.static_tables": ["Axi", "read_port", "write_port"],
         "network.tables": ["Table"],
         "replay.trace": ["Trace"],
-        "steady.repeated_frames": ["repeated"],
-        "trace.build": ["Frames", "Get", "Loop", "Put"],
+        "replay.trace_build": ["Frames", "Get", "Loop", "Put"],
+        "run_time.records": ["Arbitration"],
     },
 )

@@ -3,6 +3,6 @@
 `choice` is the protocol, `draft` a design while it is decided, `sampler` proposes. The package proposes and describes
 designs; `eval` says what they are worth, `tune` runs the search.
 
-Imports: common, device, ir, lang, mapper, program.
-Imported by: allo_dse, dashboard, dnn, eval, tune.
+Imports: backends, common, compiler, device, lang, mapper.
+Imported by: allo_dse, backends, dashboard, eval, networks, tune.
 """

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import table_html
 from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import Directive
+from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import MeshFold
-from allo_dse.mapper.fold.node_fold import NodeFold
-from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.program.directive import Directive
+from allo_dse.mapper.violation import Buffering
+
+from .params import Assignment
 
 if TYPE_CHECKING:
+    from allo_dse.backends.npu.mapping import DeviceMapping
     from allo_dse.device.device import Device
     from allo_dse.mapper.fold.vmg import VMG
-    from allo_dse.mapper.mapping import DeviceMapping
 
 # Most strings that designs have many of them have: what is kept takes a third of the time of an encoder.
 _string = lru_cache(maxsize=1 << 14)(json.dumps)
@@ -61,7 +64,7 @@ class Design:
     @cached_property
     def mapping(self) -> DeviceMapping:
         """The folded graph on the device, with everything that checks, evaluators and exports derive from it."""
-        from allo_dse.mapper.mapping import DeviceMapping  # which knows all devices' limits
+        from allo_dse.backends.npu.mapping import DeviceMapping  # which knows all devices' limits
 
         return DeviceMapping(self.vmg, self.device, self.buffering, self.schedule, dict(self.depths))
 
@@ -117,3 +120,48 @@ def json_text(value: Any) -> str:
     if isinstance(value, str):
         return _string(value)
     return repr(value) if type(value) is int else json.dumps(value)
+
+
+# A design while it is being decided.
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is decided of a design so far.
+
+    Attributes:
+        program, fold: None until the parameters, and how they are folded, are chosen.
+        schedule: directives beside those of the program itself.
+        depths: stream depths by array name, in order of names, where they differ from the declared ones.
+        slowdown: share of its cycles that a design's FIFOs may cost, where their depths are solved.
+        literal: whether folds are those that genes say, also where what builds the design is known to refuse them.
+    """
+
+    device: Device
+    params: Assignment = field(default_factory=lambda: Assignment({}))
+    program: Program | None = None
+    fold: MeshFold | NodeFold | None = None
+    buffering: Buffering = field(default_factory=Buffering)
+    schedule: tuple[Directive, ...] = ()
+    depths: tuple[tuple[str, int], ...] = ()
+    slowdown: float | None = None
+    literal: bool = False
+
+    @property
+    def compiled(self) -> Program:
+        """The program, which a choice that reads it may rely on."""
+        if self.program is None:
+            raise AlloDseError("a choice that needs the program comes before that of the parameters")
+        return self.program
+
+    def design(self) -> Design:
+        """The design, when all of it is decided.
+
+        Raises:
+            StudyError: when two choices decide the depths of streams.
+        """
+        if self.fold is None:
+            raise AlloDseError("no choice of the space decides the fold")
+        if self.depths and self.slowdown is not None:
+            raise StudyError("StreamDepths and stream_depth(...) both decide depths", hint="take one of them")
+        return Design(self.compiled, self.fold, self.buffering, self.device, self.schedule, self.depths, self.slowdown)

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from allo_dse.common.divisors import divisors_of
 from allo_dse.common.errors import StudyError, of_the_study
+from allo_dse.common.records import divisors_of
 
 Condition = Callable[["Assignment"], object]
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
+from allo_dse.compiler.program.compiled import CompiledProgram, Watch
 from allo_dse.mapper.program import Program, load_watched
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.watch import Watch
 
 from .params import Assignment, plain_value
 

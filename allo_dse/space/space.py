@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,17 @@ from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
+from allo_dse.mapper.fold.every_fold import Layout
 
-from .gene import Gene, Genes, Suggest, suggest_from
+from .choice import Gene, Genes, Suggest, suggest_from
+from .choices.kernel_folds import KernelFolds
+from .choices.parameters import Meaning, ParameterChoice, Positions
+from .design import Draft
 from .params import Assignment
 
 if TYPE_CHECKING:
     from .choice import Choice
     from .design import Design
-    from .draft import Draft
 
 
 class Candidate(Struct, frozen=True):
@@ -161,3 +165,115 @@ class Space:
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+# A space in regions: designs that differ in nothing but the fold, and are folded onto the same number of nodes.
+#
+# How many designs a region has is known before any of them is made, so that a search can rule all of them out at once.
+# A region has parts, whose designs have the same number of nodes along each axis.
+
+
+class Region(Struct, frozen=True):
+    """Designs that are not made yet.
+
+    Attributes:
+        draft: with everything decided but the fold; `genes` decide it.
+        nodes: onto which all of them are folded.
+        size: how many there are.
+        layout: how many nodes all of them have along each axis; None where they differ in that.
+    """
+
+    draft: Draft
+    genes: Genes
+    nodes: int
+    size: int
+    _folds: KernelFolds
+    layout: Layout | None = None
+
+    def parts(self) -> Iterator[Region]:
+        """Regions that have each of its designs in one of them, always in the same order."""
+        for layout in self._folds.layouts(self.draft, self.nodes):
+            yield replace(self, size=layout.count, layout=layout)
+
+    def candidates(self) -> Iterator[Candidate]:
+        """All of its designs, always in the same order."""
+        if self.layout is None:
+            for part in self.parts():
+                yield from part.candidates()
+            return
+        for folded, genes in self._folds.of_layout(self.draft, self.layout):
+            yield Candidate({**self.genes, **genes}, folded.params, folded.design())
+
+
+def regions_of(space: Space) -> Iterator[Region] | None:
+    """The regions of a space, which has each of its designs in one of them; None where choices hang on the fold."""
+    position = next((n for n, choice in enumerate(space.choices) if isinstance(choice, KernelFolds)), None)
+    if position is None or any("fold" in choice.reads for choice in space.choices[position + 1 :]):
+        return None
+    return _regions(space, position)
+
+
+def _regions(space: Space, position: int) -> Iterator[Region]:
+    folds, others = space.choices[position], (*space.choices[:position], *space.choices[position + 1 :])
+    assert isinstance(folds, KernelFolds)
+    for draft, genes in Space(space.start, others).drafts():
+        for nodes, size in folds.counts(draft).items():
+            yield Region(draft, genes, nodes, size, folds)
+
+
+# Programs that one process has compiled, for the others that work on the same study.
+
+
+MOST_BYTES = 256 << 20  # of packed programs that are kept to be sent; others are compiled where they are needed
+
+
+def parameters_of(space: Space) -> ParameterChoice | None:
+    """The choice of parameters that a space makes, if any."""
+    return next((choice for choice in space.choices if isinstance(choice, ParameterChoice)), None)
+
+
+def meanings(space: Space) -> list[Meaning]:
+    """The programs that were met here since it was last asked."""
+    choice = parameters_of(space)
+    return [] if choice is None else choice.meanings()
+
+
+def learn(space: Space, told: Iterable[Meaning]) -> None:
+    """Take over programs that were met elsewhere."""
+    choice = parameters_of(space)
+    if choice is not None:
+        choice.learn(told)
+
+
+class SharedPrograms:
+    """The programs that this process has compiled, and which worker has which.
+
+    Args:
+        space: of this process, whose programs are sent to the workers.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space, self._choice = space, parameters_of(space)
+        self._meanings: dict[Positions, Meaning] = {}
+        self._bytes = 0
+        self._sent: dict[object, set[Positions]] = defaultdict(set)
+
+    def needed(self, worker: object, designs: Iterable[Genes]) -> list[Meaning]:
+        """Return the programs of designs that a worker has not been sent yet."""
+        if self._choice is None:
+            return []
+        for meaning in meanings(self._space):
+            if self._bytes + meaning.program.size <= MOST_BYTES:
+                self._meanings[meaning.wanted] = meaning
+                self._bytes += meaning.program.size
+        found, sent = [], self._sent[worker]
+        for genes in designs:
+            wanted = self._choice.wanted(genes)
+            if wanted in self._meanings and wanted not in sent:
+                sent.add(wanted)
+                found.append(self._meanings[wanted])
+        return found
+
+    def forget(self, worker: object) -> None:
+        """Note that another process has taken a worker's place."""
+        self._sent.pop(worker, None)

@@ -8,7 +8,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import full_name
 
 from .declare.spec import StudySource, StudySpec
-from .results.study_result import Result
+from .results.result import Result
 from .run.restore import read_history
 from .search.judge import Judge
 from .search.screening import Screen
@@ -61,7 +61,7 @@ def study_of(info: RunInfo, study_file: Path | None, path: Path) -> StudySpec:
     Raises:
         StudyError: when the run did not come from a study file, or the file has moved, and none is named.
     """
-    from .study_file import load_study
+    from .study import load_study
 
     stored = info.study_source or {"file": "", "function": info.study, "settings": {}}
     file = str(study_file or stored["file"])

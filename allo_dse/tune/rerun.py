@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.records import JsonObject
 from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import why_unavailable
 from allo_dse.space.space import Candidate

@@ -14,9 +14,9 @@ ROOMS = (
     "allo_dse/mapper",
     "allo_dse/space",
     "allo_dse/simulator",
+    "allo_dse/backends/fpga/cost",
+    "allo_dse/backends/npu",
     "allo_dse/backends/fpga",
-    "allo_dse/eval/npu",
-    "allo_dse/eval/fpga",
 )
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

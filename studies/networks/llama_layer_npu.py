@@ -12,8 +12,8 @@ With a longer context than is new, keys and values before it are an input, with 
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.dnn.network import Arrange
-from allo_dse.dnn.operators import (
+from allo_dse.networks.network import Arrange
+from allo_dse.networks.operators import (
     attention_work,
     binary_work,
     element_type,

@@ -8,7 +8,7 @@ allo-tune network studies/networks/mlp_npu.py --set element=bf16,f32 --tolerance
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.dnn.operators import element_type, gemm_work, unary_work
+from allo_dse.networks.operators import element_type, gemm_work, unary_work
 
 
 def network(rows: int = 256, width: int = 256, hidden: int = 1024, element: str = "bf16") -> dse.Network:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.backends.hls_report import Cycles, HlsFifo, HlsReport, HlsReportError, read_hls_report
-from tests.support.others_data import SHARED, require
+from allo_dse.backends.fpga.report import Cycles, HlsFifo, HlsReport, HlsReportError, read_hls_report
+
+from ..support.others_data import SHARED, require
 
 REAL = SHARED / "csynth"
 DATA = Path(__file__).resolve().parents[1] / "data" / "hls"

@@ -13,9 +13,10 @@ import pytest
 from allo_dse.cli.main import main
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.calibrate.calibration import predicted_us
-from allo_dse.tune.measured import read_measurements
-from tests.eval.hls.stand_in import report_xml
-from tests.tune.run.test_learning import TOP, search
+from allo_dse.tune.measurements import read_measurements
+
+from ..backends.fpga.hls.stand_in import report_xml
+from ..tune.run.test_learning import TOP, search
 
 MINE = 'extends = "npu1_4col"\ndescription = "mine"\n[boards.default]\nlaunch_us = 150.0\n'
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from allo_dse.cli.commands.completion import SCRIPT, complete
-from allo_dse.cli.commands.tune import app
+from allo_dse.cli.commands.tune import SCRIPT, app, complete
 from allo_dse.cli.main import COMMANDS, application
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from allo_dse.cli.main import main
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Get, Loop, Put
+from allo_dse.simulator.replay.trace_build import Get, Loop, Put
 
 GOLDEN = """\
  cycles  vs deepest  memory (bits)  BRAM18  LUT   FF  found by run

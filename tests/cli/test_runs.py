@@ -16,7 +16,7 @@ from allo_dse.cli import main
 from allo_dse.tune.rerun import replay_run
 from allo_dse.tune.store.log import encode_line, read_log
 from allo_dse.tune.store.rundir import RunDirectory, running
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 
 STUDY = """
 import time

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from allo_dse.cli import main
-from allo_dse.tune.show.numbers import format_value
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.show.run_view import format_value
+from allo_dse.tune.study import load_studies
 
 ROOT = Path(__file__).parents[2]
 GEMM = (ROOT / "studies" / "gemm_npu.py").read_bytes()

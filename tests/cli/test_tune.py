@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from allo_dse.tune.store.log import read_log
-from tests.support import commands
+
+from ..support import commands
 
 ROOT = Path(__file__).parent.parent.parent
 STUDY = """

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from allo_dse.cli import main
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 
 STUDY = """
 import allo_dse as dse
-from tests.frontend.samples import gemm
+from tests.compiler.samples import gemm
 
 def small(M=16, N=16, K=16, Pm=2, Pn=2, Pk=2):
     return gemm(M, N, K, Pm, Pn, Pk)

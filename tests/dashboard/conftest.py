@@ -17,7 +17,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.server import listen
-from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.programs import Programs
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")

@@ -14,10 +14,10 @@ import pytest
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.pages.compare import EMPTY_PX
-from allo_dse.dashboard.data.board import Ref
+from allo_dse.dashboard.data.runs import Ref
 from allo_dse.dashboard.figures.scatter import MAX_POINTS
 from allo_dse.dashboard.figures.style import LINE
-from allo_dse.tune.store.texts import shortened
+from allo_dse.tune.store.run_info import shortened
 
 from .conftest import drag_over_scatter, served, wait_text
 from .synthetic import append, verify, write_run

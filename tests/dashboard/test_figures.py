@@ -11,30 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.common.aliases import Array
 from allo_dse.common.errors import StudyError
-from allo_dse.dashboard.app.wiring.plots import drawn_note
-from allo_dse.dashboard.data.advice import why_none
-from allo_dse.dashboard.data.board import Board, Ref
-from allo_dse.dashboard.data.design_words import difference_lines
+from allo_dse.common.records import Array
+from allo_dse.dashboard.app.front_plots import drawn_note
+from allo_dse.dashboard.data.analysis import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
 from allo_dse.dashboard.data.limits import is_fpga, uses
-from allo_dse.dashboard.data.progress import timeline
-from allo_dse.dashboard.data.query.selection import Selection
-from allo_dse.dashboard.data.units import label, text
+from allo_dse.dashboard.data.progress import timeline, why_none
+from allo_dse.dashboard.data.runs import Board, Ref
+from allo_dse.dashboard.data.selection import Selection, label, text
 from allo_dse.dashboard.exports import exported, table_csv
 from allo_dse.dashboard.figures import scatter
-from allo_dse.dashboard.figures.colors import NO_VALUE, scale
-from allo_dse.dashboard.figures.pairs import pairs_figure
-from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, parallel_figure
+from allo_dse.dashboard.figures.parallel import MAX_LINES, TICK_GAP, apart, pairs_figure, parallel_figure
 from allo_dse.dashboard.figures.progress import best_figure, failures_figure, lost_figure
 from allo_dse.dashboard.figures.scatter import MAX_POINTS, Drawn, View, front_figure, point_number, point_ref
-from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, ORANGE, SERIES
+from allo_dse.dashboard.figures.style import DARK, LIGHT, LINE, NAME, NO_VALUE, ORANGE, SERIES, scale
 from allo_dse.dashboard.figures.thin import spots, thin, visible, window
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import RunLog
-from tests.support.values import present
 
+from ..support.values import present
 from .synthetic import design, violation, write_run
 
 

@@ -13,25 +13,25 @@ from typing import Any
 
 import pytest
 
+from allo_dse.backends.fpga import recording as fpga_recording
+from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.dashboard import recordings
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.pages.design import printed_text
 from allo_dse.dashboard.app.pages.timeline import moved
-from allo_dse.dashboard.data.board import Board, Ref
-from allo_dse.dashboard.figures.recorded_run import held_rows, help_rows, part_words, path_rows, whole_words
+from allo_dse.dashboard.data.runs import Board, Ref
+from allo_dse.dashboard.figures.timeline import held_rows, help_rows, part_words, path_rows, whole_words
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.recordings import Recorded
-from allo_dse.eval.fpga import recording as fpga_recording
-from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.simulator.engine import window_recorder
-from allo_dse.tune.study_file import load_studies
-from tests.support.values import present
+from allo_dse.simulator.engine import recording
+from allo_dse.tune.study import load_studies
 
+from ..support.values import present
 from .conftest import served, wait_text
 
 STUDY = """
 import allo_dse as dse
-from allo_dse.eval.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from studies.systolic_fpga import plain
 
 
@@ -121,7 +121,7 @@ def recorded_briefly(run: Any) -> Recorded:
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few operations are kept, so that runs are long."""
     monkeypatch.setattr(fpga_recording, "MAX_EVENTS", 2_000)
-    monkeypatch.setattr(window_recorder, "BUFFER_EVENTS", 256)
+    monkeypatch.setattr(recording, "BUFFER_EVENTS", 256)
 
 
 def test_parts_of_a_long_run_say_what_they_are_of(run: Any, brief: Any, monkeypatch: pytest.MonkeyPatch) -> None:

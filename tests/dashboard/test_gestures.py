@@ -11,8 +11,8 @@ import pytest
 
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.wiring.gestures import first_answer
-from allo_dse.dashboard.data.board import Board, Ref
+from allo_dse.dashboard.app.gestures import first_answer
+from allo_dse.dashboard.data.runs import Board, Ref
 from allo_dse.dashboard.programs import Programs
 
 from .conftest import TIMEOUT_MS, drag_over_scatter, served, wait_text

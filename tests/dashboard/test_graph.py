@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
+from allo_dse.backends.npu.place.placed_design import PlacedDesign
 from allo_dse.dashboard.app.pages.graphs import counted
-from allo_dse.dashboard.data.board import Board
-from allo_dse.dashboard.data.query.analysis import measured
+from allo_dse.dashboard.data.analysis import measured
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.figures.graph import LAYERS, arrangement, elements, stylesheet
 from allo_dse.dashboard.figures.style import LIGHT
-from allo_dse.dashboard.graph_facts import box_facts, flow_facts
 from allo_dse.dashboard.programs import Programs
-from allo_dse.dashboard.recordings import record
+from allo_dse.dashboard.recordings import box_facts, flow_facts, record
 from allo_dse.drawing.summary import summarise
-from allo_dse.mapper.place.placed_design import PlacedDesign
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 
 from .conftest import wait_text
 

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import structs
 
 from allo_dse.dashboard.app.pages.progress import decided, learned
-from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.data.analysis import known
 from allo_dse.dashboard.data.progress import measured
-from allo_dse.dashboard.data.query.analysis import known
-from allo_dse.dashboard.figures.measured import measured_figure
+from allo_dse.dashboard.data.runs import Board
+from allo_dse.dashboard.figures.design import measured_figure
 from allo_dse.dashboard.figures.style import DARK, LIGHT
-from allo_dse.dashboard.report.plots import progress_plots
+from allo_dse.dashboard.report.report import progress_plots
 from allo_dse.tune.store.certificate import Certificate, Gap
 from allo_dse.tune.store.log import RunLog
 

@@ -14,8 +14,8 @@ import pytest
 
 from allo_dse.dashboard.app.networks import KEPT
 from allo_dse.dashboard.cli import _only_networks
-from tests.tune.workers.test_listening import listening
 
+from ..tune.workers.test_listening import listening
 from .conftest import served
 from .synthetic import write_run
 

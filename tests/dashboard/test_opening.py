@@ -22,11 +22,9 @@ from allo_dse.common.errors import StudyError
 from allo_dse.dashboard.app import factory
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
-from allo_dse.dashboard.app.server import listen, server_on
-from allo_dse.dashboard.app.sockets import bind, url_of
-from allo_dse.dashboard.data.board import Board
-from allo_dse.dashboard.data.opening import Opening
-from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.dashboard.app.server import bind, listen, server_on, url_of
+from allo_dse.dashboard.data.runs import Board, Opening
+from allo_dse.dashboard.data.table import RunTable
 from allo_dse.dashboard.programs import Programs
 from allo_dse.tune.store.log import encode_line
 

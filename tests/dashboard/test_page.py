@@ -15,13 +15,12 @@ from werkzeug.test import create_environ
 from allo_dse.dashboard.app.context import Context
 from allo_dse.dashboard.app.factory import make_app
 from allo_dse.dashboard.app.parts import card, facts, save_button, table
-from allo_dse.dashboard.app.server import Site, host_of
-from allo_dse.dashboard.app.sockets import LOCAL
-from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.app.server import LOCAL, Site, host_of
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.figures.style import DARK, LIGHT, Theme
 from allo_dse.dashboard.programs import Programs
-from tests.support.values import present
 
+from ..support.values import present
 from .synthetic import write_run
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.dashboard.data.board import Board
-from allo_dse.dashboard.data.query.analysis import measured
+from allo_dse.dashboard.data.analysis import measured
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.exports import exported, reproduce_text
-from allo_dse.dashboard.figures.recorded_run import part_words
+from allo_dse.dashboard.figures.timeline import part_words
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.recordings import record
 from allo_dse.dashboard.report import render
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 
 STUDY = Path(__file__).parents[2] / "studies" / "gemm_npu.py"
 

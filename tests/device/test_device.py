@@ -9,7 +9,7 @@ import pytest
 
 from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.device.kernel_tables import type_key
+from allo_dse.device.npu_model import type_key
 from allo_dse.lang.types import DType
 
 INT8, INT16, INT32 = (DType(f"int{bits}", "int", bits) for bits in (8, 16, 32))

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from allo_dse.common.errors import DeviceError
+from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import Device, FpgaDevice, NpuDevice
 from allo_dse.device.fpga_model import Operator, Resources, at_clock
-from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.fold.every_fold import unfolded
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.fold_space import unfolded
-from allo_dse.program.directive import Directive
+from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
-from tests.support.programs import gemm_program
+
+from ..support.programs import gemm_program
 
 AVAILABLE = {
     "u280": (1303680, 2607360, 9024, 4032, 960),

@@ -9,20 +9,20 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 
+from allo_dse.backends.npu.drawing import placement_svg
+from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.place.placed_design import PlacedDesign
+from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import Device
 from allo_dse.drawing import vmg_svg
-from allo_dse.drawing.canvas import COLORS, fit, styles, text_width
-from allo_dse.drawing.layers import lay_out
-from allo_dse.drawing.line_texts import SIZE
-from allo_dse.drawing.placements import placement_svg
+from allo_dse.drawing.graphs import SIZE, lay_out
 from allo_dse.drawing.summary import MAX_BOXES, summarise
+from allo_dse.drawing.svg import COLORS, fit, styles, text_width
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.place.placed_design import PlacedDesign
-from allo_dse.program.compiled import CompiledProgram
-from tests.mapper.laws import programs
-from tests.mapper.place.designs import DESIGNS, attention, gemm
-from tests.support.programs import attention_program, gemm_program, graph_program, mesh_program, producer_consumer
+
+from ..backends.npu.place.designs import DESIGNS, attention, gemm
+from ..mapper.laws import programs
+from ..support.programs import attention_program, gemm_program, graph_program, mesh_program, producer_consumer
 
 SVG = "{http://www.w3.org/2000/svg}"
 

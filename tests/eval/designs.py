@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from allo_dse.device.device import Device
+from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import Pattern
-from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
-from tests.support.programs import gemm_program
+
+from ..support.programs import gemm_program
 
 
 def gemm_fold(

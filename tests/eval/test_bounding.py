@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from allo_dse.eval.bounding import bounding_of
-from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.eval.npu.evaluator import NpuSimulator
-from tests.support.values import present
+from allo_dse.backends.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.npu.evaluator import NpuSimulator
+from allo_dse.eval.evaluator import bounding_of
+
+from ..support.values import present
 
 
 class Slower(NpuSimulator):

@@ -16,16 +16,16 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 import allo_dse as dse
+from allo_dse.backends.npu.board.build import wrong_elements
 from allo_dse.device.device import Device
-from allo_dse.eval.hardware.build import wrong_elements
-from allo_dse.eval.program.functional import run_graph
-from allo_dse.eval.program.rounding import analysed, has_floats, unit_of
+from allo_dse.eval.execute.rounding import analysed, has_floats, unit_of
+from allo_dse.eval.execute.run import run_graph
 from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.eval.verify import asked, directions, positive_arrays, random_arrays, unlike_reference, verify_design
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program, load_program
+from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 

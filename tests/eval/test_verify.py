@@ -8,24 +8,23 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.common.aliases import Array
 from allo_dse.common.errors import AlloDseError, StudyError
-from allo_dse.common.records import replace
+from allo_dse.common.records import Array, replace
 from allo_dse.device.device import Device
 from allo_dse.eval import verify
 from allo_dse.eval.equivalence.data_values import TooMuchWork
-from allo_dse.eval.hls.golden_data import Remembered, golden_data
-from allo_dse.eval.program import functional
+from allo_dse.eval.execute import run
+from allo_dse.eval.golden_data import Remembered, golden_data
 from allo_dse.eval.verify import prove_design, verify_and_prove, verify_design
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import MeshFold, unfolded
-from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
+from allo_dse.mapper.violation import Buffering
 from allo_dse.simulator.engine import engine
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
-from tests.backends.fpga import programs
 
+from ..backends.fpga.cost import programs
 from .designs import gemm_fold
 
 install()
@@ -116,7 +115,7 @@ def test_one_wrong_float_is_noticed() -> None:
 
 
 def test_a_folded_program_that_computes_something_else_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = functional.run_graph
+    real = run.run_graph
 
     def broken(vmg: Any, *arrays: Any, **options: Any) -> None:
         real(vmg, *arrays, **options)

@@ -84,7 +84,7 @@ import sys
 sys.path.insert(0, {folder!r})
 import allo_dse.lang as lang
 lang.install()
-from allo_dse.frontend import compile_region
+from allo_dse.compiler import compile_region
 import program
 compiled = compile_region(program.top)
 assert [k.name for k in compiled.kernels] == ["core"], compiled

@@ -7,9 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from allo_dse.mapper.search.fold_space import MeshFold, fold_choices
-from allo_dse.program.compiled import CompiledProgram
-from tests.support.programs import (
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.mapper.fold.every_fold import MeshFold, fold_choices
+
+from ..support.programs import (
     attention_program,
     gemm_program,
     mesh_program,
@@ -17,7 +18,7 @@ from tests.support.programs import (
     systolic_program,
     vector_add_program,
 )
-from tests.support.strategies import of
+from ..support.strategies import of
 
 
 def gemm_mapping(Pm: int, Pn: int, Pk: int, rows: int, cols: int, chains: int = 1) -> list[Any]:

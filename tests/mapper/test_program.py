@@ -1,8 +1,9 @@
 """Programs with their graph."""
 
+from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.program import Program
-from allo_dse.program.compiled import CompiledProgram
-from tests.support.programs import gemm_program
+
+from ..support.programs import gemm_program
 
 
 def test_a_program_is_a_compiled_program_with_a_graph() -> None:

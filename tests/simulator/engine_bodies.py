@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
-from allo_dse.simulator.codegen.run_time.variant import PLAIN, Variant
+from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.network.network import IntArray, Network, NetworkBuilder
+from allo_dse.simulator.run_time.fifo import PLAIN, Variant
 
 
 def processing_element(k: int) -> Body:

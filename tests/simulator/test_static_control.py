@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.eval.program.functional import run_graph
-from allo_dse.simulator.codegen.lowering.control import Move, Repeat, Step, static_steps
-from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.eval.execute.run import run_graph
+from allo_dse.simulator.codegen.signature import Body
+from allo_dse.simulator.codegen.static_steps import Move, Repeat, Step, static_steps
 from allo_dse.simulator.engine.run_result import RunResult
-from tests.backends.fpga import programs
+
+from ..backends.fpga.cost import programs
 
 
 def moves(steps: tuple[Step, ...]) -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import allo_dse as dse
+from allo_dse.backends.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.npu.evaluator import NpuSimulator
 from allo_dse.common.errors import AlloDseError, SimulationError
-from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.eval.verify import verify_design
 from allo_dse.lang import install
-from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 
 from .attack import Endless, Found, limited

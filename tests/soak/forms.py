@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 import allo_dse as dse
-from allo_dse.backends.hls import CSimulation, emit_project
+from allo_dse.backends.fpga.hls import CSimulation, emit_project
+from allo_dse.backends.fpga.hls.design_project import folding_of
 from allo_dse.common.errors import AlloDseError
-from allo_dse.eval.hls.design_project import folding_of
 from allo_dse.lang import install
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.lang.schedule import customize
 from allo_dse.simulator.deadlock.explain import DeadlockError
-from tests.frontend.schedule.test_laws import TRANSFORMABLE, names, outcome
-from tests.support.random_programs import random_program
 
+from ..compiler.schedule.test_laws import TRANSFORMABLE, names, outcome
+from ..support.random_programs import random_program
 from .attack import Endless, Found, limited
 from .numbers import SECONDS, loaded_mesh, random_folds, results_of
 

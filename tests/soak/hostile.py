@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError
-from tests.support.killed_runs import trials
-from tests.tune.fakes import FakeEvaluator, fake_study
-from tests.tune.workers.test_hostile import OwnBase, Unspeakable
 
+from ..support.killed_runs import trials
+from ..tune.fakes import FakeEvaluator, fake_study
+from ..tune.workers.test_hostile import OwnBase, Unspeakable
 from .attack import Endless, Found, limited
 
 SECONDS = 120

@@ -13,10 +13,10 @@ import numpy as np
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
 from allo_dse.lang import install
-from allo_dse.mapper.search.fold_space import fold_choices
+from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.simulator.deadlock.explain import DeadlockError
-from tests.support.random_programs import random_program
 
+from ..support.random_programs import random_program
 from .attack import Endless, Found, limited
 
 SECONDS = 120

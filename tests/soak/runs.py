@@ -12,10 +12,10 @@ from typing import Any
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.tune.store.log import decode_line
-from tests.support import killed_runs
-from tests.support.killed_runs import SEED, Kill, trials
-from tests.tune.fakes import fake_study
 
+from ..support import killed_runs
+from ..support.killed_runs import SEED, Kill, trials
+from ..tune.fakes import fake_study
 from .attack import Endless, Found, limited
 
 SECONDS = 120

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.device.device import Device
-from tests.support import killed_runs
 
+from ..support import killed_runs
 from . import forms, numbers, runs, texts
 from .__main__ import ATTACKS, attempt, main
 from .attack import Found, smallest

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from allo_dse.device.device import Device
 from allo_dse.lang import install
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import load_studies
 
 from .attack import Found, outcome, smallest
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from allo_dse.space.gene import Gene
+from allo_dse.space.choice import Gene
 
 
 def steps(gene: Gene, value: int) -> list[int]:

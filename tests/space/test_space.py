@@ -8,15 +8,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.backends.fpga.choices.schedules import pipeline
 from allo_dse.common.records import replace
 from allo_dse.mapper.fold.fold import AxisFold
+from allo_dse.space.choice import random_suggest, suggest_from
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, _rank, _unrank, decode_folds
-from allo_dse.space.choices.schedules import pipeline
 from allo_dse.space.design import json_text
-from allo_dse.space.gene import random_suggest, suggest_from
 from allo_dse.space.params import Assignment
-from tests.support.values import present
-from tests.tune.fakes import fake_study
+
+from ..support.values import present
+from ..tune.fakes import fake_study
 
 STUDY = fake_study()
 STUDY.space.decode_genes({})  # meets every gene

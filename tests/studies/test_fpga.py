@@ -10,14 +10,16 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.lang import install
-from tests.support.commands import allo_tune
+
+from ..support.commands import allo_tune
 
 install()
 
+from allo_dse.backends.fpga.choices.auto_schedules import schedules_of
 from allo_dse.mapper.fold.fold import unfolded
-from allo_dse.space.choices.auto_schedules import schedules_of
 from studies import gemm_zcu102, polybench_fpga, systolic_fpga
-from tests.backends.fpga import programs
+
+from ..backends.fpga.cost import programs
 
 SMALL: dict[str, dict[str, int]] = {
     "gemm": {"H": 4, "J": 6, "K": 8, "P": 2},

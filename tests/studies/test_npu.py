@@ -9,21 +9,22 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from allo_dse.backends.npu.evaluator import NpuSimulator
+from allo_dse.backends.npu.mapping import DeviceMapping
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device
-from allo_dse.eval.npu.evaluator import NpuSimulator
 from allo_dse.lang import install
-from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import load_program
+from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 from allo_dse.space.params import choices
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.study import Study
-from tests.eval.designs import gemm_fold
-from tests.support.commands import allo_tune
-from tests.support.values import present
+
+from ..eval.designs import gemm_fold
+from ..support.commands import allo_tune
+from ..support.values import present
 
 install()
 

@@ -22,7 +22,7 @@ _SECONDS = 300
 _SERVER = """
 import gc, importlib, json, os, resource, sys
 
-from allo_dse.space.sampler.selection import Individual, Parents, Results
+from allo_dse.space.sampler.pareto import Individual, Parents, Results
 
 requests, answers = (os.fdopen(int(fd), mode) for fd, mode in zip(sys.argv[1:3], "rw"))
 for pipe in (requests, answers):
@@ -55,21 +55,21 @@ main()
 """
 _IMPORTED = (
     "allo_dse.cli.commands.tune",
-    "allo_dse.drawing.placements",
+    "allo_dse.backends.npu.drawing",
     "allo_dse.drawing.summary",
-    "allo_dse.eval.hardware.command",
-    "allo_dse.eval.npu.evaluator",
+    "allo_dse.eval.command",
+    "allo_dse.backends.npu.evaluator",
     "allo_dse.eval.verify",
-    "allo_dse.mapper.limits.npu_limits",
-    "allo_dse.mapper.place.by_models",
-    "allo_dse.mapper.place.solve",
-    "allo_dse.mapper.target.allo_program",
-    "allo_dse.simulator.codegen.lowering.bodies",
+    "allo_dse.backends.npu.limits",
+    "allo_dse.backends.npu.place.by_models",
+    "allo_dse.backends.npu.place.solve",
+    "allo_dse.backends.npu.allo.program_rules",
+    "allo_dse.simulator.codegen.bodies",
     "allo_dse.space.sampler.optuna_sampler",
     "allo_dse.tune.results.best",
     "allo_dse.tune.run.session",
     "allo_dse.tune.show.reporters",
-    "allo_dse.tune.study_file",
+    "allo_dse.tune.study",
     "tests.tune.fakes",
 )
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from allo_dse.tune.store.log import read_log
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..tune.fakes import FakeEvaluator, fake_study
 
 MOST_EVALUATED = 15
 """Designs that a run evaluates at most before it is killed."""

@@ -9,14 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import Kernel, TaskBody, TaskClass, TileOp
+from allo_dse.compiler.program.tensors import (
+    IndexMap,
+    SourceLocation,
+    StreamArray,
+    StreamOp,
+    StreamPort,
+    Tensor,
+    TensorPort,
+)
 from allo_dse.lang.types import DType
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IndexMap
-from allo_dse.program.kernel import Kernel
-from allo_dse.program.locations import SourceLocation
-from allo_dse.program.streams import StreamArray, StreamOp, StreamPort
-from allo_dse.program.tasks import TaskBody, TaskClass, TileOp
-from allo_dse.program.tensors import Tensor, TensorPort
 
 INT8 = DType("int8", "int", 8)
 INT16 = DType("int16", "int", 16)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from allo_dse.frontend.model.arguments import numpy_dtype
+from allo_dse.compiler.model.arguments import numpy_dtype
 from allo_dse.lang.types import DType, Int, UInt
 
 COUNT = 8

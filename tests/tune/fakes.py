@@ -11,8 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.eval.bounding import Bounds
-from allo_dse.eval.evaluator import Metrics
+from allo_dse.eval.evaluator import Bounds, Metrics
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, KernelPlan

@@ -7,8 +7,9 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.study_file import load_studies
-from tests.tune.fakes import FakeEvaluator, fake_study
+from allo_dse.tune.study import load_studies
+
+from .fakes import FakeEvaluator, fake_study
 
 
 def test_a_run_opened_again_is_the_result_that_it_gave(tmp_path: Path) -> None:

@@ -17,15 +17,14 @@ from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.params import choices, divisors
 from allo_dse.tune.opened import open_run
-from allo_dse.tune.results.study_result import Result
-from allo_dse.tune.search.front import pareto_positions
+from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.objectives import maximize, minimize, require
-from allo_dse.tune.store.described import described
+from allo_dse.tune.search.pareto_front import pareto_positions
 from allo_dse.tune.store.log import read_log
-from allo_dse.tune.store.record import Record, json_text
+from allo_dse.tune.store.record import Record, described, json_text
 from allo_dse.tune.study import Study
-from tests.support.values import present
 
+from ..support.values import present
 from .fakes import SIZE, FakeEvaluator, fake_study
 
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.study_file import load_studies, load_study, parse_settings
-from tests.support.values import present
+from allo_dse.tune.study import load_studies, load_study, parse_settings
+
+from ..support.values import present
 
 HEAD = "from allo_dse.tune.study import Study\nfrom tests.tune.fakes import fake_study\n"
 

@@ -1,5 +1,5 @@
-"""The cost model of FPGA designs: what the HLS tool makes of a task body, its cycles and its resources.
+"""Designs on an FPGA: the network of the cost model's intervals and depths, and the evaluator that times it.
 
-Imports: common, device, ir, program.
-Imported by: dnn, eval, mapper.
+Imports: common, compiler, device, eval, lang, mapper, simulator, space.
+Imported by: allo_dse, backends.npu, backends.rtl, cli, dashboard, eval, networks, tune.
 """

@@ -1,5 +1,5 @@
 """Circuits without a vendor's tool: CIRCT, a Verilog simulator, Yosys.
 
-Imports: backends.hls, common, device, ir, program, simulator.
-Imported by: eval.
+Imports: backends.fpga, common, compiler, device, eval, lang, mapper, simulator, space.
+Imported by: allo_dse.
 """

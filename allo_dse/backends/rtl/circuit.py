@@ -3,24 +3,221 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
+from allo_dse.common.mlir.bindings import arith, ir, memref, scf
+from allo_dse.common.mlir.dialect import Get, Put, text_context
+from allo_dse.common.mlir.jit import run_passes
 from allo_dse.common.records import replace
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IntArray
-from allo_dse.program.streams import StreamArray
-from allo_dse.program.tasks import TaskClass
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.tensors import IntArray, StreamArray
+from allo_dse.simulator.codegen.stream_ops import find
 
-from .flat_kernel import lower_kernel
-from .kernel_ports import RtlError, RtlKernel
+from .emitter import Emitter
+from .tools import RtlError, RtlKernel
 
 if TYPE_CHECKING:
-    from ..hls import Folding
+    from ..fpga.hls import Folding
+
+# Bit width that a kernel's indices need: every bit of a loop counter costs registers and adders of the circuit.
+#
+# Sums and products may wrap around, since addresses are taken modulo the width; what is compared, divided or converted
+# must be exact. So each index of the structured form is given an interval, and the width is that of the largest.
+
+
+Interval = tuple[int, int]
+
+WIDEST = 32
+_ANY: Interval = (-(2 ** (WIDEST - 1)), 2 ** (WIDEST - 1) - 1)
+
+
+def index_width(function: ir.OpView, mesh: tuple[int, ...]) -> int:
+    """Bits, with sign, that hold every index of a function in structured control flow (scf, arith, memref)."""
+    known: dict[str, Interval] = {}
+    for number, extent in enumerate(mesh):
+        known[_name(function.regions[0].blocks[0].arguments[number])] = (0, extent - 1)
+    for op in find(function, lambda _: True):
+        if op.name == "scf.for":
+            low, high = _of(known, op.operands[0])[0], _of(known, op.operands[1])[1]
+            step = _of(known, op.operands[2])[1]  # the counter's last value, beyond the bound, is compared too
+            known[_name(op.regions[0].blocks[0].arguments[0])] = (low, max(low, min(high + step, _ANY[1])))
+        elif len(op.results) == 1 and _is_index(op.results[0]):
+            known[_name(op.results[0])] = _interval(op, known)
+    values = [known.get(_name(v), _ANY) for op in find(function, lambda _: True) for v in _indices(op)]
+    sizes = [(0, math.prod(ir.MemRefType(v.type).shape)) for op in find(function, _touches) for v in _arrays(op)]
+    return max([2, *(_bits(interval) for interval in values + sizes)])
+
+
+def _touches(name: str) -> bool:
+    return name in ("memref.load", "memref.store")
+
+
+def _arrays(op: ir.Operation) -> list[ir.Value]:
+    return [value for value in op.operands if isinstance(value.type, ir.MemRefType)]
+
+
+def _indices(op: ir.Operation) -> list[ir.Value]:
+    own: list[ir.Value] = list(op.results)
+    for region in op.regions:
+        own += [argument for block in region.blocks for argument in block.arguments]
+    return [value for value in own if _is_index(value)] if op.name != "func.func" else []
+
+
+def _is_index(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.IndexType)
+
+
+def _name(value: ir.Value) -> str:
+    return value.get_name()
+
+
+def _of(known: dict[str, Interval], value: ir.Value) -> Interval:
+    return known.get(_name(value), _ANY)
+
+
+def _bits(interval: Interval) -> int:
+    return max((-1 - interval[0]).bit_length() if interval[0] < 0 else 0, interval[1].bit_length()) + 1
+
+
+def _interval(op: ir.Operation, known: dict[str, Interval]) -> Interval:
+    if op.name == "arith.constant":
+        value = ir.IntegerAttr(op.attributes["value"]).value
+        return value, value
+    operands = [_of(known, value) for value in op.operands if _is_index(value)]
+    if op.name == "arith.index_cast":
+        width = ir.IntegerType(op.operands[0].type).width
+        return (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if width < WIDEST else _ANY
+    combine = _COMBINE.get(op.name)
+    if combine is None or not operands:
+        return _ANY
+    low, high = combine(*operands)
+    return (low, high) if _ANY[0] <= low and high <= _ANY[1] else _ANY
+
+
+def _products(a: Interval, b: Interval) -> Interval:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    return min(a[0], -abs(a[1]) if b[0] < 0 else 0), max(a[1], abs(a[0]) if b[0] < 0 else 0)
+
+
+def _remainder(a: Interval, b: Interval) -> Interval:
+    most = max(abs(b[0]), abs(b[1])) - 1
+    return (-most if a[0] < 0 else 0), most
+
+
+_COMBINE: dict[str, Callable[[Interval, Interval], Interval]] = {
+    "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "arith.subi": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "arith.muli": _products,
+    "arith.divsi": _quotient,
+    "arith.remsi": _remainder,
+    "arith.select": lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
+    "arith.minsi": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "arith.maxsi": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
+
+
+# A task body as the flat function that CIRCT makes a circuit of.
+#
+#     func.func @gemm_t0(%p0: i4, %m0: memref<8xi16>, %m1: memref<1xi16>) { ^bb0: ... cf.br ... }
+#
+# Memory and streams become ports: every place that loads or stores, and every get or put, has an array argument of its
+# own (CIRCT allows one load per array), which becomes an address channel and a data channel. A stream is an array of
+# one element: loading it takes a token, storing it puts one, and either is answered when it is done. A block of the
+# function is left only when all accesses in it have been answered. So accesses that must not overtake each other are
+# put into blocks of their own: all stream operations, and accesses to one array of which one is a store, unless the
+# stored value comes from what was loaded.
+
+
+STRUCTURED = (
+    "builtin.module(func.func(convert-linalg-to-loops),fold-memref-alias-ops,func.func(lower-affine),canonicalize,cse)"
+)
+FLAT = "builtin.module(func.func(convert-scf-to-cf,mem2reg),cse,sccp)"
+"""Not canonicalized: CIRCT's circuits get stuck where more than two branches meet in one block. Constants
+(`x - x`) are found here, as CIRCT does not lower those that it finds itself."""
+
+
+def lower_kernel(task_class: TaskClass, mesh: tuple[int, ...], *, overlap: bool = False) -> RtlKernel:
+    """Lower the body of a task class.
+
+    Args:
+        overlap: let stream operations of one iteration on different streams proceed at the same time. Faster circuits,
+            which may get by with less deep streams than the program.
+
+    Raises:
+        RtlError: for what the flow cannot do: floating point, polling, variables that live from call to call, vendor
+            kernels, streams whose number is computed.
+    """
+    _check(task_class)
+    with text_context():
+        module = ir.Module.parse(task_class.body.mlir)
+        for op in find(module, lambda name: name in ("df.get_block", "df.put_block")):
+            _to_elements(op)
+        run_passes(module, STRUCTURED)
+        width = index_width(_function(module), mesh)
+        run_passes(module, FLAT)
+        emitter = Emitter(task_class, len(mesh), width, overlap, _constant_arrays(module))
+        return emitter.emit(_function(module))
+
+
+def _check(task_class: TaskClass) -> None:
+    name = f"task class {task_class.name} of {task_class.kernel}"
+    if task_class.polls:
+        raise RtlError(f"{name} polls its streams", hint="the open RTL flow has get() and put() only")
+    if task_class.state or task_class.externals:
+        raise RtlError(f"{name} has variables that outlive a call, or vendor kernels", hint="use the simulator")
+    if any(isinstance(binding, StreamArray) for binding in task_class.body.streams):
+        raise RtlError(f"{name} computes which stream it uses", hint="index streams by the pid only")
+
+
+def _function(module: ir.Module) -> ir.OpView:
+    return next(op for op in module.body.operations if op.operation.name == "func.func")
+
+
+def _constant_arrays(module: ir.Module) -> dict[str, tuple[int, ...]]:
+    """Elements of the module's constant arrays, by symbol."""
+    found = {}
+    for op in find(module, lambda name: name == "memref.global"):
+        values = ir.DenseElementsAttr(op.attributes["initial_value"])
+        if not isinstance(ir.ShapedType(values.type).element_type, ir.IntegerType):
+            raise RtlError("a constant array is not of integers", hint="integer kernels only")
+        found[ir.StringAttr(op.attributes["sym_name"]).value] = tuple(
+            int(value) for value in ir.DenseIntElementsAttr(values)
+        )
+    return found
+
+
+def _to_elements(op: ir.Operation) -> None:
+    """A block is sent and received element by element: circuits have no wide tokens."""
+    shape = ir.MemRefType(op.operands[1].type).shape
+    stream, buffer = op.operands[0], op.operands[1]
+    index = ir.IndexType.get()
+    point = ir.InsertionPoint(op)
+    counters = []
+    for extent in shape:
+        with point:
+            low, high, one = (arith.ConstantOp(index, value).result for value in (0, extent, 1))
+            loop = scf.ForOp(low, high, one)
+        with ir.InsertionPoint(loop.body):
+            end = scf.YieldOp([])
+        counters.append(loop.induction_variable)
+        point = ir.InsertionPoint(end)
+    with point:
+        if op.name == "df.get_block":
+            element = ir.MemRefType(buffer.type).element_type
+            memref.StoreOp(Get(element, stream, op.attributes["op"]).value, buffer, counters)
+        else:
+            Put(stream, memref.LoadOp(buffer, counters).result, op.attributes["op"])
+    op.erase()
 
 
 @dataclass(frozen=True)

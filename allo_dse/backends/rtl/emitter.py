@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.records import replace
-from allo_dse.ir.bindings import ir
-from allo_dse.program.tasks import TaskClass
+from allo_dse.compiler.program.kernel import TaskClass
 
-from .kernel_ports import Kind, LocalArray, RtlError, RtlKernel, Site
+from .tools import Kind, LocalArray, RtlError, RtlKernel, Site
 
 
 @dataclass

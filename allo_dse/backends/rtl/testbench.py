@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .circuit import Circuit, Task, Tile
-from .kernel_ports import LocalArray, RtlKernel, Site
+from .tools import LocalArray, RtlKernel, Site
 
 _HEAD = """\
 `timescale 1ns/1ns

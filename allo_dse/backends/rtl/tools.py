@@ -14,11 +14,63 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from allo_dse.ir import kept
+from msgspec import Struct
 
-from .kernel_ports import RtlError
+from allo_dse.common.errors import AlloDseError
+from allo_dse.common.mlir import jit
+
+# A kernel on its way to a circuit: its text for CIRCT, its ports, and what can go wrong with it.
+
+
+Kind = Literal["load", "store", "get", "put"]
+
+
+class RtlError(AlloDseError):
+    """A program that the open RTL flow cannot make a circuit of, a tool that is missing or failed, a wrong argument."""
+
+
+class Site(Struct, frozen=True):
+    """A place in a kernel that accesses memory or a stream: one port of the circuit.
+
+    Attributes:
+        target: position of the tensor or stream among the kernel's, or of the local array.
+        space: what `target` counts.
+        width: bits of an element. words: elements of the array (1 for streams).
+    """
+
+    kind: Kind
+    space: Literal["tensor", "local", "stream"]
+    target: int
+    width: int
+    words: int
+
+
+class LocalArray(Struct, frozen=True):
+    """An array that lives in a task: bits of an element, number of elements, and what they are at first if known."""
+
+    width: int
+    words: int
+    initial: tuple[int, ...] = ()
+
+
+class RtlKernel(Struct, frozen=True):
+    """A task class ready for CIRCT.
+
+    Attributes:
+        mlir: text of a module with one function `symbol`: the pid, then one array per site.
+        index_bits: width of the pid arguments. pids: their number.
+        arrays: those that live in a task.
+    """
+
+    symbol: str
+    mlir: str
+    index_bits: int
+    pids: int
+    sites: tuple[Site, ...]
+    arrays: tuple[LocalArray, ...]
+
 
 SIMULATORS = ("iverilog", "verilator")
 _KIND = "rtl-verilog"
@@ -100,14 +152,14 @@ def kernels_verilog(kernels: Sequence[str]) -> list[str]:
     worker = Path(__file__).with_name("circt_worker.py")
     passes = worker.read_text()
     contents = {mlir: (passes + mlir).encode() for mlir in kernels}
-    known = {mlir: kept.known(_KIND, content) for mlir, content in contents.items()}
+    known = {mlir: jit.known(_KIND, content) for mlir, content in contents.items()}
     found = {mlir: made.decode() for mlir, made in known.items() if made is not None}
     missing = [mlir for mlir in contents if mlir not in found]
     if missing:
         made = json.loads(run_tool([sys.executable, str(worker)], stdin=json.dumps(missing)))
         for mlir, verilog in zip(missing, made, strict=True):
             found[mlir] = verilog
-            kept.keep(_KIND, contents[mlir], verilog.encode())
+            jit.keep(_KIND, contents[mlir], verilog.encode())
     return [found[mlir] for mlir in kernels]
 
 

@@ -17,9 +17,9 @@ from allo_dse.common.quoting import markup
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
+    from allo_dse.backends.fpga.operator_table import OperatorCalibration
     from allo_dse.device.device import Device, NpuDevice
     from allo_dse.eval.calibrate.calibration import Calibration
-    from allo_dse.eval.calibrate.operator_table import OperatorCalibration
 
 _CALIBRATE = """Fit a device file: an NPU's to measured times, an FPGA's operators to HLS reports.
 
@@ -51,10 +51,10 @@ def calibrate(
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
+    from allo_dse.device.writing import device_text, require_writable, write_device
     from allo_dse.eval.calibrate.calibration import calibrate as fit
-    from allo_dse.eval.calibrate.device_text import device_text, require_writable, write_device
-    from allo_dse.tune.measured import on_device, read_measurements
-    from allo_dse.tune.reported import has_reports
+    from allo_dse.tune.measurements import on_device, read_measurements
+    from allo_dse.tune.operator_reports import has_reports
 
     require_writable(output, measurements, *([Path(device)] if device else []))
     if has_reports(measurements):
@@ -74,10 +74,10 @@ def calibrate(
 
 
 def _calibrate_operators(reports: Path, output: Path, name_or_path: str | None, *, as_json: bool) -> None:
+    from allo_dse.backends.fpga.operator_table import calibrate_operators
     from allo_dse.device.device import FpgaDevice
-    from allo_dse.eval.calibrate.device_text import fpga_text, write_device
-    from allo_dse.eval.calibrate.operator_table import calibrate_operators
-    from allo_dse.tune.reported import read_reported
+    from allo_dse.device.writing import fpga_text, write_device
+    from allo_dse.tune.operator_reports import read_reported
 
     named = None if name_or_path is None else FpgaDevice.load(name_or_path)
     found = read_reported(reports, named)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup
+from allo_dse.common.records import JsonObject
 
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from allo_dse.device.fpga_model import Resources
-    from allo_dse.simulator.replay.depth_front import DepthFront, DepthPoint
+    from allo_dse.simulator.depths.front import DepthFront, DepthPoint
 
 _DEPTHS = """The front of cycles against FIFO memory over the stream depths of a run's design, or of a trace.
 
@@ -71,7 +71,7 @@ def depths(
 
 
 def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max_runs: int) -> _View:
-    from allo_dse.eval.fpga.depth_front import depth_front, fifo_total, fpga_of
+    from allo_dse.backends.fpga.depths.front import depth_front, fifo_total, fpga_of
     from allo_dse.simulator.replay.trace import Trace
 
     fpga = fpga_of(device or "u280")
@@ -82,10 +82,10 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
 
 
 def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
-    from allo_dse.eval.fpga.depth_front import depth_front
+    from allo_dse.backends.fpga.depths.front import depth_front
     from allo_dse.tune.rerun import Replayer
 
-    from ..opening import find_design, open_run
+    from ..output import find_design, open_run
 
     table = open_run(run)
     key = table.keys[find_design(table, wanted)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,18 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup
-from allo_dse.tune.search.front import REFERENCE_AFTER
+from allo_dse.common.records import JsonObject
+from allo_dse.tune.search.pareto_front import REFERENCE_AFTER
 
-from ..design_words import print_design, short
+from ..facts import design_facts, print_design, run_status, short
 from ..output import EXIT_DIFFERENT, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
-from ..run_facts import design_facts, run_status
 
 if TYPE_CHECKING:
-    from allo_dse.dashboard.data.table.table import RunTable
+    from rich.console import Console
 
+    from allo_dse.dashboard.data.table import RunTable
+    from allo_dse.tune.rerun import RunReplay
+    from allo_dse.tune.run.reproposal import Reproposal
 
 _SHOW = """Everything that is known of one design: parameters, fold, metrics by evaluator, what went wrong.
 
@@ -71,7 +75,7 @@ def show(
     run: Annotated[Path | None, RUN_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..opening import find_design, open_run
+    from ..output import find_design, open_run
 
     table = open_run(run)
     row = find_design(table, design)
@@ -90,8 +94,7 @@ def replay(
 ) -> None:
     from allo_dse.tune.rerun import replay_design
 
-    from ..opening import find_design, means_run, open_run
-    from .rerun import replay_all
+    from ..output import find_design, means_run, open_run
 
     if design is None or means_run(design):
         if verify:
@@ -120,7 +123,7 @@ def compare(
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..opening import find_design, means_run, open_run
+    from ..output import find_design, means_run, open_run
 
     are_runs = any(map(means_run, (a, b)))
     if are_runs:
@@ -178,3 +181,71 @@ def _cell(value: Any) -> str:
 def _change(x: Any, y: Any) -> str:
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (x, y))
     return f"{100 * (y - x) / abs(x):+.1f} %" if numbers and x and x != y else ""
+
+
+# `allo-tune replay RUN`: everything a log holds, again.
+
+
+EXIT_STOPPED = 130
+PROGRESS_SECONDS = 2.0
+SHOWN = 20
+
+
+def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
+    """Replay a run's log and print what differs; returns the exit code."""
+    from allo_dse.tune.rerun import replay_run
+    from allo_dse.tune.search.budget import StopSignals
+    from allo_dse.tune.store.rundir import find_run
+
+    with json_only() if as_json else nullcontext(), StopSignals() as stop:
+        found = replay_run(
+            find_run(run), study_file=study, stop_requested=lambda: stop.requested, watch=_Progress().show
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+    return EXIT_STOPPED if found.stopped else EXIT_DIFFERENT if found.different or found.proposals.difference else 0
+
+
+class _Progress:
+    """A line on standard error every few seconds."""
+
+    def __init__(self) -> None:
+        self._shown = time.monotonic()
+
+    def show(self, found: RunReplay) -> None:
+        if time.monotonic() - self._shown >= PROGRESS_SECONDS:
+            self._shown = time.monotonic()
+            print(f"{found.done:,} of {found.records:,} replayed, {len(found.different):,} different",
+                  file=sys.stderr, flush=True)  # fmt: skip
+
+
+def _print(found: RunReplay) -> None:
+    from allo_dse.common.quoting import markup
+
+    to = console()
+    for replay in found.different[:SHOWN]:
+        to.print(f"{replay.key}: {markup(replay.text)}")
+    if len(found.different) > SHOWN:
+        to.print(f"and {len(found.different) - SHOWN:,} more: see --json")
+    for reason, count in found.skipped.items():
+        to.print(f"{count:,} left out: {markup(reason)}")
+    if found.stopped:
+        to.print(f"stopped by {found.stopped} after {found.done:,} of {found.records:,}")
+    _print_proposals(found.proposals, to)
+    words = "[bold green]the same[/]" if not found.different else f"[bold red]{len(found.different):,} different[/]"
+    to.print(f"{markup(str(found.path))}: {found.same + len(found.different):,} replayed, {words}")
+
+
+def _print_proposals(found: Reproposal, to: Console) -> None:
+    from allo_dse.common.quoting import markup
+
+    for reason, count in found.skipped.items():
+        to.print(f"{count:,} not proposed again: {markup(reason)}")
+    if found.difference:
+        to.print(f"[bold red]proposed differently[/] after {found.proposed:,}: {markup(found.difference)}")
+    elif found.proposed:
+        to.print(
+            f"{found.proposed:,} proposed again in the same order, and {found.violations:,} that break a device limit"
+        )

@@ -57,8 +57,8 @@ def list_(
 ) -> None:
     from allo_dse.tune.store.rundir import running
 
-    from ..opening import open_run
-    from ..run_facts import run_status
+    from ..facts import run_status
+    from ..output import open_run
 
     if folder != RUNS and not folder.is_dir():
         raise StudyError(f"{folder} is not a directory", hint="name the one that run directories are in")
@@ -96,7 +96,7 @@ def export(
     from allo_dse.tune import opened
     from allo_dse.tune.results.best import BestDesign
 
-    from ..opening import find_design, open_run
+    from ..output import find_design, open_run
 
     table = open_run(run)
     key = table.keys[find_design(table, design)]
@@ -119,7 +119,7 @@ def clean(
 ) -> None:
     from allo_dse.tune.store.rundir import find_run, running
 
-    from ..opening import open_run
+    from ..output import open_run
 
     if not runs and not empty:
         raise StudyError(

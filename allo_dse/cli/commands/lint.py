@@ -40,7 +40,7 @@ def lint(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from allo_dse.tune.study_file import load_studies, parse_settings
+    from allo_dse.tune.study import load_studies, parse_settings
 
     found = {one.name: _findings(one) for one in load_studies(study, parse_settings(settings or []))}
     if as_json:
@@ -53,8 +53,8 @@ def lint(
 
 def _findings(study: Study) -> list[str]:
     """What Allo says about the program of the study's first parameters."""
-    from allo_dse.mapper.mapping import DeviceMapping
-    from allo_dse.mapper.target.target import TARGETS
+    from allo_dse.backends.npu.mapping import DeviceMapping
+    from allo_dse.eval.target import TARGETS
 
     mapping = DeviceMapping(study.first_program().vmg, study.device)
     return [str(violation) for violation in TARGETS["allo"].check_program(mapping)]

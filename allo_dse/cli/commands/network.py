@@ -15,8 +15,8 @@ from allo_dse.common.quoting import markup, printable
 from ..output import JSON, console, json_only, print_facts, print_json, say_stopped
 
 if TYPE_CHECKING:
-    from allo_dse.dnn.compose import Composition
-    from allo_dse.dnn.launches import Launch
+    from allo_dse.networks.compose import Composition
+    from allo_dse.networks.launches import Launch
 
 _NETWORK = """Map a whole network: designs for every operator, which of them share a launch, and when each runs.
 
@@ -66,12 +66,12 @@ def network(  # noqa: PLR0913 (the flags of a command)
 ) -> None:
     from allo_dse.common.errors import StudyError
     from allo_dse.device.device import Device
-    from allo_dse.dnn.compose import compose, compositions, require_streams
-    from allo_dse.dnn.elements import require_tolerance
-    from allo_dse.dnn.fronts import search_fronts
-    from allo_dse.dnn.onnx.files import load_network
-    from allo_dse.dnn.out.export import export, facts_of, keep_page, require_folder
-    from allo_dse.tune.study_file import parse_settings
+    from allo_dse.networks.accuracy import require_tolerance
+    from allo_dse.networks.compose import compose, compositions, require_streams
+    from allo_dse.networks.export.export import export, facts_of, keep_page, require_folder
+    from allo_dse.networks.fronts import search_fronts
+    from allo_dse.networks.onnx.convert import load_network
+    from allo_dse.tune.study import parse_settings
 
     if stream and front:
         raise StudyError("--front and --stream ask for different things", hint="leave one of them out")
@@ -108,7 +108,7 @@ def _say(line: str) -> None:
 
 
 def _show(composition: Composition) -> None:
-    from allo_dse.dnn.out.export import BATCHES
+    from allo_dse.networks.export.export import BATCHES
 
     to = console()
     table = Table(box=None, header_style="bold", pad_edge=False)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.quoting import csv_text, markup
+from allo_dse.common.records import JsonObject
 
-from ..design_words import print_design
+from ..facts import best_row, design_facts, objective, print_design, run_status
 from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, console, print_facts, print_json
-from ..run_facts import best_row, design_facts, objective, run_status
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from allo_dse.dashboard.data.table.table import RunTable
+    from allo_dse.dashboard.data.table import RunTable
 
 
 _STATUS = """How far a run is, how fast it goes, and what rules designs out. Works while the run goes on.
@@ -60,7 +59,7 @@ def add_commands(app: typer.Typer) -> None:
 def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSON] = False) -> None:
     from allo_dse.tune.store.rundir import running
 
-    from ..opening import open_run
+    from ..output import open_run
 
     table = open_run(run)
     facts = run_status(table, running(table.path))
@@ -76,7 +75,7 @@ def _space_words(table: RunTable) -> dict[str, str]:
 
 
 def _status_words(facts: JsonObject) -> dict[str, object]:
-    from allo_dse.tune.show.numbers import format_duration, format_value
+    from allo_dse.tune.show.run_view import format_duration, format_value
 
     age = facts["last_result_seconds_ago"]
     since = "" if age is None else f", last result {format_duration(age)} ago"
@@ -109,9 +108,9 @@ def best(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from allo_dse.dashboard.data.design_words import LATENCY, fastest_words
+    from allo_dse.dashboard.data.analysis import LATENCY, fastest_words
 
-    from ..opening import open_run
+    from ..output import open_run
 
     table = open_run(run)
     names = table.objectives
@@ -141,7 +140,7 @@ def pareto(
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with every column.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..opening import open_run
+    from ..output import open_run
 
     table = open_run(run)
     rows = [int(row) for row in table.front]
@@ -159,7 +158,7 @@ def pareto(
 
 
 def _print_front(table: RunTable, rows: list[int]) -> None:
-    from allo_dse.tune.show.narrow import fitting
+    from allo_dse.tune.show.run_view import fitting
 
     parameters = table.names("parameter", varying=True)
     to = console()
@@ -170,8 +169,7 @@ def _front_table(table: RunTable, rows: list[int], parameters: Sequence[str], co
     """The front with its first `count` parameters."""
     from rich.table import Table
 
-    from allo_dse.tune.show.narrow import left_out
-    from allo_dse.tune.show.numbers import format_value, front_title
+    from allo_dse.tune.show.run_view import format_value, front_title, left_out
 
     shown = Table(title=front_title(len(rows)), title_justify="left", title_style="bold")
     shown.add_column("")

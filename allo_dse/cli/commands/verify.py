@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup
+from allo_dse.common.records import JsonObject
 from allo_dse.tune.store.run_info import MARKER
 
 from ..output import EXIT_DIFFERENT, JSON, NO_DESIGN, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
@@ -50,7 +50,7 @@ def verify(
 ) -> None:
     from allo_dse.tune.rerun import Replayer
 
-    from ..opening import find_design, open_run
+    from ..output import find_design, open_run
 
     table = open_run(run or _run_of(designs or []))
     chosen: list[tuple[str, Path | None]] = []

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from allo_dse.common.aliases import JsonObject
+from allo_dse.common.records import JsonObject
 
-from ..data.board import Board, Ref
 from ..data.grid import Grid
-from ..data.opening import Opening
+from ..data.runs import Board, Opening, Ref
 from ..programs import Programs
 
 PAGES = ("front", "progress", "design", "compare")

@@ -8,8 +8,8 @@ from typing import Any
 from dash import Dash, Input, Output, State, html, no_update
 from dash.development.base_component import Component
 
-from ..data.board import Board, Ref
-from ..data.design_words import difference_lines, status_text
+from ..data.analysis import difference_lines, status_text
+from ..data.runs import Board, Ref
 from ..figures.scatter import point_ref
 from .context import Context
 

@@ -20,12 +20,11 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 from allo_dse.common.quoting import html_text
 
 from ..figures.style import theme
+from . import design_table, front_plots, gestures, networks, parts
 from . import design_texts as front
-from . import networks
 from .context import Context
 from .pages import compare, design, graphs, program, progress, timeline
 from .pages.page import error_page, page, title_of
-from .wiring import design_table, gestures, plots, shell
 
 _HERE = Path(__file__).resolve().parents[1]
 ASSETS = _HERE / "assets"
@@ -134,7 +133,19 @@ def make_app(context: Context) -> Dash:
             return page(context, theme(flask.request.cookies.get("theme")), query)
 
     networks.register(app, context.board)
-    for part in (shell, gestures, plots, front, progress, design, program, graphs, timeline, compare, design_table):
+    for part in (
+        parts,
+        gestures,
+        front_plots,
+        front,
+        progress,
+        design,
+        program,
+        graphs,
+        timeline,
+        compare,
+        design_table,
+    ):
         part.register(app, context)
     _prepare(app)
     app.layout = first_page

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from allo_dse.common.quoting import html_text
 
-from ..data.board import Board
+from ..data.runs import Board
 
 KEPT = Path(".networks/pages")
 """Where they are kept, in the folder of runs; `allo-tune network --cache` names another."""

@@ -2,22 +2,124 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dash import Dash
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
-from ..data.board import Board
-from ..data.opening import Opening
-from .optuna import storage_of
-from .sockets import LOCAL, bind
+from allo_dse.common.errors import StudyError
+
+from ..data.runs import Board, Opening
+from ..data.table import RunTable
+
+if TYPE_CHECKING:
+    import optuna
+
+# Optuna's own dashboard on the same run.
+
+
+MAX_TRIALS = 5_000
+"""Designs that are handed over; Optuna's dashboard sends all of them to the browser."""
+
+
+def storage_of(board: Board) -> optuna.storages.InMemoryStorage:
+    """The runs as studies in memory."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.InMemoryStorage()
+    for name, run in zip(board.names, board.runs, strict=True):
+        study = optuna.create_study(
+            study_name=name, storage=storage, directions=[o.direction for o in run.facts.objectives]
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(run.objectives)
+        study.add_trials(_trials(run))
+    return storage
+
+
+def _trials(run: RunTable) -> list[optuna.trial.FrozenTrial]:
+    import optuna
+
+    names = run.names("parameter", "mapping", varying=True)
+    choices: dict[str, optuna.distributions.BaseDistribution] = {
+        n: optuna.distributions.CategoricalDistribution([*run.columns[n].categories, None]) for n in names
+    }
+    first = max(0, len(run) - MAX_TRIALS)
+    columns = {n: (run.columns[n].codes, [*run.columns[n].categories, None]) for n in names}
+    ok, losses = run.ok, [run.numbers(n) for n in run.objectives]
+    made = []
+    for row in range(first, len(run)):
+        params = {n: values[codes[row]] for n, (codes, values) in columns.items()}
+        values = [float(column[row]) for column in losses]
+        failed = any(v != v for v in values)
+        made.append(
+            optuna.trial.create_trial(
+                params=params,
+                distributions=choices,
+                values=None if failed else values,
+                state=optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE,
+                user_attrs={"design": run.keys[row], "feasible": bool(ok[row])},
+            )
+        )
+    return made
+
+
+# The socket that the server listens on. It is open before the server is made: what comes meanwhile waits.
+
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+_BACKLOG = 128
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens on an address; port 0 takes a free one.
+
+    Raises:
+        StudyError: if that cannot be, in particular because something else listens there.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise _refused(host, port, error) from error
+    return listening
+
+
+def _refused(host: str, port: int, error: OSError | OverflowError) -> StudyError:
+    code = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+    if code == errno.EADDRINUSE:
+        return StudyError(
+            f"port {port} of {host} is in use, perhaps by another dashboard",
+            hint="--port 0 takes a free one",
+        )
+    if code == errno.EADDRNOTAVAIL:
+        return StudyError(f"{host} is not an address of this computer", hint="--host 0.0.0.0 listens on all of its own")
+    words = os.strerror(code) if code else str(error)
+    return StudyError(f"cannot listen on {host}:{port}: {words}", hint="choose another --host or --port")
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the server's address for a browser on this computer."""
+    host, port = listening.getsockname()[:2]
+    name = "localhost" if host in (*LOCAL, "0.0.0.0", "::") else host
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
 
 Wsgi = Callable[[dict[str, object], object], Iterable[bytes]]
 _OPTUNA_NEEDS = ("/dashboard", "/api", "/artifacts")

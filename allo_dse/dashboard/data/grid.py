@@ -11,10 +11,10 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from .board import Board, Ref
-from .query.selection import Selection
-from .table.columns import MISSING, Column, Mask
-from .table.table import RunTable
+from .columns import MISSING, Column, Mask
+from .runs import Board, Ref
+from .selection import Selection
+from .table import RunTable
 
 ID, MARK, RUN = "_id", "_mark", "run"
 _KINDS = ("objective", "parameter", "mapping", "metric", "meta")

@@ -10,9 +10,10 @@ from msgspec import Struct
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.tune.run.restore import correction_of
 
-from .table.columns import Floats
-from .table.intake import OK
-from .table.table import RunTable
+from .columns import Floats
+from .reading import OK
+from .runs import Board
+from .table import RunTable
 
 BINS = 60
 
@@ -139,3 +140,22 @@ def _busy(end: Floats, seconds: Floats, edges: Floats) -> Floats:
     start = end - seconds
     done = [np.clip(edge - start, 0, seconds).sum() if len(end) else 0.0 for edge in edges]
     return np.diff(np.array(done))
+
+
+# Explanations and next steps for a page without designs to show.
+
+
+MOST_REASONS = 3
+_HELP = "docs/troubleshooting.md says what helps against each limit"
+
+
+def why_none(board: Board) -> str:
+    """Why there is no design to show: nothing was evaluated, all was ruled out (by what), or a filter leaves none."""
+    proposed = sum(len(run) + len(run.ruled_out) for run in board.runs)
+    if not proposed:
+        return "No design has been evaluated yet: this page shows them as the study runs (allo-tune STUDY.py)."
+    if any(run.ok.any() for run in board.runs):
+        return "No feasible design is left: clear the filter, or show the runs that are hidden."
+    reasons = sum((lost(run) for run in board.runs[1:]), lost(board.runs[0])).most_common(MOST_REASONS)
+    said = ", ".join(f"{name} rules out {100 * count / proposed:.0f} %" for name, count in reasons)
+    return f"No feasible design among {proposed:,}: {said}. {_HELP}."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from allo_dse.drawing.canvas import styles
 from allo_dse.drawing.summary import Summary
+from allo_dse.drawing.svg import styles
 
-from ..graph_facts import Facts
+from ..recordings import Facts
 from .style import FONT, Spec, Theme
 
 LAYERS: Spec = {"name": "dagre", "rankDir": "TB", "nodeSep": 18, "rankSep": 44, "animate": False, "padding": 12}

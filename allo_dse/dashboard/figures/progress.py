@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from allo_dse.tune.results.causes import causes_in
-from allo_dse.tune.store.texts import shortened
+from allo_dse.tune.store.run_info import shortened
 
-from ..data.board import Board
+from ..data.columns import Floats
 from ..data.progress import Timeline, lost
-from ..data.table.columns import Floats
-from ..data.table.table import RunTable
-from ..data.units import label
-from .colors import scale
-from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, packed
+from ..data.runs import Board
+from ..data.selection import label
+from ..data.table import RunTable
+from .style import NAME, Figure, Spec, Theme, axis, hatching, layout, note, packed, scale
 
 MAX_STEPS = 2_000
 MAX_REASONS = 6

@@ -9,17 +9,68 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from allo_dse.tune.store.texts import shortened
+from allo_dse.tune.store.run_info import shortened
 
-from ..data.advice import why_none
-from ..data.board import Axis, Board, Ref
-from ..data.query.selection import Selection
-from ..data.table.columns import Mask
-from ..data.units import label
-from .colors import NO_VALUE, color_axis
-from .reasons import kinds_of
-from .style import GREEN, LINE, ORANGE, VERMILLION, Figure, Spec, Theme, layout, mixed, note, number_axis, packed
+from ..data.columns import Mask
+from ..data.progress import why_none
+from ..data.runs import Axis, Board, Ref
+from ..data.selection import Selection, label
+from ..data.table import RunTable
+from .style import (
+    GREEN,
+    LINE,
+    NO_VALUE,
+    ORANGE,
+    PURPLE,
+    VERMILLION,
+    Figure,
+    Spec,
+    Theme,
+    color_axis,
+    layout,
+    mixed,
+    note,
+    number_axis,
+    packed,
+)
 from .thin import Span, Window, on_screen, spots, thin, visible, window
+
+# Designs that are not feasible: in no more kinds than there are symbols.
+
+
+_SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
+_SYMBOLS_3D = ("x", "cross", "diamond-open", "square-open", "circle-open")
+
+
+class Kind(Struct, frozen=True):
+    """Designs that are not feasible for the same reason, or for one of the rare ones."""
+
+    name: str
+    rows: Mask
+    marker: Spec
+
+
+def kinds_of(run: RunTable, *, plane: bool, dimmed: bool) -> list[Kind]:
+    """The most frequent reasons of a run, and the others as one."""
+    reason = run.column("reason")
+    if reason is None or reason.numeric:
+        return []
+    symbols = _SYMBOLS if plane else _SYMBOLS_3D
+    counts = np.bincount(reason.codes[reason.codes >= 0], minlength=len(reason.categories))
+    ranked = [code for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
+    few = ranked if len(ranked) <= len(symbols) else ranked[: len(symbols) - 1]
+    groups = [(reason.categories[code], [code]) for code in few]
+    if rest := ranked[len(few) :]:
+        groups.append((f"{len(rest)} other reasons", rest))
+    look: Spec = {"size": 7 if plane else 3, "color": PURPLE, "opacity": 0.3 if dimmed else 0.7}
+    look["line"] = {"color": PURPLE, "width": 1}
+    found = []
+    for symbol, (name, codes) in zip(symbols, groups, strict=False):
+        rows = np.isin(reason.codes, codes)
+        failed = run.columns["status"].value(int(rows.argmax())) == "failed"
+        found.append(Kind(f"{'failed' if failed else 'infeasible'}: {name}", rows, {**look, "symbol": symbol}))
+    return found
+
 
 RUN_STRIDE = 100_000_000
 """A point's number is this times its run's, plus its row."""
@@ -334,7 +385,7 @@ class _Painter:
         return {"type": kind, "mode": "markers", "marker": marker, **said}
 
     def _text(self, number: int, row: int) -> str:
-        from ..data.design_words import difference_lines
+        from ..data.analysis import difference_lines
 
         return "<br>".join(difference_lines(self.board, Ref(number, row), self.view.reference))
 

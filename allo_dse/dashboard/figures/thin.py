@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from ..data.table.columns import Floats
+from ..data.columns import Floats
 
 COLUMNS, ROWS = 150, 110
 """Spots across and up a plot: about as large as the points of a small run."""

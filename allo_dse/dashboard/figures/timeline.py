@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
-from allo_dse.simulator.network.labels import node_label
-from allo_dse.tune.store.texts import shortened
+from allo_dse.simulator.network.network import node_label
+from allo_dse.tune.store.run_info import shortened
 
-from ..recordings import PARTS, Recorded, Span, Total
-from .occupancy import BINS
+from ..recordings import PARTS, Part, Recorded, Span, Total
 from .style import (
     BLUE,
     GREEN,
@@ -30,6 +29,76 @@ from .style import (
     note,
     packed,
 )
+
+# Contents over time of the buffers that cause the most waiting.
+
+
+BINS = 360
+MAX_BUFFERS = 6
+_STRIP = 0.68
+"""Of a buffer's share of the height; the rest is for its name."""
+_ABOVE = {"xref": "paper", "yref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+
+
+def occupancy_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
+    """Draw the contents over time of the buffers that cause the most waiting, one strip each, scaled to their
+    depths."""
+    streams = _busiest(timeline)
+    if not streams:
+        return note(look, "nothing waits for a buffer")
+    traces, axes, titles = [], {}, []
+    step = 1 / len(streams)
+    for position, stream in enumerate(streams):
+        number = "" if position == 0 else str(position + 1)
+        depth, name = int(timeline.network.depth[stream]), found.labels.stream(stream)
+        bottom = 1 - (position + 1) * step
+        top = bottom + step * _STRIP
+        start, held = held_tokens(timeline, stream)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": packed(start / ticks_per_cycle),
+                "y": packed(held),
+                "yaxis": f"y{number}",
+                "fill": "tozeroy",
+                "line": {"shape": "hv", "width": 1, "color": look.front},
+                "hovertemplate": f"{name}<br>%{{x:,.0f}} cycles: %{{y}} of {depth}<extra></extra>",
+            }
+        )
+        axes[f"yaxis{number}"] = axis(
+            look, "", domain=[bottom, top], range=[0, 1.05 * max(1, depth)], dtick=max(1, -(-depth // 2))
+        )
+        titles.append({**_ABOVE, "y": top, "text": f"{name} (holds {depth:,})"})
+    span = [timeline.start / ticks_per_cycle, timeline.end / ticks_per_cycle]
+    last = "y" if len(streams) == 1 else f"y{len(streams)}"
+    across = axis(look, "time (cycles)", anchor=last, range=span, tickformat=",", nticks=6)
+    height_px = 70 + 92 * len(streams)
+    return {
+        "data": traces,
+        "layout": layout(look, xaxis=across, **axes, annotations=titles, showlegend=False, height=height_px),
+    }
+
+
+def held_tokens(timeline: Timeline, stream: int) -> tuple[Floats, Floats]:
+    """The most tokens that a buffer holds in each of `BINS` intervals, and where they begin."""
+    edges = np.linspace(timeline.start, max(timeline.start + 1, timeline.end), BINS + 1)
+    held = timeline.occupancy(stream)
+    most = np.zeros(BINS)
+    place = np.clip(np.searchsorted(edges, held.time, side="right") - 1, 0, BINS - 1)
+    np.maximum.at(most, place, held.tokens)
+    at_start = held.tokens[np.maximum(np.searchsorted(held.time, edges[:-1], side="right") - 1, 0)]
+    return edges[:-1], np.maximum(most, at_start)
+
+
+def _busiest(timeline: Timeline) -> list[int]:
+    """Streams of tokens by the time that is spent waiting for them."""
+    table = timeline.intervals
+    table = table[table["activity"].isin([int(Activity.WAIT_GET), int(Activity.WAIT_PUT)])]
+    waits = np.bincount(table["on"], weights=table["end"] - table["start"], minlength=timeline.network.stream_count)
+    order = np.argsort(-waits, kind="stable")[:MAX_BUFFERS]
+    return sorted(int(s) for s in order if waits[s] > 0)
+
 
 MAX_ROWS = 40
 MAX_STEPS = 3_000
@@ -277,3 +346,92 @@ def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:
             height=max(320, 130 + 22 * len(shown)),
         ),
     }
+
+
+# A recorded run in words and tables.
+
+
+MAX_CONTRIBUTORS = 10
+MAX_RECORDED_BUFFERS = 12
+_KINDS = {"work": "work", "service": "served by DRAM", "token": "tokens on their way", "room": "full buffers"}
+
+
+def whole_words(found: Recorded) -> str:
+    """Describe the whole run and its busiest element."""
+    name, share = found.busiest
+    return f"{_whole(found)} {name} is the busiest: it works {100 * share:.1f} % of them."
+
+
+def _whole(found: Recorded) -> str:
+    of = f" ({found.note})" if found.note else " of the run"
+    return f"All {found.cycles:,.0f} cycles{of}{_costs(found)}."
+
+
+def _costs(found: Recorded) -> str:
+    return f", {found.costs}" if found.costs else ""
+
+
+def part_words(found: Recorded, part: Part) -> str:
+    """Describe the shown part of a run, its bottleneck, and the omitted rows, if any."""
+    per, line = found.ticks_per_cycle, part.timeline
+    if part.is_whole:
+        parts = [_whole(found)]
+    else:
+        note = f" ({found.note})" if found.note else ""
+        full = ": more operations are not kept at a time" if line.end < part.asked[1] else ""
+        low, high = found.shown(part)
+        span = f"Cycles {low:,} to {high:,} of {found.cycles:,.0f}"
+        parts = [f"{span}{note}{_costs(found)}{full}."]
+    worst = part.explanation.bottleneck
+    if worst is not None:
+        share = f"{100 * worst.share:.1f} % of these {line.cycles / per:,.0f} cycles"
+        parts.append(f"{worst.name} sets the pace: {share}.")
+    count = line.network.node_count
+    if count > MAX_ROWS:
+        parts.append(f"{MAX_ROWS} of {count:,} rows are shown: those on the critical path and the busiest.")
+    return " ".join(parts)
+
+
+def totals_words(found: Recorded) -> str:
+    """Explain the basis of the totals."""
+    return f"Of all {found.cycles:,.0f} cycles, mean over the elements of a kind."
+
+
+def path_title(part: Part) -> str:
+    """Return the title of the critical path."""
+    return "Critical path of the run" if part.is_whole else "Critical path of the part that is shown"
+
+
+def path_words(part: Part) -> str:
+    """Describe the composition of the critical path."""
+    return ", ".join(f"{_KINDS[kind]} {100 * share:.1f} %" for kind, share in part.explanation.shares.items() if share)
+
+
+def path_rows(found: Recorded, part: Part) -> list[list[str]]:
+    """Return the elements that are longest on the critical path: name, cycles and share."""
+    per = found.ticks_per_cycle
+    most = part.explanation.contributors[:MAX_CONTRIBUTORS]
+    return [[b.name, f"{b.cycles / per:,.0f}", f"{100 * b.share:.1f} %"] for b in most]
+
+
+HELP_HEAD = ["twice as fast", "the run takes (cycles)", "change"]
+HELP_WORDS = (
+    "What the whole run would take if all of a kind worked twice as fast and everything else as it does, by simulation."
+)
+
+
+def help_rows(found: Recorded) -> list[list[str]]:
+    """Return the run's predicted length per kind of element made faster, in the order of `helps`."""
+    return [
+        [f.name, f"{f.share * found.cycles:,.0f}", f"{100 * (f.share - 1):z.1f} %".replace("-", "−")]
+        for f in found.helps
+    ]
+
+
+HELD_HEAD = ["buffer", "how many", "most held", "room", "tokens in all"]
+
+
+def held_rows(found: Recorded) -> list[list[str]]:
+    """Over the whole run the most that buffers have held, the fullest first."""
+    shown = found.held[:MAX_RECORDED_BUFFERS]
+    return [[h.name, f"{h.count:,}", f"{h.most:,}", f"{h.depth:,}", f"{h.tokens:,}"] for h in shown]

@@ -6,6 +6,6 @@ Imported by: dashboard.
 
 from allo_dse.common.quoting import script_json
 
-from .page import render, write_report
+from .report import render, write_report
 
 __all__ = ["render", "script_json", "write_report"]

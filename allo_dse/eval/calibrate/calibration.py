@@ -14,17 +14,15 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.aliases import JsonObject
+from allo_dse.backends.npu.calibration import Parameter, parameters_of, with_values
+from allo_dse.backends.npu.evaluator import NpuSimulator, operations_of
 from allo_dse.common.errors import DeviceError
+from allo_dse.common.records import JsonObject
 from allo_dse.device.device import NpuDevice
-from allo_dse.device.kernel_tables import type_key
-from allo_dse.device.model import Accuracy
+from allo_dse.device.npu_model import Accuracy, type_key
 from allo_dse.space.design import Design
 
-from ..npu.accuracy import operations_of
-from ..npu.evaluator import NpuSimulator
-from .parameters import Parameter, parameters_of, with_values
-from .robust import FEWEST_TO_JUDGE, FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit
+from .robust_fit import FEWEST_TO_JUDGE, FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit
 
 FEWEST = 4
 UNEXPLAINED = 4.0  # scales from zero

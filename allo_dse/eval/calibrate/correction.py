@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .robust import (
+from .robust_fit import (
     FEWEST_TO_JUDGE,
     FOLDS,
     LEAST_PERCENT,

@@ -3,6 +3,6 @@
 `compare.equivalent` is the way in. `rewrite` puts words of a domain (`domains`) in place of a body's data, as far as
 `data_values` and `widths` allow; `run` runs a graph of such bodies with the simulator's engine; `compare` decides.
 
-Imports: common, eval.program, frontend, ir, lang, mapper, program, simulator, space.
-Imported by: allo_dse, cli, eval, eval.hardware, tune.
+Imports: common, compiler, eval.execute, lang, mapper, simulator, space.
+Imported by: allo_dse, cli, eval, tune.
 """

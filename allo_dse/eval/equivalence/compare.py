@@ -24,15 +24,15 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import CompileLimit, SimulationError, TimeLimitError
 from allo_dse.common.records import replace
-from allo_dse.frontend.model.arguments import Arguments
-from allo_dse.ir.nest import Loop, Node, read_nest
+from allo_dse.compiler.ir.nest import Loop, Node, read_nest
+from allo_dse.compiler.model.arguments import Arguments
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IntArray
 from allo_dse.space.design import Design
 
-from ..program.observe import Inputs, arrays_of, sets_of
+from ..execute.observe import Inputs, arrays_of, sets_of
 from .by_path import MOST_ENTRIES as MOST_PATH_ENTRIES
 from .by_path import PathDomain, PathLog
 from .data_values import TooMuchWork, Undecidable

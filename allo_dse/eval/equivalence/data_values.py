@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import POLLS
-from allo_dse.program.tasks import TaskClass
-from allo_dse.simulator.codegen.lowering.stream_ops import find
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import POLLS
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.simulator.codegen.stream_ops import find
 
 HINT = "such programs are compared on numbers: `verify` runs them, `simulate` gives their results"
 MEMORY = ("memref.alloc", "memref.alloca")

@@ -13,10 +13,10 @@ from fractions import Fraction
 import numpy as np
 from msgspec import Struct, field
 
-from allo_dse.program.index_maps import IntArray
+from allo_dse.compiler.program.tensors import IntArray
 
+from .by_path import ENTRY_WORDS, FUNCTIONS, Entries
 from .domains import SIGNATURES, WORDS_TYPE, code_of
-from .entries import ENTRY_WORDS, FUNCTIONS, Entries
 
 _INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(1, 7)
 _FIXED = {"add": _ADD, "sub": _SUB, "mul": _MUL, "choose": _CHOOSE}

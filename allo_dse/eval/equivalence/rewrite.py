@@ -16,14 +16,14 @@ from fractions import Fraction
 
 from msgspec import Struct
 
-from allo_dse.ir.bindings import arith, func, ir, memref, scf
-from allo_dse.ir.dialect import text_context
-from allo_dse.ir.jit import run_passes
-from allo_dse.program.tasks import TaskClass
-from allo_dse.simulator.codegen.lowering.signature import Body
-from allo_dse.simulator.codegen.lowering.stream_ops import find
+from allo_dse.common.mlir.bindings import arith, func, ir, memref, scf
+from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.mlir.jit import run_passes
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.simulator.codegen.signature import Body
+from allo_dse.simulator.codegen.stream_ops import find
 
-from ..program.own_words import with_own_words
+from ..execute.observe import with_own_words
 from .by_path import NUMBER_BITS, PathDomain, as_bits, from_bits
 from .data_values import HINT, MEMORY, DataValues, Undecidable
 from .domains import WORDS_TYPE, Code

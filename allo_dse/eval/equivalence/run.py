@@ -12,17 +12,14 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import IntArray
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IntArray
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 
-from ..program.compile_places import compile_places
-from ..program.functional import Labels, Run, network_of
-from ..program.persistent_state import State
-from ..program.stream_wiring import Wiring, wiring_of
-from ..program.vendor_kernels import Externals
+from ..execute.compile_places import compile_places
+from ..execute.run import Externals, Labels, Run, State, Wiring, network_of, wiring_of
 from .data_values import TooMuchWork
 from .domains import OWN_WORDS, Code, Constants, Domain, Log
 from .rewrite import rewritten

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from allo_dse.program.compiled import CompiledProgram
+from allo_dse.compiler.program.compiled import CompiledProgram
 
 _OPERATION = re.compile(
     r"arith\.divf %\w+, (?P<divisor>%\w+)|"

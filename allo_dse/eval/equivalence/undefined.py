@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from allo_dse.program.compiled import CompiledProgram
+from allo_dse.compiler.program.compiled import CompiledProgram
 
 
 def undefined_reads(program: CompiledProgram) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from allo_dse.ir.bindings import ir
+from allo_dse.common.mlir.bindings import ir
 
 Interval = tuple[int, int]
 EXTENSIONS = ("arith.extsi", "arith.extui")

@@ -3,5 +3,5 @@
 Nothing but names for programs: the front end reads programs as source and imports `lang` itself.
 
 Imports: lang.
-Imported by: frontend, lang.
+Imported by: compiler, lang.
 """

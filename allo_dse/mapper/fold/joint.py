@@ -14,9 +14,9 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from allo_dse.program.compiled import CompiledProgram
+from allo_dse.compiler.program.compiled import CompiledProgram
 
-from ..axes.axes import AxisRule
+from ..axes import AxisRule
 from ..graph.kernel_graph import Chains, KernelGraph
 from ..graph.program_graph import ProgramGraph
 from .fold import AxisFold, KernelFold, MeshFold

@@ -8,11 +8,11 @@ from functools import lru_cache, partial
 import numpy as np
 
 from allo_dse.common.records import replace
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IntArray
-from allo_dse.program.kernel import Kernel
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import Kernel
+from allo_dse.compiler.program.tensors import IntArray
 
-from ..axes.axes import AxisRule
+from ..axes import AxisRule
 from ..graph.groups import ChainLeaves, ChainPart, MeshLeaves, NodeGroup
 from ..graph.program_graph import ProgramGraph
 from ..graph.tree import Task, Tree, repeat, seq

@@ -8,20 +8,23 @@ Whoever compiles a program makes its graph (`Program.vmg`, `VMG.of`); folded gra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
+from msgspec import Struct
 
-from allo_dse.common.latest import keep
-from allo_dse.program.index_maps import IntArray
+from allo_dse.common.records import keep
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import Grid, IntArray, piece_grids, pieces_of
 
-from ..axes.axes import kernel_feeds
-from .class_tasks import ClassTasks, class_tasks
+from ..axes import kernel_feeds
 from .groups import NodeGroup
 from .kernel_graph import KernelGraph
-from .ports import ProgramPorts, tokens_said
+from .ports import ClassTasks, ProgramPorts, class_tasks, tasks_by_class, tokens_said
 from .stream_arrays import TaskGraph
 from .token_order import ClassOrder, early_puts, token_orders
 
@@ -106,3 +109,35 @@ class ProgramGraph(TaskGraph):
     @cached_property
     def _made(self) -> dict[Hashable, object]:
         return {}
+
+
+# The pieces of tensors that the tasks of a program use.
+
+
+class TensorPieces(Struct, frozen=True):
+    """The pieces of each tensor that tasks read, and those that they write, in ascending order.
+
+    Attributes:
+        grids: see `piece_grids`.
+        words: elements of each piece.
+    """
+
+    reads: Mapping[str, IntArray]
+    writes: Mapping[str, IntArray]
+    grids: Mapping[str, Grid]
+    words: Mapping[str, int]
+
+    @classmethod
+    def of(cls, program: CompiledProgram) -> TensorPieces:
+        """Those of a program."""
+        used = {does: defaultdict[str, list[IntArray]](list) for does in ("reads", "writes")}
+        grids, words = piece_grids(program.tensor_ports), dict[str, int]()
+        for own, _, pids in tasks_by_class(program):
+            for port in own.tensor_ports:
+                name = port.tensor.name
+                pieces = pieces_of(port, pids, grids[name])
+                for does, found in used.items():
+                    found[name].append(pieces if getattr(port, does) else pieces[:0])
+                words[name] = math.prod(port.tensor.shape) // math.prod(grids[name])
+        reads, writes = ({n: np.unique(np.concatenate(p)) for n, p in found.items()} for found in used.values())
+        return cls(reads, writes, grids, words)

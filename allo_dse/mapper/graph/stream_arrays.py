@@ -10,12 +10,11 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IntArray
-from allo_dse.program.streams import StreamPort
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import IntArray, StreamPort
 
-from ..axes.axes import AxisRule, axis_rules, computed_arrays
-from .node_names import task_names
+from ..axes import AxisRule, axis_rules, computed_arrays
+from .groups import task_names
 
 MOST_EDGES = 4_000_000
 """More edges than this are not listed: they only arise where stream indices are computed at run time."""
@@ -26,7 +25,7 @@ class StreamEdges(Struct, frozen=True):
 
     Attributes:
         source, target: task ids.
-        array: position of the stream's array in `program.streams`.
+        array: position of the stream's array in `compiler.program.tensors`.
         stream: the stream's number.
     """
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.index_maps import IntArray
-from allo_dse.program.streams import StreamArray
-from allo_dse.simulator.codegen.lowering.control import Move, Repeat, Steps, static_steps
-from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import IntArray, StreamArray
+from allo_dse.simulator.codegen.signature import Body
+from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps, static_steps
 
-from .class_tasks import ClassTasks
+from .ports import ClassTasks
 
 
 class ClassOrder(Struct, frozen=True, eq=False):

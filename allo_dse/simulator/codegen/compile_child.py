@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.common.own_python import limit_memory
+from allo_dse.common.processes import limit_memory
 
-from .lowering.signature import Body
-from .run_time.variant import Variant
+from ..run_time.fifo import Variant
+from .signature import Body
 
 
 class Request(Struct, frozen=True):
@@ -60,7 +60,7 @@ def main() -> None:
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     seconds, gib = map(float, sys.argv[1:3])
-    from .lowering.bodies import compile_bodies
+    from .bodies import compile_bodies
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_memory(int(gib * 2**30))

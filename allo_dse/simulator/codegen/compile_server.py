@@ -22,7 +22,7 @@ from contextlib import suppress
 import msgspec
 
 from allo_dse.common.errors import CompileLimit, SimulationError
-from allo_dse.common.own_python import python_running
+from allo_dse.common.processes import python_running
 
 from .compile_child import Made, Refused, Reply, Request, Started
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from allo_dse.ir import kept
-from allo_dse.ir.machine_code import MachineCode, processor
+from allo_dse.common.mlir import jit
+from allo_dse.common.mlir.jit import MachineCode, processor
 
+from ..run_time.fifo import PLAIN, Variant
 from .compile_child import Request
 from .compile_server import compiled
-from .lowering.signature import Body, CompiledBodies
-from .run_time.variant import PLAIN, Variant
+from .signature import Body, CompiledBodies
 
 _KIND = "code"
 
@@ -37,7 +37,7 @@ def run_time(variant: Variant) -> MachineCode:
     """The scheduler and the table process, once in each process."""
 
     def made() -> bytes:
-        from .lowering.bodies import compile_runtime
+        from .bodies import compile_runtime
 
         return compile_runtime(variant)
 
@@ -47,10 +47,10 @@ def run_time(variant: Variant) -> MachineCode:
 def _kept(key: object, made: Callable[[], bytes]) -> bytes:
     """Return the stored bytes of an equal key, or make and store them."""
     content = msgspec.msgpack.encode(key)
-    found = kept.known(_KIND, content)
+    found = jit.known(_KIND, content)
     if found is None:
         found = made()
-        kept.keep(_KIND, content, found)
+        jit.keep(_KIND, content, found)
     return found
 
 

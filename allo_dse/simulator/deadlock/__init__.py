@@ -3,5 +3,5 @@
 `engine` and `replay` each say what waits after a try.
 
 Imports: common, simulator.network.
-Imported by: eval, mapper, simulator, simulator.engine, simulator.replay.
+Imported by: allo_dse, backends, eval, simulator, simulator.engine, simulator.replay.
 """

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 
-from ..network.labels import Labels
-from .depths import Increase
+from ..network.network import Labels
+from .deeper import Increase
 
 
 class DeadlockError(SimulationError):

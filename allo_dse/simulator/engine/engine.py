@@ -16,27 +16,102 @@ from weakref import WeakSet
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError, TimeLimitError
 
-from ..codegen.lowering.signature import ANY_TOKEN, Body, CompiledBodies, Signature
-from ..codegen.run_time.record_fields import Header, Node, entry_words
-from ..codegen.run_time.variant import PLAIN, Variant
-from ..network.arena import Arena
-from ..network.network import IntArray, Network, Tasks
-from ..network.pipeline_registers import needed_registers, no_registers
+from ..codegen.signature import ANY_TOKEN, Body, CompiledBodies, Signature
+from ..network.memory_image import Arena
+from ..network.network import IntArray, Network, Tasks, needed_registers, no_registers
 from ..network.static_tables import as_tables, rounds_of_bodies
-from ..steady.extrapolate import Extrapolator, can_repeat, is_long, rounds_of, without_logs
-from .payload import streams_with_payload, tasks_with_payload
-from .progress_samples import Sampler
-from .recording import MAX_EVENTS, Recorder
+from ..network.stream_ends import UNKNOWN, stream_ends
+from ..run_time.fifo import PLAIN, Variant
+from ..run_time.records import Header, Node, entry_words
+from .recording import MAX_EVENTS, Recorder, Sampler, WindowRecorder
 from .run_result import RunResult
-from .window_recorder import WindowRecorder
+from .steady import Extrapolator, can_repeat, is_long, rounds_of, without_logs
 
 if TYPE_CHECKING:
-    from allo_dse.ir.machine_code import MachineCode
+    from allo_dse.common.mlir.jit import MachineCode
 
-    from ..codegen.lowering.control import Steps
+    from ..codegen.static_steps import Steps
+
+# Choice of the tasks that compute their values in a run that only needs times.
+#
+# Tasks whose times depend on values compute theirs, and so do all that feed them: the nodes that put to their streams,
+# directly or not, and the tasks that share an array with one of them.
+
+
+BoolArray = NDArray[np.bool_]
+
+
+def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], needs: Mapping[str, bool]) -> BoolArray:
+    """Per task whether it must compute its values. `needs` says of which bodies the times depend on values."""
+    found = np.zeros(network.task_count, bool)
+    for first, group in network.numbered_groups:
+        if isinstance(group, Tasks):
+            found[first : first + len(group)] = needs[group.body]
+    if not found.any():
+        return found
+    if _has_hidden_streams(network, signatures):
+        return np.ones(network.task_count, bool)
+    ends = stream_ends(network, signatures)
+    joined = (ends.producer != UNKNOWN) & (ends.consumer != UNKNOWN)
+    source, target = network.task_node[ends.producer[joined]], network.task_node[ends.consumer[joined]]
+    task, array = _shared_arrays(network, signatures)
+    # The least closed set: it only grows, so it is found. Several tasks of a node may use one end of a stream, so all
+    # tasks of a node are taken together.
+    while True:
+        nodes = np.zeros(network.node_count, bool)
+        nodes[network.task_node[found]] = True
+        nodes[source[nodes[target]]] = True
+        more = nodes[network.task_node]
+        arrays = np.zeros(len(network.tensors) + 1, bool)
+        arrays[array[more[task]]] = True
+        more[task[arrays[array]]] = True
+        if (more == found).all():
+            return found
+        found = more
+
+
+def streams_with_payload(network: Network, signatures: Mapping[str, Signature], tasks: BoolArray) -> BoolArray:
+    """Per stream whether its tokens carry bytes: those that a task with payload puts or gets."""
+    if tasks.all() or not tasks.any():
+        return np.full(network.stream_count, tasks.any())
+    ends = stream_ends(network, signatures)
+    result = np.zeros(network.stream_count, bool)
+    for end in (ends.producer, ends.consumer):
+        known = end != UNKNOWN
+        result[known] |= tasks[end[known]]
+    return result
+
+
+def _has_hidden_streams(network: Network, signatures: Mapping[str, Signature]) -> bool:
+    """Return whether bodies compute stream numbers, so that it is not known which task feeds which."""
+    bodies = {g.body for g in network.groups if isinstance(g, Tasks)}
+    return any(p.computed for body in bodies for p in signatures[body].parameters)
+
+
+def _shared_arrays(network: Network, signatures: Mapping[str, Signature]) -> tuple[IntArray, IntArray]:
+    """Pairs of a task and the position in `network.tensors` of an array that it is given (past the end if unknown)."""
+    starts = np.array([t.ctypes.data for t in network.tensors], np.int64)
+    ends = starts + np.array([t.nbytes for t in network.tensors], np.int64)
+    order = np.argsort(starts)
+    tasks, arrays = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for first, group in network.numbered_groups:
+        if isinstance(group, Tasks):
+            signature = signatures[group.body]
+            for column, parameter in zip(signature.columns, signature.parameters, strict=True):
+                if parameter.kind != "tensor" or not len(group.words):
+                    continue
+                address = group.words[:, column]
+                place = np.searchsorted(starts[order], address, side="right") - 1
+                known = order[np.maximum(place, 0)] if len(order) else np.zeros(len(address), np.int64)
+                inside = (place >= 0) & (address < ends[known]) if len(order) else np.zeros(len(address), bool)
+                tasks.append(first + np.arange(len(address)))
+                arrays.append(np.where(inside, known, len(starts)))
+    return np.concatenate(tasks), np.concatenate(arrays)
+
 
 CACHED_ENGINES = 64
 FIRST_TURNS = 4_000
@@ -73,7 +148,7 @@ class Engine:
 
     def _code(self, variant: Variant) -> _Code:
         """Machine code of a variant, compiled when first asked for."""
-        from allo_dse.ir.machine_code import MachineCode  # neither reads logs nor shows results needs a compiler
+        from allo_dse.common.mlir.jit import MachineCode  # neither reads logs nor shows results needs a compiler
 
         from ..codegen.kept_code import compiled_bodies, run_time
 
@@ -172,7 +247,7 @@ class Engine:
 
     def _steps_of(self, symbol: str, tasks: Sequence[Mapping[int, int]]) -> Sequence[Steps] | None:
         """What tasks of a body do, by the values of their whole-number parameters; found out once."""
-        from ..codegen.lowering.control import static_steps
+        from ..codegen.static_steps import static_steps
 
         key = symbol, tuple(tuple(task.values()) for task in tasks)
         with self._lock:

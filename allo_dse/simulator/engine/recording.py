@@ -8,11 +8,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.common.aliases import Array
+from allo_dse.common.records import Array
 
-from ..codegen.run_time.record_fields import STATE_BITS, WORD, Event, Header, Node, Op, State
-from ..network.arena import Arena
+from ..network.memory_image import Arena
 from ..network.network import IntArray, Network
+from ..run_time.records import STATE_BITS, WORD, Code, Event, Header, Node, Op, State, Stream
 
 BUFFER_EVENTS = 1 << 15
 """Events between two visits to Python: 1.3 MB, which a processor's cache holds."""
@@ -166,3 +166,173 @@ def operation_numbers(network: Network, tasks: IntArray, words: IntArray) -> Int
     numbers = words >> STATE_BITS
     rows = ((numbers << STATE_BITS) - network.rows.ctypes.data) // (WORD * Op.SIZE) - first
     return np.where(first >= 0, rows, numbers)
+
+
+# Progress of each node, sampled now and then: an overview of a whole run, however long it is.
+
+
+NOTED = (Node.CLOCK, Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)
+MOST_WORDS = 1 << 23
+"""Words that samples may take in all."""
+FIRST_PIECE = 256
+"""Turns between two samples at first, and more for each node."""
+
+
+class Samples(Struct, frozen=True):
+    """Progress of each node at some points of a run, from its beginning to its end.
+
+    Attributes:
+        clock: per sample and node. stalls: per sample, node and kind (waits for tokens, room, resources) the cycles up
+            to that clock.
+    """
+
+    clock: IntArray
+    stalls: IntArray
+
+    def shares(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the shares of time that nodes work and wait: (nodes, intervals, 4), for work and each kind of waiting.
+
+        Between two samples a node is taken to do everything evenly; the rest to 1 is after its end.
+
+        Args:
+            edges: of the intervals, ascending clocks.
+        """
+        count = self.clock.shape[1]
+        result = np.empty((count, len(edges) - 1, 1 + self.stalls.shape[2]))
+        for node in range(count):
+            clock = self.clock[:, node]
+            waited = [np.interp(edges, clock, self.stalls[:, node, kind]) for kind in range(self.stalls.shape[2])]
+            done = np.minimum(edges, clock[-1])
+            result[node] = np.diff(np.stack([done - np.sum(waited, axis=0), *waited], axis=1), axis=0)
+        return result / np.diff(edges)[:, None]
+
+
+class Sampler:
+    """Takes samples of a run, about evenly over its time.
+
+    Args:
+        count: how many to keep at least, as long as memory allows.
+    """
+
+    def __init__(self, arena: Arena, count: int) -> None:
+        self._arena = arena
+        nodes = max(1, len(arena.nodes))
+        self._count = max(2, min(count, MOST_WORDS // (2 * len(NOTED) * nodes)))
+        self._piece = FIRST_PIECE + nodes
+        self._taken: list[IntArray] = []
+
+    def take(self) -> int:
+        """Take a sample; returns the turns until the next."""
+        self._taken.append(self._arena.nodes[:, NOTED])
+        if len(self._taken) > 2 * self._count:
+            self._thin()
+            self._piece *= 2
+        return self._piece
+
+    def _thin(self) -> None:
+        """Keep only the last of the samples from the same small part of the time up to now."""
+        # Extrapolation moves clocks by leaps: what is evenly spread is the time that nodes have come to, not the turns.
+        progress = np.array([float(sample[:, 0].mean()) for sample in self._taken])
+        place = (progress * (self._count / max(progress[-1], 1.0))).astype(np.int64)
+        last = np.append(place[1:] != place[:-1], True)
+        last[0] = True
+        self._taken = [sample for sample, keep in zip(self._taken, last.tolist(), strict=True) if keep]
+
+    def samples(self) -> Samples:
+        """Everything noted; to be called once, after the run."""
+        self.take()
+        taken = np.stack(self._taken)
+        return Samples(taken[:, :, 0], taken[:, :, 1:])
+
+
+# Recording what happens in a part of a run's time, and nothing else, in bounded memory.
+#
+# Processes are executed with clocks of their own, so operations of a window come in between those of other times: all
+# are looked at, and those that touch the window are kept. It is complete as soon as the clock of everybody who can go
+# on lies beyond its end, since whoever waits for them goes on later still.
+
+
+WINDOW_BUFFER_EVENTS = 1 << 18
+"""Enough that compiled code seldom returns between two looks at what repeats."""
+REQUESTED, COMPLETED = 4, 5
+"""Columns of events."""
+
+
+class WindowRecorder(Recorder):
+    """Keeps the events of a window of time.
+
+    Args:
+        limit: events to keep, and up to a buffer more; the end of a window with yet more is brought forward.
+        start, end: cycles.
+    """
+
+    def __init__(self, network: Network, arena: Arena, limit: int, start: int, end: int) -> None:
+        super().__init__(network, arena, max(1, limit), buffer=WINDOW_BUFFER_EVENTS)
+        self._start, self._end = start, max(start, end)
+        self._slack = _longest_service(network)
+        self._late = np.zeros((2, network.stream_count), np.int64)
+
+    def _keep(self, rows: IntArray) -> None:
+        late = rows[:, Event.COMPLETED] - self._start
+        served = (late >= -self._slack) & (rows[:, Event.WHAT] % (1 << STATE_BITS) == State.REQUEST)
+        self._add(self._columns(rows[(late >= 0) | served]))
+
+    def _add(self, columns: Columns) -> None:
+        """Take those that begin before the window's end, and count the others.
+
+        Requests that neither wait nor are served for a cycle show nowhere; one cycle can hold any number of them.
+        """
+        slot, kind, op, _, requested, completed = columns
+        shows = (kind != State.REQUEST) | (completed > requested)
+        shows |= service_cycles(self._network, slot, kind, op) > 0
+        columns = tuple(column[shows] for column in columns)
+        late = columns[REQUESTED] > self._end
+        for side, state in enumerate((State.PUT, State.GET)):
+            on = columns[3][late & (columns[1] == state)]
+            self._late[side] += np.bincount(on, minlength=self._network.stream_count)
+        self._chunks.append(tuple(column[~late] for column in columns))
+        self._kept += len(late) - int(late.sum())
+
+    def is_done(self) -> bool:
+        come = int(self._arena.runnable_clocks().min(initial=np.iinfo(np.int64).max))
+        if self._kept > self._limit:
+            self._shorten(come)
+        return come > self._end
+
+    def _shorten(self, come: int) -> None:
+        """Bring the end forward: to what is complete, or to where most of the events are that there may be."""
+        columns = joined(self._chunks)
+        most = self._limit * 7 // 8  # leave room, so that this rarely runs: it sorts all kept rows
+        last = int(np.partition(columns[REQUESTED], most)[most])
+        self._end = max(self._start, min(self._end, max(last, come - 1)))
+        self._chunks, self._kept = [], 0
+        self._add(columns)
+
+    def events(self) -> Events:
+        self.drain()
+        return events_of(self._chunks, is_complete=True)
+
+    def window(self) -> Window:
+        arena, columns = self._arena, joined(self._chunks)
+        count = self._network.stream_count
+        kept = [np.bincount(columns[3][columns[1] == s], minlength=count) for s in (State.PUT, State.GET)]
+        first_put = arena.streams[:, Stream.TAIL] - self._late[0] - kept[0]
+        first_get = arena.streams[:, Stream.HEAD] - self._late[1] - kept[1]
+        end = min(self._end, int(arena.nodes[:, Node.CLOCK].max(initial=0)))
+        return Window(min(self._start, end), end, first_put, first_get, self._waits())
+
+    def _waits(self) -> Waits:
+        """Return the nodes that are blocked at a stream."""
+        arena, network = self._arena, self._network
+        on = np.flatnonzero(arena.streams[:, Stream.WAITER])
+        node = arena.node_number(arena.streams[on, Stream.WAITER])
+        state = arena.nodes[node, Node.WAITS_IN] % (1 << STATE_BITS)
+        task = network.order[arena.current_slot()[node]]
+        op = operation_numbers(network, task, arena.nodes[node, Node.WAITS_IN])
+        return Waits(node, state, on, op, arena.nodes[node, Node.CLOCK])
+
+
+def _longest_service(network: Network) -> int:
+    """Cycles that a request can be served for, at most: so much later than an event something may end."""
+    rows = network.rows.reshape(-1, Op.SIZE)
+    return int(rows[rows[:, Op.CODE] == Code.REQUEST, Op.VALUE].max(initial=0))

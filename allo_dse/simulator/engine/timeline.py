@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from ..codegen.run_time.record_fields import State
 from ..network.network import IntArray, Network
+from ..run_time.records import State
 from .recording import Events, Window, service_cycles
 
 if TYPE_CHECKING:

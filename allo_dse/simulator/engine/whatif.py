@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from allo_dse.common.records import replace
 
-from ..codegen.run_time.record_fields import Code, Op
 from ..network.network import IntArray, Network
+from ..run_time.records import Code, Op
 from .engine import table_engine
 
 SHARED = "DRAM"

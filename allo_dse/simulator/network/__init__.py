@@ -1,6 +1,5 @@
 """Networks to run, as plain data: streams, tasks, nodes, operation tables, shared resources, their run-time image.
 
-Imports: common, simulator.codegen.
-Imported by: dashboard, drawing, eval, mapper, simulator, simulator.deadlock, simulator.engine, simulator.replay,
-  simulator.steady, simulator.trace.
+Imports: common, simulator.codegen, simulator.run_time.
+Imported by: backends, dashboard, drawing, eval, simulator, simulator.deadlock, simulator.engine, simulator.replay.
 """

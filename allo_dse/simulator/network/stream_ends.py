@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from allo_dse.common.errors import SimulationError
 
-from ..codegen.lowering.signature import Signature
-from ..codegen.run_time.record_fields import Code, Op
+from ..codegen.signature import Signature
+from ..run_time.records import Code, Op
 from .network import IntArray, Network, Processes, Tasks
 
 UNKNOWN = -1

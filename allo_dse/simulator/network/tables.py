@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import SimulationError
 
-from ..codegen.run_time.record_fields import MAX_NESTING, Code
+from ..run_time.records import MAX_NESTING, Code
 
 
 class Table:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from allo_dse.common.numba_kernels import called, compiled
 
-from ..trace.data import IntArray
 from .kernels import Bursts, untimed
-from .replay_plan import Operations, Plan
+from .plan import Operations, Plan
+from .trace_data import IntArray
 
 LANES = 16
 """Depth vectors per pass: 16 32-bit numbers fill the widest vector registers."""

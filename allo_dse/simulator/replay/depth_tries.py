@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..deadlock.depths import Growth, Increase, NoDepthHelps, Search
+from ..deadlock.deeper import Growth, Increase, NoDepthHelps, Search
 from ..deadlock.explain import Blocked, wait_cycle
-from ..trace.data import IntArray, TraceData, TraceError
-from .blocked import blocked_processes
 from .kernels import Bursts, untimed
-from .replay_plan import Plan
+from .plan import Plan, blocked_processes
+from .trace_data import IntArray, TraceData, TraceError
 
 
 def smallest_depths(data: TraceData, plan: Plan, start: IntArray, max_runs: int) -> Increase:

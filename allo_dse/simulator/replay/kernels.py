@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from allo_dse.common.numba_kernels import called, compiled, inlined
 
-from ..trace.data import IntArray
-from .replay_plan import Operations
+from .plan import Operations
+from .trace_data import IntArray
 
 SHALLOW = 4
 """A stream with fewer slots is full or empty again before a look at whose turn it is has paid."""

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from allo_dse.common.cores import usable_cores
+from allo_dse.common.processes import usable_cores
 
-from ..trace.data import IntArray, TraceData, TraceError
-from .alike_streams import AlikeStreams
 from .batch import DEADLOCK, LANES, LaneReplay, fits_lanes
 from .kernels import replayed
+from .plan import AlikeStreams
 from .replay_result import ReplayResult
+from .trace_data import IntArray, TraceData, TraceError
 
 _WORTH_A_THREAD = 1 << 18
 """Operations that take longer than a thread takes to start."""

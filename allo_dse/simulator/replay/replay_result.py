@@ -7,15 +7,13 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from allo_dse.common.aliases import Array, JsonObject
+from allo_dse.common.records import Array, JsonObject
 
 from ..deadlock.explain import Deadlock, DeadlockError, deadlock_of
-from ..trace.data import IntArray, TraceData, TraceError
-from .alike_streams import Merged
-from .blocked import blocked_processes, trace_labels
 from .depth_tries import smallest_depths
 from .kernels import occupancy
-from .replay_plan import Plan
+from .plan import Merged, Plan, blocked_processes, trace_labels
+from .trace_data import IntArray, TraceData, TraceError
 
 UNREACHED = -1
 """Time of an operation that did not happen."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from allo_dse.mapper.fold.fold import AxisFold
 
-from ..gene import Gene, Genes, Suggest
+from ..choice import Gene, Genes, Suggest
 
 HOW = ("bundle", "chain")
 PATTERN = ("cyclic", "block")

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import IllegalFold
-from allo_dse.common.latest import keep
-from allo_dse.common.records import replace
-from allo_dse.mapper.axes.axes import AxisRule
+from allo_dse.common.records import keep, replace
+from allo_dse.mapper.axes import AxisRule
+from allo_dse.mapper.fold.every_fold import FoldSpace, Layout
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.fold_space import FoldSpace, Layout
 
-from ..draft import Draft
-from ..gene import Genes
+from ..choice import Genes
+from ..design import Draft
 from .fold_genes import AxisOptions, KernelOptions, KernelPlan
 from .folds import Fold, FoldChoice, bounds_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from allo_dse.common.records import replace
 
 from ..choice import Ask, Question, QuestionChoice
-from ..draft import Draft
+from ..design import Draft
 
 PARTS = ("in turn", "at once")
 

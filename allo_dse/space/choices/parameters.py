@@ -9,14 +9,12 @@ from typing import NamedTuple, Protocol
 
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import Watch
 from allo_dse.lang.diagnostics import ProgramError
 from allo_dse.mapper.program import Program
-from allo_dse.program.watch import Watch
 
-from ..choice import Ask, Question, QuestionChoice
-from ..design import Design
-from ..draft import Draft
-from ..gene import Genes
+from ..choice import Ask, Genes, Question, QuestionChoice
+from ..design import Design, Draft
 from ..params import Assignment, Parameter, ParameterSpace
 from ..programs import Packed, Programs
 

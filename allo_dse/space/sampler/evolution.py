@@ -27,12 +27,12 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.latest import keep
+from allo_dse.common.records import keep
 
-from ..gene import Gene, Genes, Suggest, random_suggest, suggest_from
-from .one_thread import one_thread
+from ..choice import Gene, Genes, Suggest, random_suggest, suggest_from
+from .pareto import Floats, Individual, Parents, Results, front_with
 from .prospects import Memory
-from .selection import Floats, Individual, Parents, Results, front_with
+from .surrogate import one_thread
 
 MAX_ATTEMPTS = 1000  # per proposal, before nothing is bred any more
 MAX_FRUITLESS = 300  # the same where there is another way to find something new

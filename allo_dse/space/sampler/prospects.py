@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from ..gene import Gene, Genes
-from .features import Features
-from .selection import Booleans, Floats, Individual, Integers, dominates
-from .surrogate import LENGTH, NOISE, Scales, Surrogate, fitted_scales
+from ..choice import Gene, Genes
+from .pareto import Booleans, Floats, Individual, Integers, dominates
+from .surrogate import LENGTH, NOISE, Features, Scales, Surrogate, fitted_scales
 
 DRAWS = 64  # values and directions in which the improvement by a candidate is averaged
 WORST_SHARE = 0.1  # of the losses that count as equally bad, so that models attend to what is good

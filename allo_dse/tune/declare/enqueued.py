@@ -10,13 +10,13 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError, IllegalFold, StudyError
+from allo_dse.mapper.fold.builder import Primitive
+from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import MeshFold
-from allo_dse.mapper.fold.graph_builder import Primitive
-from allo_dse.mapper.fold.node_fold import NodeFold
-from allo_dse.mapper.model.buffering import Buffering
+from allo_dse.mapper.violation import Buffering
+from allo_dse.space.choice import Genes, Suggest, random_suggest, suggest_from
 from allo_dse.space.choices.folds import Fold
 from allo_dse.space.design import Design
-from allo_dse.space.gene import Genes, Suggest, random_suggest, suggest_from
 
 from ..search.judge import Judge
 from ..search.ladder import Rung, promoted

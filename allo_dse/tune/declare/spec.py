@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.latest import keep
+from allo_dse.common.records import keep
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
-from allo_dse.space.shared_programs import parameters_of
-from allo_dse.space.space import Candidate, Space
+from allo_dse.space.space import Candidate, Space, parameters_of
 
 from ..search.ladder import Rung, as_rung
 from ..search.least import LeastLosses
@@ -22,15 +21,14 @@ from ..search.objectives import Constraint, Measure, Objective, as_constraint, a
 from ..store.record import Record, Verification
 
 if TYPE_CHECKING:
+    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.device.device import Device
     from allo_dse.eval.evaluator import Evaluator
-    from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.eval.target import Target
     from allo_dse.mapper.program import Program
-    from allo_dse.mapper.target.target import Target
-    from allo_dse.space.choice import Choice
+    from allo_dse.space.choice import Choice, Genes
     from allo_dse.space.choices.folds import FoldChoice
     from allo_dse.space.design import Design
-    from allo_dse.space.gene import Genes
     from allo_dse.space.programs import Programs
 
 MOST_REBUILT = 64
@@ -155,7 +153,7 @@ class StudySpec:
 
     def _observed(self, program: Program) -> Program:
         """A program with what it decides on the study's inputs, where data decides."""
-        from allo_dse.eval.program.observe import observed, sets_of
+        from allo_dse.eval.execute.observe import observed, sets_of
 
         return observed(program, sets_of(self.inputs, program))
 
@@ -168,8 +166,8 @@ class StudySpec:
         """
         if not isinstance(self._folds, str):
             return self._folds
+        from allo_dse.space.choices.folds import TaskFolds
         from allo_dse.space.choices.kernel_folds import KernelFolds
-        from allo_dse.space.choices.task_folds import TaskFolds
 
         if self._folds == "tasks":
             return TaskFolds(self.device)
@@ -184,18 +182,18 @@ class StudySpec:
         Raises:
             AlloDseError: when there is no such target for the device.
         """
-        from allo_dse.mapper.target.target import target
+        from allo_dse.eval.target import target
 
         return target(self.target_name, self.device)
 
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        from allo_dse.mapper.model.buffering import Buffering
-        from allo_dse.mapper.target.target import Buildable
-        from allo_dse.space.choices.output_depth import OutputDepth
+        from allo_dse.backends.npu.choices import OutputDepth
+        from allo_dse.eval.target import Buildable
+        from allo_dse.mapper.violation import Buffering
         from allo_dse.space.choices.parameters import ParameterChoice
-        from allo_dse.space.draft import Draft
+        from allo_dse.space.design import Draft
 
         # Output ports of an FPGA design have no object FIFOs.
         depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
@@ -206,7 +204,7 @@ class StudySpec:
         parameters = ParameterChoice(self.parameters, self.programs, builder)
         choices: list[Choice] = [parameters, self.folds, OutputDepth(depths)]
         if self.schedules not in ((), []):
-            from allo_dse.space.choices.auto_schedules import AutoSchedules, schedules_of
+            from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules, schedules_of
             from allo_dse.space.choices.overlap import Overlap
 
             schedules = schedules_of(self.schedules, self.device)
@@ -215,7 +213,7 @@ class StudySpec:
             if schedules is not None:
                 choices.append(schedules)
         if self.kernels:
-            from allo_dse.space.choices.kernel_library import KernelLibrary
+            from allo_dse.backends.npu.choices import KernelLibrary
 
             choices.append(KernelLibrary(self.device, self.kernels))
         for one in self._extra_choices:
@@ -248,7 +246,7 @@ class StudySpec:
     @cached_property
     def answers(self) -> Callable[..., object] | None:
         """The reference, which remembers what it was asked for last."""
-        from allo_dse.eval.hls.golden_data import Remembered
+        from allo_dse.eval.golden_data import Remembered
 
         return None if self.reference is None else Remembered(self.reference)
 
@@ -268,7 +266,7 @@ class StudySpec:
 
     def _made(self, given: Any) -> Evaluator:
         """An evaluator, told the study's reference where it wants to know."""
-        from allo_dse.eval.function import FunctionEvaluator, needs_arguments, takes_a_design
+        from allo_dse.eval.evaluator import FunctionEvaluator, needs_arguments, takes_a_design
 
         if takes_a_design(given):
             return FunctionEvaluator(given)
@@ -292,7 +290,7 @@ class StudySpec:
 
         What rungs above the first measure changes what is predicted: nothing is known beforehand then.
         """
-        from allo_dse.eval.bounding import bounding_of
+        from allo_dse.eval.evaluator import bounding_of
 
         bounding = None if self.rungs or evaluator is None else bounding_of(evaluator)
         return LeastLosses(self.objectives, self.constraints, bounding)
@@ -390,9 +388,9 @@ def _listed(name: str, given: Any) -> Sequence[Any]:
 def _default_evaluator(device: Device) -> Evaluator:
     """The simulator of the device's family."""
     if device.family == "fpga":
-        from allo_dse.eval.fpga.evaluator import FpgaSimulator
+        from allo_dse.backends.fpga.evaluator import FpgaSimulator
 
         return FpgaSimulator()
-    from allo_dse.eval.npu.evaluator import NpuSimulator
+    from allo_dse.backends.npu.evaluator import NpuSimulator
 
     return NpuSimulator()

@@ -1,5 +1,5 @@
 """What a run has found: data frames, designs in words, files to build from.
 
 Imports: backends, common, drawing, eval, mapper, space, tune.declare, tune.search, tune.store.
-Imported by: allo_dse, cli, dashboard, dnn, tune, tune.run, tune.show.
+Imported by: allo_dse, cli, dashboard, networks, tune, tune.run, tune.show.
 """

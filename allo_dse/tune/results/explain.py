@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from allo_dse.common.errors import SimulationError
 
 if TYPE_CHECKING:
-    from allo_dse.mapper.model.movement import LayoutChoice
+    from allo_dse.backends.npu.movement.movement import LayoutChoice
     from allo_dse.space.design import Design
 
 _RESOURCES = {
@@ -111,7 +111,7 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
 
 def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
     """How loops are unrolled, tensors whose banks do not serve all kernels, and the resource that is used most."""
-    from allo_dse.mapper.limits.shared_partitions import partition_conflicts
+    from allo_dse.backends.fpga.mapping import partition_conflicts
 
     unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
     words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []

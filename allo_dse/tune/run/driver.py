@@ -11,16 +11,14 @@ from allo_dse.space.space import Candidate
 
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.doubt import Doubt
-from ..search.exact.by_bounds import ExactProposer
+from ..search.exact import ExactProposer, Proposer
 from ..search.ladder import Ladder
-from ..search.protocol import Proposer
 from ..show.reporters import Reporter
 from ..show.run_view import View
 from ..store.record import Measurement
 from ..workers.executor import Job
 from ..workers.workforce import Workforce
-from .ledger import Ledger
-from .side_files import SideFiles
+from .ledger import Ledger, SideFiles
 
 PROPOSE_AT_ONCE = 16  # designs: an idle worker gets work before all others have theirs
 

@@ -11,19 +11,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from allo_dse.common.aliases import JsonObject
+from allo_dse.common.records import JsonObject
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
+from ..search.exact import certificate_of
 from ..search.judge import Judge
 from ..search.proposals import make_proposer
-from ..search.protocol import certificate_of
 from ..search.screening import Screen
-from ..show.numbers import format_duration
+from ..show.run_view import format_duration
 from ..store.certificate import Certificate
-from ..store.described import described
-from ..store.record import Measurement, Record
+from ..store.record import Measurement, Record, described
 from .options import RunOptions
 
 MOST_COUNTED = 1_000_000

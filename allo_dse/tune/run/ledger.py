@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from msgspec import structs
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.garbage import no_collections
+from allo_dse.common.processes import no_collections
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
-from allo_dse.space.gene import suggest_from
-from allo_dse.space.shared_programs import parameters_of
-from allo_dse.space.space import Candidate
+from allo_dse.space.choice import suggest_from
+from allo_dse.space.space import Candidate, parameters_of
 
 from ..declare.spec import StudySpec
-from ..results.study_result import Result
+from ..results.result import Result
+from ..search.exact import Told
 from ..search.judge import Judge
-from ..search.protocol import Told
 from ..search.screening import Screen
 from ..search.tally import Tally
-from ..store.described import described
+from ..store.certificate import Certificate
 from ..store.log import RunLog, sensible
-from ..store.record import Entry, Measurement, Record, Withdrawal, entry_dict
-from ..store.rundir import RunDirectory
+from ..store.record import Entry, Measurement, Record, Tick, Withdrawal, described, entry_dict
+from ..store.rundir import LOGS, RunDirectory
+from .cache import ResultCache
 from .optuna_storage import StorageCopy
 from .restore import History, corrected, correction_of, read_history, revaluations
 
@@ -298,3 +299,60 @@ def _reasons(kinds: Sequence[Sequence[str]]) -> str:
 def _first(record: Record) -> Record:
     """What the first rung said of a design."""
     return replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
+
+
+# What a run keeps beside its records: results for other runs, what failed evaluations printed, running totals.
+
+
+TICK_SECONDS = 2.0
+
+
+class SideFiles:
+    """Keeps them.
+
+    Args:
+        caches: one per rung, or none at all.
+    """
+
+    def __init__(self, directory: RunDirectory, screen: Screen, caches: Sequence[ResultCache]) -> None:
+        self._directory, self._screen, self._caches = directory, screen, caches
+        self._ticked, self._next = time.monotonic(), 0
+        self._last: Tick | None = None
+
+    def known(self, candidate: Candidate, rung: int) -> dict[str, Any] | None:
+        """Metrics that an earlier run found."""
+        return self._caches[rung].get(candidate) if self._caches else None
+
+    def keep(self, candidate: Candidate, found: Measurement) -> str | None:
+        """Keep what comes with a measurement; returns the file that has what was printed, if anything was."""
+        if found.metrics is not None and not found.cached and self._caches:
+            self._caches[found.rung].put(candidate, found.metrics, found.seconds)
+        if found.metrics is not None or not found.printed:
+            return None
+        name = f"{LOGS}/{candidate.key}-{found.rung}.txt"
+        self._directory.write(name, found.printed)
+        return name
+
+    def tick(
+        self, at: float, evaluated: int, certificate: Callable[[], Certificate | None], *, last: bool
+    ) -> Tick | None:
+        """Running totals for the log, when they have changed: now and then, and with every tenth more designs.
+
+        What is decided about the space is written where readers of the run look for it, too.
+        """
+        now = time.monotonic()
+        if not last and now - self._ticked < TICK_SECONDS and evaluated < self._next:
+            return None
+        self._ticked, self._next = now, evaluated + max(1, evaluated // 10)
+        decided = certificate()
+        if decided is not None:
+            self._directory.certify(decided)
+        screen, hits = self._screen, sum(cache.hits for cache in self._caches)
+        totals = Tick(
+            at=0.0, repeats=screen.repeats, illegal=screen.illegal, invalid=screen.invalid, cache_hits=hits,
+            bounds=decided.bounds if decided else {},
+        )  # fmt: skip
+        if totals == self._last:
+            return None
+        self._last = totals
+        return replace(totals, at=at)

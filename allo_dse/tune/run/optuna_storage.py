@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from allo_dse.common.errors import StudyError
-from allo_dse.space.gene import Gene
+from allo_dse.space.choice import Gene
 
-from ..results.optuna_trials import Trials
+from ..results.result import Trials
 from ..search.judge import Judge
 from ..store.log import stored
 from ..store.record import Record

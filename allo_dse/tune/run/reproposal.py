@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import JsonObject
 from allo_dse.eval.evaluator import full_name
 
 from ..declare.spec import StudySpec
+from ..search.exact import Proposer
 from ..search.judge import Judge
 from ..search.proposals import make_proposer
-from ..search.protocol import Proposer
 from ..search.screening import Screen
 from ..store.record import Record, Session, decode_entry
 from .restore import read_history

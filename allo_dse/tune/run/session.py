@@ -10,32 +10,30 @@ from pathlib import Path
 from typing import Any
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.garbage import no_collections, rare_collections
+from allo_dse.common.processes import no_collections, rare_collections
 from allo_dse.common.records import replace
 from allo_dse.eval.evaluator import Evaluator, full_name, needs
 
 from ..declare.enqueued import enqueue
 from ..declare.spec import StudySpec
-from ..results.study_result import Result
+from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
+from ..search.exact import Proposer, certificate_of
 from ..search.proposals import SAMPLERS, make_proposer
-from ..search.protocol import Proposer, certificate_of
 from ..show.output import write_best, write_tables
 from ..show.reporter_of_run import make_reporter
 from ..show.reporters import Reporter
 from ..store.certificate import Certificate
 from ..store.record import PlacementNote, Session, Verification
-from ..store.run_info import RunInfo, StatedObjective
+from ..store.run_info import RunInfo, StatedObjective, error_text, valid_text
 from ..store.rundir import RunDirectory, default_run_dir, versions
-from ..store.texts import error_text, valid_text
 from ..workers.ray_access import reach
 from ..workers.workforce import demands, recruit, unusable_here
 from .cache import ResultCache
 from .driver import Driver
-from .ledger import Ledger
+from .ledger import Ledger, SideFiles
 from .options import RunOptions
 from .optuna_storage import StorageCopy, reach_storage, without_password
-from .side_files import SideFiles
 
 QUICK_MODELLED = 64  # designs that models propose where evaluating one takes no longer
 RESULTS = ".results"  # beside the run directories: what evaluators found, across runs

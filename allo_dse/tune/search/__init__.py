@@ -1,5 +1,5 @@
 """What is known and wanted during a search: objectives, front, ladder of evaluators, budgets, proposals.
 
 Imports: common, eval, space, tune.store.
-Imported by: allo_dse, cli, dashboard, dnn, tune, tune.declare, tune.results, tune.run, tune.show, tune.workers.
+Imported by: allo_dse, cli, dashboard, networks, tune, tune.declare, tune.results, tune.run, tune.show, tune.workers.
 """

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from allo_dse.common.latest import keep
+from allo_dse.common.records import keep
+from allo_dse.space.choice import Suggest
 from allo_dse.space.design import Design
-from allo_dse.space.gene import Suggest
 from allo_dse.space.space import Candidate
 
 from ..store.record import Record
+from .exact import Proposal, Told
 from .least import LeastLosses
-from .protocol import Proposal, Told
 from .screening import Screen
 
 if TYPE_CHECKING:
     from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-    from allo_dse.space.sampler.selection import Individual
+    from allo_dse.space.sampler.pareto import Individual
 
 MOST_OUTDONE = 100_000  # keys that are kept
 
@@ -100,7 +100,7 @@ class EvolutionProposer:
         return number
 
     def _individual(self, number: int, genes: dict[str, int], told: Told) -> Individual:
-        from allo_dse.space.sampler.selection import Individual
+        from allo_dse.space.sampler.pareto import Individual
 
         return Individual(number, genes, self._losses(told), told.penalty)
 
@@ -113,7 +113,7 @@ class EvolutionProposer:
         self._search.revise({number: (self._losses(found), found.penalty) for number, found in told.items()})
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
-        from allo_dse.space.sampler.selection import Results
+        from allo_dse.space.sampler.pareto import Results
 
         # What is told of a design is not kept: that of a million takes as long to allocate as to compute.
         rows = ((*self._losses(one), one.penalty) for one in map(told, history))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from allo_dse.common.errors import StudyError
 
 from ..store.record import Record
-from ..store.texts import failure_kind
+from ..store.run_info import failure_kind
 
 MISSING = 5  # designs in whose metrics an objective or constraint finds nothing
 FAILED = 10  # designs for which the evaluator fails in the same way

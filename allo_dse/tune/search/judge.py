@@ -14,8 +14,8 @@ from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.eval.evaluator import Metrics
 
 from ..store.record import Record, Status
+from .exact import Told
 from .objectives import Constraint, MetricError, Objective
-from .protocol import Told
 
 FAILED = "failed"
 _Ruling: TypeAlias = tuple[Status, str | None, dict[str, float] | None, dict[str, float] | None]

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.eval.bounding import Bounding, Bounds, RegionBounding
-from allo_dse.eval.evaluator import Metrics, no_metric
+from allo_dse.eval.evaluator import Bounding, Bounds, Metrics, RegionBounding, no_metric
 
 from .objectives import Constraint, Excess, MetricValue, Objective
 
 if TYPE_CHECKING:
     from allo_dse.space.design import Design
-    from allo_dse.space.regions import Region
+    from allo_dse.space.space import Region
 
 Losses = tuple[float, ...]
 ROUNDING = 1e-9  # of a metric and its bound, which are sums of the same numbers in another order

@@ -15,7 +15,7 @@ from msgspec import Struct
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics, no_metric
 
-from ..store.texts import error_text, valid_text
+from ..store.run_info import error_text, valid_text
 
 Measure = Callable[[Metrics], Any]
 _NUMBERS = (float, int)

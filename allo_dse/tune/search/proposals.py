@@ -9,20 +9,145 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from allo_dse.common.errors import StudyError
-from allo_dse.space.regions import regions_of
-from allo_dse.space.space import Candidate, Space
+from allo_dse.space.choice import Genes
+from allo_dse.space.space import Candidate, Space, regions_of
 
 from ..store.record import Record
 from .bred import EvolutionProposer
-from .exact.by_bounds import ExactProposer
-from .exact.guided import GuidedProposer
-from .least import LeastLosses
+from .exact import ExactProposer, Proposal, Proposer, Told
+from .least import LeastLosses, Losses
 from .objectives import Objective
-from .protocol import Proposal, Proposer, Told
 from .screening import Screen
+from .undecided import distance, magnitude
 
 if TYPE_CHECKING:
     import optuna
+
+# What `sampler="auto"` does where designs have bounds: it goes by them alone, or by them and by breeding in turn.
+#
+# Bounds that are nearer to the values than designs are to each other say which design is better, and going by them
+# alone ends soonest. Where they are not, every other design is bred: then neither way costs more than twice what it
+# would alone, each learns from the other, and the run still ends with a proof. Which it is follows from the first
+# designs that were evaluated, whoever proposed them, so that a run that was interrupted goes on as if it had not been.
+
+
+FIRST = 32
+"""Designs that say how good bounds are: half of so many is a share of 0.50 +- 0.09."""
+
+
+class GuidedProposer(ExactProposer):
+    """Goes by bounds, and breeds every other design where bounds say too little.
+
+    Args:
+        breeder: makes what breeds, when it is needed.
+    """
+
+    name = "auto"
+
+    def __init__(
+        self,
+        space: Space,
+        screen: Screen,
+        least: LeastLosses,
+        breeder: Callable[[], EvolutionProposer],
+        *,
+        strict: bool,
+    ) -> None:
+        super().__init__(space, screen, least, strict=strict)
+        self._breeder = breeder
+        self._bred: EvolutionProposer | None = None
+        self._asked: dict[int, Genes] = {}  # all designs, until the first ones have said how good bounds are
+        self._first: dict[int, Told] = {}  # in the order of results
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        if self._strict:
+            count = min(count, 0 if outstanding else 1)
+        proposals: list[Proposal] = []
+        while len(proposals) < count:
+            found = self._breed() if self._bred and self._number % 2 else []
+            if not found:
+                found = super().ask(1, 0)
+                for proposal in found:
+                    self._note(proposal.number, proposal.candidate.genes)
+            if not found:
+                break
+            proposals += found
+        return proposals
+
+    def _breed(self) -> list[Proposal]:
+        assert self._bred is not None
+        found = self._bred.ask(1, 0) if self.ground.left() else []
+        for proposal in found:
+            self._proposed[proposal.number] = self._bounds_of(proposal.candidate.genes)
+            self._number += 1
+        return found
+
+    def _bounds_of(self, genes: Genes) -> Losses:
+        """What is known of a design before it is evaluated."""
+        candidate, found = self._space.decode_genes(genes), self._least.nothing
+        for level in range(self._least.levels if candidate else 0):
+            own = self._least(candidate.design, level) if candidate else None
+            found = tuple(map(max, found, own or found))
+        return found
+
+    def _note(self, number: int, genes: Genes) -> None:
+        """A design has been proposed by bounds, or elsewhere."""
+        if self._bred:
+            self._bred.take_over(number, genes)
+        elif len(self._first) < FIRST:
+            self._asked[number] = genes
+
+    def tell(self, number: int, told: Told) -> None:
+        super().tell(number, told)
+        self._hear(number, told)
+
+    def learn(self, key: str, genes: Genes, told: Told) -> int:
+        number = super().learn(key, genes, told)
+        self._note(number, genes)
+        self._hear(number, told)
+        return number
+
+    def _hear(self, number: int, told: Told) -> None:
+        if self._bred:
+            self._bred.tell(number, told)
+        elif len(self._first) < FIRST:
+            self._first[number] = told
+            if len(self._first) == FIRST:
+                self._begin_to_breed()
+
+    def _begin_to_breed(self) -> None:
+        """Where the first designs say so."""
+        if not self._bounds_tell_apart():
+            self._bred = self._breeder()
+            for number, genes in sorted(self._asked.items()):
+                self._bred.take_over(number, genes)
+                if number in self._first:
+                    self._bred.tell(number, self._first[number])
+        self._asked.clear()
+
+    def _bounds_tell_apart(self) -> bool:
+        """Whether half of the first designs are nearer to their bounds than to any other of them."""
+        known = [(self._bounds_of(self._asked[n]), told.values) for n, told in self._first.items() if told.values]
+        if not known:
+            return False
+        losses = np.array([values for _, values in known], float) * self._signs
+        loose = distance(losses, np.array([bounds for bounds, _ in known]))
+        places = magnitude(losses)
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(places[:, None] - places[None]).max(-1)
+        np.fill_diagonal(apart, np.inf)
+        return bool(2 * np.count_nonzero(loose < apart.min(1)) >= FIRST)
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        super().restore(history, told, next_number)
+        self._asked = {record.number: record.genes for record in history[:FIRST]}
+        self._first = {record.number: told(record) for record in history[:FIRST]}
+        if len(self._first) == FIRST:
+            if not self._bounds_tell_apart():
+                self._bred = self._breeder()
+                self._bred.restore(history, told, next_number)
+            self._asked.clear()
+
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
 LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
@@ -113,7 +238,7 @@ class OptunaProposer:
     def _ask_one(self) -> Proposal | None:
         import optuna
 
-        from allo_dse.space.sampler.distributions import suggest_with
+        from allo_dse.space.sampler.optuna_sampler import suggest_with
 
         for _ in range(MAX_FRUITLESS):
             trial = self.study.ask()
@@ -129,7 +254,7 @@ class OptunaProposer:
 
     def _ask_other(self) -> Proposal | None:
         """Any new design. A model that is never told of invalid designs may go on proposing them for ever."""
-        from allo_dse.space.sampler.distributions import distribution
+        from allo_dse.space.sampler.optuna_sampler import distribution
 
         candidate = self._screen.any_new(np.random.default_rng((self._seed, self._next)))
         if candidate is None:
@@ -164,7 +289,7 @@ class OptunaProposer:
     def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
         import optuna
 
-        from allo_dse.space.sampler.distributions import distribution
+        from allo_dse.space.sampler.optuna_sampler import distribution
 
         self._told[key] = told
         trial = optuna.trial.create_trial(

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.space.choice import Genes, Suggest, random_suggest
 from allo_dse.space.design import Design
-from allo_dse.space.gene import Genes, Suggest, random_suggest
 from allo_dse.space.space import Candidate, Space
 
 Check = Callable[[Design], Sequence[Any]]

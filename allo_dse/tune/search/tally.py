@@ -11,8 +11,8 @@ import numpy as np
 from allo_dse.eval.calibrate.correction import Correction
 
 from ..store.record import Record
-from .front import Front
 from .objectives import Objective
+from .pareto_front import Front
 
 
 @dataclass

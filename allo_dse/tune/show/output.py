@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 
-from allo_dse.common.aliases import JsonObject
 from allo_dse.common.quoting import csv_text, file_name, markup, shell_command
+from allo_dse.common.records import JsonObject
 
 from ..results.best import BestDesign
 from ..results.explain import timed_on_words
-from ..results.study_result import Result, failure_words
+from ..results.result import Result, failure_words
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
-from .narrow import fitting, left_out
-from .numbers import format_value, front_title
-from .predicted_reported import HEADINGS, predicted_reported_rows
+from .run_view import fitting, format_value, front_title, left_out
+
+# What the cost model predicted beside what the HLS tool reported, as rows of a table.
+
+
+METRIC = "predicted_reported"
+"""The metric of designs that the HLS tool has measured (`backends.fpga.hls.prediction.comparison`)."""
+HEADINGS = ("", "", "predicted", "reported", "difference")
+
+Row = tuple[str, str, str, str, str]
+
+
+def predicted_reported_rows(metrics: Mapping[str, Any]) -> list[Row]:
+    """Per resource, and per loop its II and depth: what, which quantity, predicted, reported, difference.
+
+    What one of both does not pipeline is "-". Empty for designs that the tool has not measured.
+    """
+    return list(_rows(metrics.get(METRIC) or {}, metrics.get("latency_cycles")))
+
+
+def _rows(found: Mapping[str, Any], cycles: float | None) -> Iterator[Row]:
+    if not found:
+        return
+    yield "design", "cycles", *_pair(found["cycles"], cycles)
+    for name, pair in found["resources"].items():
+        yield "design", name, *_pair(*pair)
+    for loop in found["loops"]:
+        for quantity in ("ii", "depth"):
+            yield f"{loop['function']}/{loop['loop']}", quantity, *_pair(*loop[quantity])
+
+
+def _pair(predicted: float | None, reported: float | None) -> tuple[str, str, str]:
+    if predicted is None or reported is None:
+        return format_value(predicted), format_value(reported), ""
+    if predicted == reported:
+        return format_value(predicted), format_value(reported), "0"
+    share = f"{100 * (predicted - reported) / reported:+.0f} %" if reported else "-"
+    return format_value(predicted), format_value(reported), share
+
 
 TOP_ROWS = 12
 TOP_LIMITS = 3  # constraints to name where no design is feasible

@@ -3,12 +3,80 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
-from allo_dse.common.errors import StudyError
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
 
-from .notebook import NotebookReporter, in_notebook
+from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import markup, printable
+
+from ..results.result import Result
+from ..search.screening import Screen
+from ..store.certificate import Certificate, Gap, percent
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
+from .run_view import View, format_duration, format_value
+
+# Progress as a bar in a notebook.
+
+
+SECONDS = 0.25
+
+
+def in_notebook() -> bool:
+    """Whether this process runs the cells of one."""
+    return "ipykernel" in sys.modules
+
+
+class NotebookReporter(QuietReporter):
+    """tqdm's bars: of the designs, then of their verification. They are widgets where ipywidgets is installed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar: Any = None
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def start(self, view: View) -> None:
+        self._open(view.study.name, view.budget.trials)
+
+    def update(self, view: View, last: bool = False) -> None:
+        if not self._due(SECONDS, last):
+            return
+        best = {o.name: view.tally.best_value(o) for o in view.tally.objectives}
+        words = [f"{name} {format_value(value)}" for name, value in best.items() if value is not None]
+        self._bar.n = view.tally.done
+        self._bar.set_postfix_str(printable(", ".join([*words, f"front {len(view.tally.front.keys)}"])))
+
+    def note(self, text: str) -> None:
+        print(printable(text))
+
+    def verifying(self, done: int, of: int) -> None:
+        if done == 0:
+            self._open("verifying the front", of)
+        self._bar.n = done
+        self._bar.refresh()
+
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        self._close()
+
+    def _open(self, title: str, total: int | None) -> None:
+        self._close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that ipywidgets is not installed: the bar is a text then
+            from tqdm.auto import tqdm
+        self._bar = tqdm(total=total, desc=printable(title), unit=" designs")
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
 
 def make_reporter(progress: Any) -> Reporter:
@@ -19,8 +87,6 @@ def make_reporter(progress: Any) -> Reporter:
     if progress == "auto":
         progress = "notebook" if in_notebook() else "live" if sys.stderr.isatty() else "plain"
     if progress == "live":
-        from .live import LiveReporter
-
         return LiveReporter()
     known: dict[str, type[QuietReporter]] = {
         "notebook": NotebookReporter,
@@ -31,3 +97,130 @@ def make_reporter(progress: Any) -> Reporter:
     if progress not in known:
         raise StudyError(f"unknown progress {progress!r}", hint="one of auto, live, notebook, plain, json, quiet")
     return known[progress]()
+
+
+# The live view on a terminal.
+
+
+LIVE_SECONDS = 0.25
+MAX_KILLERS = 5
+
+
+class LiveReporter(QuietReporter):
+    """Redraws a few lines several times a second, on standard error."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
+        self._console = console or Console(stderr=True, highlight=False)
+        self._verifying: Status | None = None
+        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> LiveReporter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+
+    def start(self, view: View) -> None:
+        self._console.print(
+            f"[bold]{markup(view.study.name)}[/]: {view.sampler} search, log in {markup(str(view.run_dir))}"
+        )
+        self._live.start()
+
+    def update(self, view: View, last: bool = False) -> None:
+        if self._due(LIVE_SECONDS, last):
+            self._live.update(render(view), refresh=True)
+        if last:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        style = "bold red" if text.startswith("WRONG") else "yellow"
+        self._console.print(Text(text, style=style))
+
+    def verifying(self, done: int, of: int) -> None:
+        text = f"verifying design {done + 1} of {of} of the front; Ctrl-C leaves it, the same command goes on"
+        if self._verifying is None:
+            self._verifying = self._console.status(text)
+            self._verifying.start()
+        self._verifying.update(text)
+
+    def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._live.stop()
+        if self._verifying is not None:
+            self._verifying.stop()
+
+
+def render(view: View) -> Table:
+    """The live view as Rich draws it."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
+    certificate = view.certificate
+    done, total = _fraction(view, certificate)
+    if total:
+        facts.add_row("", ProgressBar(total=total, completed=done, width=60))
+    facts.add_row("designs", _pace(view, certificate))
+    share = view.feasible_share
+    facts.add_row(
+        "feasible", "-" if share is None else f"{100 * share:.1f} % of {view.tally.done + view.screen.invalid:,}"
+    )
+    facts.add_row("ruled out by", _killers(view))
+    best = [f"{markup(o.name)} [bold]{format_value(view.tally.best_value(o))}[/]" for o in view.tally.objectives]
+    facts.add_row("best so far", "   ".join(best))
+    if certificate is not None and certificate.listed:
+        facts.add_row("cannot be better", "   ".join(map(_bound, certificate.gaps)))
+    facts.add_row("front", _front(view))
+    if measured := view.tally.correction.words:
+        facts.add_row("measured", measured)
+    if view.tally.last_error:
+        facts.add_row("last failure", Text(printable(view.tally.last_error[:200]), style="red"))
+    return facts
+
+
+def _pace(view: View, certificate: Certificate | None) -> str:
+    done = f"[bold]{view.tally.done:,}[/]"
+    if certificate is None:
+        target = f" of {view.budget.trials:,}" if view.budget.trials is not None else ""
+        parts = [f"{done}{target}", f"{view.per_second:,.0f}/s"]
+    elif not certificate.listed:
+        parts = [f"[bold]{certificate.designs:,}[/] of the space listed so far"]
+    else:
+        decided = f"{certificate.designs - certificate.open:,} of {certificate.designs:,} decided"
+        parts = [f"[bold]{decided}[/], {certificate.open:,} open", f"{done} evaluated"]
+    return "   ".join([*parts, format_duration(view.budget.elapsed), view.remaining_words(certificate)])
+
+
+def _bound(gap: Gap) -> str:
+    """What no design can be better than in an objective, and how far that is from the best one found."""
+    if gap.bound is None:
+        return f"{markup(gap.objective)} -"
+    far = "nothing found yet" if gap.share is None else f"{percent(gap.share)} from it" if gap.share else "reached"
+    return f"{markup(gap.objective)} {format_value(gap.bound)} [dim]({far})[/]"
+
+
+def _killers(view: View) -> str:
+    killers = view.killers
+    shown = [f"{markup(name)} {count:,}" for name, count in killers[:MAX_KILLERS]]
+    if len(killers) > MAX_KILLERS:
+        shown.append(f"{len(killers) - MAX_KILLERS} more")
+    return "   ".join(shown) or "-"
+
+
+def _front(view: View) -> str:
+    front = view.tally.front
+    text = f"{len(front.keys)} designs"
+    if front.hypervolume is None or view.reference is None:
+        return text
+    point = ", ".join(f"{markup(name)} {format_value(value)}" for name, value in view.reference.items())
+    return f"{text}   hypervolume [bold]{front.hypervolume:.4f}[/] [dim](reference point: {point})[/]"
+
+
+def _fraction(view: View, certificate: Certificate | None) -> tuple[float, float]:
+    if certificate is not None and certificate.listed:
+        return certificate.designs - certificate.open, certificate.designs
+    if view.budget.seconds is not None:
+        return min(view.budget.elapsed, view.budget.seconds), view.budget.seconds
+    return view.tally.done, view.budget.trials or 0

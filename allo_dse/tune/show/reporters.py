@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from allo_dse.common.quoting import printable
 
-from ..results.study_result import Result
+from ..results.result import Result
 from ..search.screening import Screen
 from .output import summary
 from .run_view import View, device_name, progress_line

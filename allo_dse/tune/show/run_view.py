@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
-from allo_dse.common.aliases import JsonObject
+from allo_dse.common.records import JsonObject
 
 from ..declare.spec import StudySpec
 from ..search.budget import Budget
-from ..search.protocol import Proposer, certificate_of
+from ..search.exact import Proposer, certificate_of
 from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
-from .numbers import format_duration, format_value
+
+# How numbers are written for people.
+
+
+def format_value(value: float | None) -> str:
+    """Four significant digits, without an exponent where that can be read."""
+    if value is None:
+        return "-"
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value):,}"
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def front_title(designs: int) -> str:
+    """Above the table of so many designs."""
+    return f"Pareto front: {designs} design{'' if designs == 1 else 's'}"
+
+
+def format_duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
 class View(Struct, frozen=True):
@@ -131,3 +158,52 @@ def progress_line(view: View) -> str:
 
 def device_name(study: StudySpec) -> str:
     return str(getattr(study.device, "name", study.device))
+
+
+# Tables that fit the terminal.
+
+
+def fitting(console: Console, build: Callable[[int], Table], optional: int) -> Table:
+    """A table with as many of its optional columns as there is room for; a list of its cells where not even the others
+    fit, which would break the numbers.
+
+    Args:
+        build: makes it with the first so many of them.
+    """
+    natural = console.options.update(max_width=1 << 16)
+
+    def fits(table: Table) -> bool:
+        return Measurement.get(console, natural, table).maximum <= console.width
+
+    for count in range(optional, -1, -1):
+        table = build(count)
+        if fits(table):
+            return table
+    for column in table.columns:
+        column.header = str(column.header).replace("_", "_\n")
+    return table if fits(table) else _listed(table)
+
+
+def _listed(table: Table) -> Table:
+    """The rows one below the other, with a line for each cell that is not empty."""
+    listed = Table(
+        title=table.title, title_justify="left", title_style="bold", caption=table.caption, caption_justify="left",
+        box=None, show_header=False, pad_edge=False,
+    )  # fmt: skip
+    listed.add_column(style="dim", overflow="fold")
+    listed.add_column(overflow="fold")
+    for cells in zip(*(column.cells for column in table.columns), strict=True):
+        for column, cell in zip(table.columns, cells, strict=True):
+            if cell:
+                listed.add_row(str(column.header).replace("\n", ""), cell)
+        listed.add_row()
+    return listed
+
+
+def left_out(table: Table, rows: int, columns: int) -> None:
+    """Say below a front what of it `pareto.csv` has beside: so many designs, and parameters."""
+    more = [f"{rows} more"] if rows else []
+    more += [f"{columns} parameter{'s' if columns > 1 else ''}"] if columns else []
+    if more:
+        table.caption = f"{' and '.join(more)} in pareto.csv"
+        table.caption_justify = "left"

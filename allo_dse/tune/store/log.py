@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
 
-from .texts import valid
+from .run_info import valid
 
 FSYNC_SECONDS = 0.5
 BLOCK_LINES = 5000  # that are decoded together

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allo_dse.common.whole_files import write_whole
-from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign, placement_from_dict
+from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign, placement_from_dict
+from allo_dse.common.files import write_whole
 
 if TYPE_CHECKING:
     from allo_dse.space.design import Design

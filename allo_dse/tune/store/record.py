@@ -12,8 +12,11 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from allo_dse.space.params import plain_value
+from allo_dse.space.space import Candidate
+
 from .log import decode_line, json_bytes
-from .texts import TEXT_LENGTH, valid, valid_text
+from .run_info import TEXT_LENGTH, valid, valid_text
 
 Status = Literal["ok", "infeasible", "violation", "failed"]
 NOTHING = msgspec.Raw(b"null")
@@ -305,3 +308,25 @@ def decode_entry(line: bytes) -> Entry | None:
         values = valid(decode_line(line) or {})
         kind = _KINDS.get(values["type"])
         return cast(Entry, kind(**_fields_of(kind, values))) if kind else None
+
+
+# What a record says of its design.
+
+
+def described(candidate: Candidate) -> dict[str, Any]:
+    """The fields of a record that say which design it is."""
+    design = candidate.design
+    return {
+        "key": candidate.key,
+        "genes_json": json_text(candidate.genes),
+        "params_json": json_text({name: _plain(value) for name, value in candidate.params.items()}),
+        "fold_json": json_text(design.fold.to_dict()),
+        "buffering_json": json_text(design.buffering.to_dict()),
+        "schedule_json": json_text([str(directive) for directive in design.schedule] or None),
+        "depths_json": json_text(dict(design.depths) or None),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A parameter value as JSON has it: numbers, text and truth values as they are, the rest by name."""
+    return value if isinstance(value, bool | int | float | str) or value is None else plain_value(value)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from allo_dse.common.errors import RunDirectoryError, StudyError
+from allo_dse.common.files import write_whole
 from allo_dse.common.quoting import file_name
 from allo_dse.common.records import replace
-from allo_dse.common.whole_files import write_whole
 
 from .certificate import Certificate
 from .log import disk_full, same_file

@@ -2,21 +2,253 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import pickle
+import select
+import signal
+import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from allo_dse.common.aliases import JsonObject
-from allo_dse.common.records import replace
+from allo_dse.common.errors import StudyError
+from allo_dse.common.processes import descendants, end_tree, python_running, tree_bytes
+from allo_dse.common.records import JsonObject, replace
 from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs
 from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..store.log import json_bytes
 from ..store.record import Measurement
-from ..store.texts import TEXT_LENGTH, error_text, valid
-from .isolated_process import IsolatedBench
+from ..store.run_info import TEXT_LENGTH, error_text, valid
+
+# The parent's side of an isolated evaluator: start the child, ask it, watch it, end it.
+
+
+START_SECONDS = 300.0  # to load the study, which may compile programs
+WATCH_SECONDS = 0.1  # between looks at the child
+MARK = "ALLO_DSE_CELL"  # in the environment of everything that an isolated evaluator starts
+DEFAULT_DEADLINE_SECONDS = 600.0  # at least, for evaluators that name no deadline
+DEFAULT_DEADLINE_FACTOR = 100.0  # times the median of what was measured
+FIRST_DEADLINE_SECONDS = 86400.0  # while too little was measured: synthesis may well take hours
+MEASURED_BEFORE, MEASURED_LAST = 3, 64  # evaluations before the median counts; of the last so many
+PRINTED_BYTES = 64 << 10  # kept of what a failed evaluation printed
+REPLY_BYTES = 16 << 20  # of an answer without an end
+MOST_PROCESSES = 1000  # that a design may start at once: synthesis takes dozens
+COUNT_SECONDS = 1.0  # between counts of them
+PRINTED_LIMIT = 16 << 20  # printed at once, before the beginning is dropped
+_CHILD = "allo_dse.tune.workers.isolated_child"
+
+
+class _Ended(Exception):
+    """The child did not answer; the text says why."""
+
+
+class Patience:
+    """How long a design may take.
+
+    Args:
+        deadline: as the evaluator says, in seconds; None derives it from what the designs so far took.
+    """
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = deadline
+        self._measured: deque[float] = deque(maxlen=MEASURED_LAST)
+
+    def learn(self, seconds: float) -> None:
+        """Take in what a design took that came to an end by itself."""
+        self._measured.append(seconds)
+
+    @property
+    def seconds(self) -> float:
+        if self._deadline is not None:
+            return self._deadline
+        if len(self._measured) < MEASURED_BEFORE:
+            return FIRST_DEADLINE_SECONDS
+        return max(DEFAULT_DEADLINE_SECONDS, DEFAULT_DEADLINE_FACTOR * statistics.median(self._measured))
+
+
+class IsolatedBench:
+    """Evaluates in a child process with the study and one of its evaluators, which is ended with everything it started
+    when it takes too long or too much. It is started when needed, and again after it died. Its temporary files are in a
+    folder of its own, so that they end with it: synthesis that is ended leaves hundreds of megabytes.
+
+    Args:
+        source: the study, or what makes it in the child.
+        needs: how much time and memory a design may take.
+        blank: what all measurements made here have in common; its rung says which evaluator.
+    """
+
+    def __init__(self, source: StudySpec | Callable[[], StudySpec], needs: Needs, blank: Measurement) -> None:
+        self._source, self._needs, self._blank = source, needs, blank
+        self._patience = Patience(needs.deadline_s)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._replies = -1
+        self._rest = b""
+        self._counted = time.monotonic()
+        self._mark = f"{MARK}={uuid.uuid4().hex}"
+        self._files: tempfile.TemporaryDirectory[str] | None = None
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as this object)
+        # The child writes at the file's end, also after this process has cut the file short.
+        fcntl.fcntl(self._printed, fcntl.F_SETFL, fcntl.fcntl(self._printed, fcntl.F_GETFL) | os.O_APPEND)
+
+    def run(self, number: int, candidate: Candidate) -> Measurement:
+        """Evaluate a design, of the proposal of that number.
+
+        Raises:
+            StudyError: when the child cannot even load the study.
+        """
+        started = time.perf_counter()
+        if self._process is None:
+            self._start()
+        self._printed.truncate(0)
+        try:
+            self._write(json.dumps(candidate.genes).encode() + b"\n")
+            said = self._answer(self._patience.seconds)
+        except _Ended as ended:
+            self._end()
+            said = {"error": str(ended), "seconds": time.perf_counter() - started}
+        else:
+            self._patience.learn(said.get("seconds") or 0.0)
+        error, printed = said.get("error"), self._tail() if said.get("error") else ""
+        return replace(
+            self._blank, number=number, metrics=said.get("metrics"), error=error, printed=printed,
+            seconds=said.get("seconds") or 0.0,
+        )  # fmt: skip
+
+    def _start(self) -> None:
+        reading, writing = os.pipe()
+        name, _, value = self._mark.partition("=")
+        self._files = tempfile.TemporaryDirectory(prefix="allo-dse-", ignore_cleanup_errors=True)
+        self._process = subprocess.Popen(
+            python_running(_CHILD, str(writing)),
+            stdin=subprocess.PIPE, stdout=self._printed, stderr=subprocess.STDOUT, pass_fds=(writing,),
+            env={**os.environ, name: value, "TMPDIR": self._files.name}, start_new_session=True,
+        )  # fmt: skip
+        os.close(writing)
+        self._replies, self._rest = reading, b""
+        os.set_blocking(reading, False)
+        body = _pickled(self._source)
+        head = {"bytes": len(body), "rung": self._blank.rung, "memory_bytes": self._needs.memory_bytes}
+        try:
+            self._write(json.dumps(head).encode() + b"\n" + body)
+            values = self._answer(START_SECONDS)
+        except _Ended as ended:
+            values = {"error": str(ended)}
+        if "ready" not in values:
+            printed = self._tail().strip()
+            self._end()
+            raise StudyError(
+                f"the process for the isolated evaluator cannot start: {values.get('error')}",
+                hint=printed.splitlines()[-1] if printed else "does the study file load by itself?",
+            )
+
+    def _write(self, data: bytes) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+        except OSError as error:
+            raise _Ended(self._how_it_ended()) from error
+
+    def _answer(self, seconds: float) -> JsonObject:
+        """The child's next line.
+
+        Raises:
+            _Ended: when the child dies, takes too long or too much memory, or answers nonsense.
+        """
+        until = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([self._replies], [], [], WATCH_SECONDS)
+            data = os.read(self._replies, 1 << 20) if ready else None
+            if data:
+                self._rest += data
+                if len(self._rest) > REPLY_BYTES:
+                    raise _Ended(f"the evaluator's process answered with more than {REPLY_BYTES >> 20} MiB")
+            else:
+                self._watch(until, seconds, gone=data == b"")
+        line, _, self._rest = self._rest.partition(b"\n")
+        try:
+            values = json.loads(line)
+        except ValueError:
+            values = None
+        if not isinstance(values, dict):
+            raise _Ended(f"the evaluator's process answered nonsense: {line[:80]!r}")
+        return values
+
+    def _watch(self, until: float, seconds: float, *, gone: bool) -> None:
+        process = self._process
+        assert process is not None
+        if gone or process.poll() is not None:
+            raise _Ended(self._how_it_ended())
+        if time.monotonic() > until:
+            raise _Ended(f"took longer than its deadline of {seconds:g} s and was ended")
+        if time.monotonic() - self._counted >= COUNT_SECONDS:
+            self._counted = time.monotonic()
+            if (count := len(descendants(process.pid))) > MOST_PROCESSES:
+                raise _Ended(f"started {count:,} processes, more than {MOST_PROCESSES:,}, and was ended with them")
+        if self._needs.memory_bytes is not None:
+            used = tree_bytes(process.pid)
+            if used > self._needs.memory_bytes:
+                raise _Ended(f"used {used >> 20} MiB of memory, more than its {self._needs.memory_bytes >> 20} MiB")
+        if os.fstat(self._printed.fileno()).st_size > PRINTED_LIMIT:
+            self._printed.truncate(0)
+
+    def _how_it_ended(self) -> str:
+        assert self._process is not None
+        try:
+            code = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return "the evaluator's process closed its pipe"
+        if code >= 0:
+            return f"the evaluator's process exited with code {code}"
+        try:
+            name = f"{signal.Signals(-code).name}: {signal.strsignal(-code)}"
+        except ValueError:
+            name = f"signal {-code}"
+        return f"the evaluator's process was killed ({name})"
+
+    def _tail(self) -> str:
+        """The end of what the child printed."""
+        size = os.fstat(self._printed.fileno()).st_size
+        data = os.pread(self._printed.fileno(), PRINTED_BYTES, max(0, size - PRINTED_BYTES))
+        return data.decode(errors="replace").replace("\0", "")
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        end_tree(process.pid, self._mark)
+        process.wait()
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        os.close(self._replies)
+        assert self._files is not None
+        self._files.cleanup()
+
+    def close(self) -> None:
+        """End the child and everything it started."""
+        self._end()
+
+
+def _pickled(source: Any) -> bytes:
+    """For a child process of our own. A study that is not from a file may hold functions that need cloudpickle."""
+    if isinstance(source, StudySpec):
+        from ray import cloudpickle
+
+        data: bytes = cloudpickle.dumps(source)  # type: ignore[no-untyped-call]
+        return data
+    return pickle.dumps(source)
+
 
 INLINE_WORKER = "inline"
 METRICS_BYTES = 1 << 20

@@ -15,13 +15,12 @@ import sys
 import threading
 from typing import IO, BinaryIO
 
-from allo_dse.common.aliases import JsonObject
-from allo_dse.common.own_python import limit_memory
-from allo_dse.eval.processes.process_tree import adopt_orphans, end_descendants
+from allo_dse.common.processes import adopt_orphans, end_descendants, limit_memory
+from allo_dse.common.records import JsonObject
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
-from ..store.texts import error_text
+from ..store.run_info import error_text
 from .evaluate_one import OpenBench
 
 

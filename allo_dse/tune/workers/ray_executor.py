@@ -22,13 +22,12 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
-from allo_dse.space.shared_programs import SharedPrograms
+from allo_dse.space.space import SharedPrograms
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from .executor import Job
-from .lost_workers import AUTOPSY_SECONDS, begin_autopsy, died_alone
-from .pool import Batch, Loss, Pool, Task
+from .pool import AUTOPSY_SECONDS, Batch, Loss, Pool, Task, begin_autopsy, died_alone
 from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unreachable
 from .ray_worker import Introduction, RayWorker
 

@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from allo_dse.common.garbage import collect_rarely
+from allo_dse.common.processes import collect_rarely
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 from allo_dse.space.choices.parameters import Meaning
-from allo_dse.space.shared_programs import learn
+from allo_dse.space.space import learn
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from .evaluate_one import Bench, make_bench
-from .lost_workers import Place, here
-from .pool import Task
+from .pool import Place, Task, here
 
 
 class Introduction(Struct, frozen=True):

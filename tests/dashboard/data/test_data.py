@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.cli.run_facts import run_status
+from allo_dse.cli.facts import run_status
 from allo_dse.common.errors import StudyError
-from allo_dse.dashboard.data.board import Board, Ref
-from allo_dse.dashboard.data.design_words import status_text
+from allo_dse.dashboard.data.analysis import Sample, differences, importance, sample, status_text
+from allo_dse.dashboard.data.columns import Column
 from allo_dse.dashboard.data.progress import lost, statuses, timeline
-from allo_dse.dashboard.data.query.analysis import Sample, differences, importance, sample
-from allo_dse.dashboard.data.query.selection import Selection, inside
-from allo_dse.dashboard.data.table.columns import Column
-from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.dashboard.data.runs import Board, Ref
+from allo_dse.dashboard.data.selection import Selection, inside
+from allo_dse.dashboard.data.table import RunTable
 from allo_dse.dashboard.figures.scatter import View, front_figure
 from allo_dse.dashboard.figures.style import LIGHT
-from allo_dse.tune.search.front import hypervolume, pareto_positions
+from allo_dse.tune.search.pareto_front import hypervolume, pareto_positions
 from allo_dse.tune.store.log import RunLog, encode_line
 from allo_dse.tune.store.run_info import read_info
-from tests.dashboard.synthetic import append, design, verify, violation, write_run
-from tests.support.values import present
+
+from ...support.values import present
+from ..synthetic import append, design, verify, violation, write_run
 
 
 @pytest.fixture(scope="module")

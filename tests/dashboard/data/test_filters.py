@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.dashboard.data.query.filters import FilterError, parse_filter
-from allo_dse.dashboard.data.table.columns import Column
+from allo_dse.dashboard.data.columns import Column
+from allo_dse.dashboard.data.filters import FilterError, parse_filter
 
 
 class Designs:

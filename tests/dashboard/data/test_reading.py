@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.common.errors import StudyError
-from allo_dse.dashboard.data.table import ahead as ahead_module
-from allo_dse.dashboard.data.table import intake as intake_module
-from allo_dse.dashboard.data.table.ahead import Task, pieces, read_ahead
-from allo_dse.dashboard.data.table.batch import Irregular
-from allo_dse.dashboard.data.table.table import RunTable
-from allo_dse.tune.results.choices import TEXTS
+from allo_dse.dashboard.data import ahead as ahead_module
+from allo_dse.dashboard.data import reading as intake_module
+from allo_dse.dashboard.data.ahead import Task, pieces, read_ahead
+from allo_dse.dashboard.data.reading import Irregular
+from allo_dse.dashboard.data.table import RunTable
+from allo_dse.tune.results.causes import TEXTS
 from allo_dse.tune.store.log import NONSENSE, encode_line
 from allo_dse.tune.store.record import decode_entry
-from tests.dashboard.synthetic import append, design, write_run
+
+from ..synthetic import append, design, write_run
 
 NAMES = st.sampled_from(["latency_us", "bram18", "tile", "bound", "status", "seconds", "a", "b"])
 NUMBERS = st.one_of(

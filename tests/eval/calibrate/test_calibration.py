@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allo_dse.backends.npu.calibration import Parameter, parameters_of, with_values
 from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.writing import device_text, write_device
 from allo_dse.eval.calibrate.calibration import Measurement, calibrate, predicted_us
-from allo_dse.eval.calibrate.device_text import device_text, write_device
-from allo_dse.eval.calibrate.parameters import Parameter, parameters_of, with_values
-from tests.eval.designs import gemm_design, gemm_fold
+
+from ..designs import gemm_design, gemm_fold
 
 LAUNCH = Parameter(("board", "launch_us"))
 EFFICIENCY = Parameter(("kernels", "allo", "i16", "efficiency"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.eval.calibrate.correction import Correction, Pair, uncorrected
-from allo_dse.eval.calibrate.robust import FEWEST_TO_JUDGE
+from allo_dse.eval.calibrate.robust_fit import FEWEST_TO_JUDGE
 
 RANGE = {"percent": 9.0, "measurements": 62}
 

@@ -10,10 +10,10 @@ import pytest
 import allo_dse as dse
 from allo_dse.eval.equivalence.compare import ERROR, points_for
 from allo_dse.lang.types import float32, int32
-from allo_dse.mapper.search.fold_space import fold_choices
-from tests.eval.program.test_folded_results import pipeline
-from tests.frontend.samples import systolic, tiled
+from allo_dse.mapper.fold.every_fold import fold_choices
 
+from ...compiler.samples import systolic, tiled
+from ..execute.test_folded_results import pipeline
 from . import programs
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import allo_dse as dse
-from allo_dse.eval.hardware.design_folder import design_files, write_files
+from allo_dse.eval.design_folder import design_files, write_files
 from allo_dse.eval.verify import prove_design
-from tests.eval.hardware.test_command import gemm_study
+
+from ..test_command import gemm_study
 
 SUM = "allo.add(allo.matmul(local_A, local_B), C_in)"
 

@@ -15,11 +15,9 @@ import pytest
 import allo_dse as dse
 from allo_dse.backends.rtl import tools
 from allo_dse.backends.rtl.circuit import build_circuit
-from allo_dse.backends.rtl.kernel_ports import RtlError
-from allo_dse.backends.rtl.resources import _counted
-from allo_dse.common.aliases import Array
-from allo_dse.common.records import replace
-from allo_dse.eval.rtl import RtlEvaluator, rtl_resources, rtl_simulate
+from allo_dse.backends.rtl.evaluator import RtlEvaluator, _counted, rtl_resources, rtl_simulate
+from allo_dse.backends.rtl.tools import RtlError
+from allo_dse.common.records import Array, replace
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
 
@@ -30,9 +28,9 @@ import allo.dataflow as df
 from allo.ir.types import ConstExpr, Int, Stream, int8, int16, int32, uint16
 
 from benchmarks import rtl_depths
-from tests.frontend.samples import gemm, producer_consumer, systolic
-from tests.tune.hazards import wait_until
 
+from ...compiler.samples import gemm, producer_consumer, systolic
+from ...tune.hazards import wait_until
 from .programs import random_program
 
 int80 = Int(80)
@@ -408,10 +406,10 @@ def test_resources_of_a_circuit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts["arrays"].bram18 == parts["total"].bram18 == 2  # in each 600 words of 16 bits
     assert parts["total"].lut == parts["kernels"].lut > 0
     with monkeypatch.context() as known:
-        known.setattr("allo_dse.backends.rtl.resources.run_tool", None)
+        known.setattr("allo_dse.backends.rtl.evaluator.run_tool", None)
         assert rtl_resources(dse.load_program(squares)) == parts
     # Cells that one version counts are not another's.
-    monkeypatch.setattr("allo_dse.backends.rtl.resources.yosys", lambda: (("no-yosys",), "another version"))
+    monkeypatch.setattr("allo_dse.backends.rtl.evaluator.yosys", lambda: (("no-yosys",), "another version"))
     with pytest.raises(RtlError, match="no-yosys is not installed"):
         rtl_resources(dse.load_program(squares))
 

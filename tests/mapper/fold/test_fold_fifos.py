@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.backends.hls import emit_project
-from allo_dse.eval.hls.design_project import folding_of
-from allo_dse.mapper.fold.fold_fifos import tokens_of
+from allo_dse.backends.fpga.hls import emit_project
+from allo_dse.backends.fpga.hls.design_project import folding_of
+from allo_dse.mapper.fold.node_edges import tokens_of
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
-from tests.eval.program.test_folded_results import pipeline
 
+from ...eval.execute.test_folded_results import pipeline
 from .test_random_walks import C, R, walk
 
 _BETWEEN = re.compile(r"^\s+hls::stream<.*, \d+> (\w+)\[(\d+)\];", re.MULTILINE)

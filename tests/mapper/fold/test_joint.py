@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allo_dse.backends.npu.fold_bounds import FoldBounds
+from allo_dse.backends.npu.mapping import DeviceMapping
 from allo_dse.common.errors import IllegalFold
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import StreamArray
 from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.fold.every_fold import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.tree import text
-from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.model.buffering import Buffering
-from allo_dse.mapper.search.fold_bounds import FoldBounds
-from allo_dse.mapper.search.fold_space import AxisFold, FoldSpace, KernelFold, MeshFold, fold_choices
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.program.streams import StreamArray
-from tests.mapper.laws import programs, stages
-from tests.support.programs import (
+from allo_dse.mapper.violation import Buffering
+
+from ...support.programs import (
     INT32,
     affine,
     attention_program,
@@ -31,6 +31,7 @@ from tests.support.programs import (
     stages_program,
     unit,
 )
+from ..laws import programs, stages
 
 SMALL = settings(max_examples=40, deadline=None)
 NPU = NpuDevice.load("npu1_4col")

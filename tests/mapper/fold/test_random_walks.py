@@ -14,7 +14,8 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.simulator.deadlock.explain import DeadlockError
-from tests.eval.program.test_folded_results import T, expected, pipeline, result_of
+
+from ...eval.execute.test_folded_results import T, expected, pipeline, result_of
 
 R, C = 4, 2
 

@@ -11,13 +11,14 @@ from hypothesis.strategies import DataObject
 from msgspec import structs
 
 from allo_dse.common.errors import IllegalFold
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.tree import leaf_tasks, text
-from allo_dse.mapper.search.fold_space import AxisFold, KernelFold, MeshFold, fold_choices
-from allo_dse.program.compiled import CompiledProgram
-from tests.mapper.laws import folded, gemm_mapping, programs
-from tests.support.programs import gemm_program, systolic_program
-from tests.support.values import present
+
+from ...support.programs import gemm_program, systolic_program
+from ...support.values import present
+from ..laws import folded, gemm_mapping, programs
 
 SMALL = settings(max_examples=60, deadline=None)
 
@@ -206,7 +207,7 @@ def test_a_node_runs_its_bundled_loops_outside_its_chain() -> None:
 
 
 def test_a_chain_against_the_pid_runs_backwards() -> None:
-    from tests.support.programs import mesh_program
+    from ...support.programs import mesh_program
 
     vmg = VMG.of(mesh_program((4,), [(-1,)]))
     folded_graph = vmg.fold(MeshFold((KernelFold("cell", (AxisFold(2, "block", "chain"),)),)))

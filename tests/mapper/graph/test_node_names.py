@@ -4,8 +4,9 @@ import pytest
 
 from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.mapper.fold.vmg import VMG
-from allo_dse.mapper.graph.node_names import task_names
-from tests.support.programs import gemm_program, graph_program, mesh_program, one_class_kernel, vector_add_program
+from allo_dse.mapper.graph.groups import task_names
+
+from ...support.programs import gemm_program, graph_program, mesh_program, one_class_kernel, vector_add_program
 
 
 def test_task_names_are_kernel_and_pid_in_task_order() -> None:

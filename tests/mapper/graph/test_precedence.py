@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.mapper.fold.vmg import VMG
-from tests.support.programs import gemm_program, graph_program, ring_program, systolic_program
-from tests.support.values import present
+
+from ...support.programs import gemm_program, graph_program, ring_program, systolic_program
+from ...support.values import present
 
 
 def test_acyclic_programs_are_schedulable() -> None:

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 import allo_dse
-from allo_dse.ir import kept
-from allo_dse.simulator.codegen import kept_code
-from allo_dse.simulator.codegen.lowering import bodies
-from allo_dse.simulator.codegen.lowering.signature import Body
-from allo_dse.simulator.codegen.run_time.variant import PLAIN, Variant
+from allo_dse.common.mlir import jit
+from allo_dse.simulator.codegen import bodies, kept_code
+from allo_dse.simulator.codegen.signature import Body
+from allo_dse.simulator.run_time.fifo import PLAIN, Variant
 
 BODY = Body(
     "put",
@@ -31,7 +30,7 @@ func.func @put(%out: index) {
 PROGRAM = f"""
 from allo_dse.simulator import NetworkBuilder
 from allo_dse.simulator.engine.engine import compile_bodies
-from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.codegen.signature import Body
 engine = compile_bodies([{BODY!r}])
 builder = NetworkBuilder()
 words = engine.signatures["put"].words(1, [builder.stream(8, token_bytes=4)], cost_site=builder.costs([7]))
@@ -72,7 +71,7 @@ def test_processes_at_the_same_time_and_later_and_copies_of_the_package_get_the_
     package = Path(allo_dse.__file__).parent
     shutil.copytree(package, tmp_path / "copy" / package.name, copy_function=shutil.copyfile)  # with times of its own
     assert answers == {_start(tmp_path / "copy").communicate(timeout=600)[0]} == {"True 28\n"}
-    assert len([path for path in kept.directory().rglob("*") if path.is_file()]) == 2  # the run time and the body
+    assert len([path for path in jit.directory().rglob("*") if path.is_file()]) == 2  # the run time and the body
 
 
 def _start(folder: Path | None = None) -> subprocess.Popen[str]:

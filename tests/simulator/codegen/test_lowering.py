@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import new_context
-from allo_dse.simulator.codegen.lowering.bodies import compile_bodies, lower_body
-from allo_dse.simulator.codegen.lowering.signature import Body, Parameter, Signature
-from allo_dse.simulator.codegen.lowering.stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
-from allo_dse.simulator.codegen.run_time import fifo
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import new_context
+from allo_dse.simulator.codegen.bodies import compile_bodies, lower_body
+from allo_dse.simulator.codegen.signature import Body, Parameter, Signature
+from allo_dse.simulator.codegen.stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
+from allo_dse.simulator.run_time import fifo
 
 FORWARD = """
 func.func @forward(%pid: index, %in: index, %out: index) {

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import new_context
-from allo_dse.simulator.codegen.lowering.outline import outline_nests
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import new_context
+from allo_dse.simulator.codegen.outline import outline_nests
+from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.simulator.network.network import NetworkBuilder
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import new_context
-from allo_dse.simulator.codegen.lowering.bodies import lower_body
-from allo_dse.simulator.codegen.lowering.pipelines import mark_pipelines
-from allo_dse.simulator.codegen.lowering.signature import Body, Pipeline
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import new_context
+from allo_dse.simulator.codegen.bodies import lower_body
+from allo_dse.simulator.codegen.outline import mark_pipelines
+from allo_dse.simulator.codegen.signature import Body, Pipeline
 
 BODY = """
 func.func @work(%in: index, %out: index) {

@@ -10,14 +10,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.simulator.codegen.run_time.record_fields import Arbitration
+from allo_dse.simulator.engine import steady
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
-from allo_dse.simulator.network.memories import Axi, read_port, write_port
 from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.static_tables import Axi, read_port, write_port
 from allo_dse.simulator.network.tables import Table
-from allo_dse.simulator.steady import extrapolate
-from tests.simulator import engine_cases
+from allo_dse.simulator.run_time.records import Arbitration
+
+from .. import engine_cases
 
 FIRST, ROUND, PRIORITY = Arbitration.FIRST_COME, Arbitration.ROUND_ROBIN, Arbitration.PRIORITY
 
@@ -130,7 +131,7 @@ def test_repeated_service_is_extrapolated(data: st.DataObject, arbitration: Arbi
     full = table_engine().run(network)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LOOK_TURNS", "LOOK_TURNS_PER_ENTRY", "FIRST_TURNS", "FIRST_GAP"):
-            patch.setattr(extrapolate, name, 0)
+            patch.setattr(steady, name, 0)
         times = table_engine().run(network, extrapolate=True)
     event(f"skipped: {times.skipped > 0}")
     for name in ("node_end", "stall_get", "stall_put", "stall_request", "occupancy", "resource_busy"):

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.simulator.codegen.lowering.coroutines import INLINED_OPS
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
-from allo_dse.simulator.codegen.run_time.variant import PLAIN, Variant
+from allo_dse.simulator.codegen.coroutines import INLINED_OPS
+from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies
 from allo_dse.simulator.network.network import NetworkBuilder
-from tests.simulator.engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
-from tests.simulator.engine_reference import simulate
+from allo_dse.simulator.run_time.fifo import PLAIN, Variant
+
+from ..engine_bodies import matrices, systolic_bodies, systolic_engine, systolic_network
+from ..engine_reference import simulate
 
 
 @pytest.mark.parametrize(("size", "k", "depth"), [(1, 4, 1), (4, 64, 2), (4, 64, 4), (8, 16, 3)])

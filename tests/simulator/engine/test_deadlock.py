@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.simulator.codegen.lowering.signature import Body
+from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.engine.run_result import RunResult
-from allo_dse.simulator.network.labels import Labels
-from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.network import Labels, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
 SPLIT = """

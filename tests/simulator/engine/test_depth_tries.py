@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
-from allo_dse.simulator.network.labels import Labels
-from allo_dse.simulator.network.network import BY_DEPTH, Network, NetworkBuilder
+from allo_dse.simulator.network.network import BY_DEPTH, Labels, Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from tests.simulator.engine_reference import Script, simulate
-from tests.support.strategies import shuffled
+
+from ...support.strategies import shuffled
+from ..engine_reference import Script, simulate
 
 MOST = 9
 

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
-from allo_dse.simulator.codegen.run_time.variant import Variant
+from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from tests.simulator.engine_bodies import compiled
-from tests.simulator.engine_reference import Script, simulate
+from allo_dse.simulator.run_time.fifo import Variant
+
+from ..engine_bodies import compiled
+from ..engine_reference import Script, simulate
 
 PROCESSES = 3
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import Engine, compile_bodies
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import NetworkBuilder

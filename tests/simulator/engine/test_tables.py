@@ -10,8 +10,9 @@ from allo_dse.common.errors import SimulationError
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from tests.simulator.engine_cases import Case, cases, columns, fill, flatten
-from tests.simulator.engine_reference import occupancy, simulate
+
+from ..engine_cases import Case, cases, columns, fill, flatten
+from ..engine_reference import occupancy, simulate
 
 
 @settings(max_examples=200, deadline=None)

@@ -15,18 +15,18 @@ from hypothesis import example, given, settings
 
 import allo_dse as dse
 from allo_dse.common.errors import SimulationError
-from allo_dse.simulator.codegen.run_time.record_fields import State
 from allo_dse.simulator.engine import recording
-from allo_dse.simulator.engine.critical_path import KINDS
 from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.explanation import KINDS
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Activity
-from allo_dse.simulator.network.labels import Labels
-from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.network import Labels, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from tests.simulator.engine_bodies import matrices, systolic_engine, systolic_network
-from tests.simulator.engine_cases import Case, cases, columns, flatten, network
-from tests.simulator.engine_reference import simulate
+from allo_dse.simulator.run_time.records import State
+
+from ..engine_bodies import matrices, systolic_engine, systolic_network
+from ..engine_cases import Case, cases, columns, flatten, network
+from ..engine_reference import simulate
 
 STATES = {"get": State.GET, "put": State.PUT, "request": State.REQUEST}
 

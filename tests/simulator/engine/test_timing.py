@@ -7,17 +7,17 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from allo_dse.ir.bindings import ir
-from allo_dse.ir.dialect import new_context
-from allo_dse.simulator.codegen.lowering.bodies import lower_body
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
-from allo_dse.simulator.codegen.lowering.stream_ops import find
-from allo_dse.simulator.engine.engine import Engine, compile_bodies
-from allo_dse.simulator.engine.payload import tasks_with_payload
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import new_context
+from allo_dse.simulator.codegen.bodies import lower_body
+from allo_dse.simulator.codegen.signature import Body, Tiles
+from allo_dse.simulator.codegen.stream_ops import find
+from allo_dse.simulator.engine.engine import Engine, compile_bodies, tasks_with_payload
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
-from tests.simulator.engine_bodies import compiled, matrices, systolic_engine, systolic_network
-from tests.simulator.engine_programs import Writer
+
+from ..engine_bodies import compiled, matrices, systolic_engine, systolic_network
+from ..engine_programs import Writer
 
 TASKS = 3
 

@@ -10,8 +10,9 @@ from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.whatif import SHARED, twice_as_fast
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from tests.simulator.steady.test_extrapolate import Regular, regular
-from tests.simulator.steady.test_extrapolate import network as regular_network
+
+from .test_steady import Regular, regular
+from .test_steady import network as regular_network
 
 
 def pipeline(*work: int, rounds: int = 1_000, service: int = 0) -> Network:

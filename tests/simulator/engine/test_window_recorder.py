@@ -8,20 +8,20 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from allo_dse.simulator.engine import window_recorder
+from allo_dse.simulator.engine import recording, steady
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.engine.timeline import Timeline
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.steady import extrapolate
-from allo_dse.simulator.trace.data import TraceError
-from tests.simulator.engine_bodies import matrices, systolic_engine, systolic_network
-from tests.simulator.engine_cases import Case, cases, network
-from tests.simulator.steady.test_extrapolate import Regular, regular
-from tests.simulator.steady.test_extrapolate import network as regular_network
-from tests.support.values import present
+from allo_dse.simulator.replay.trace_data import TraceError
+
+from ...support.values import present
+from ..engine_bodies import matrices, systolic_engine, systolic_network
+from ..engine_cases import Case, cases, network
+from .test_steady import Regular, regular
+from .test_steady import network as regular_network
 
 
 def within(whole: Timeline, start: int, end: int) -> pd.DataFrame:
@@ -77,7 +77,7 @@ def test_what_comes_before_a_part_need_not_be_executed(case: Regular, data: st.D
     end = data.draw(st.integers(start, min(whole.cycles, start + 200)))
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LOOK_TURNS", "LOOK_TURNS_PER_ENTRY", "FIRST_TURNS", "FIRST_GAP", "GAP_PER_ENTRY"):
-            patch.setattr(extrapolate, name, 0)
+            patch.setattr(steady, name, 0)
         part = table_engine().run(net, record=True, window=(start, end), extrapolate=True)
     event(f"skipped: {part.skipped > 0}")
     check(part, whole, start, end)
@@ -92,7 +92,7 @@ def test_a_part_with_too_many_operations_ends_earlier(case: Regular, data: st.Da
         return
     start = data.draw(st.integers(0, whole.cycles // 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_recorder, "BUFFER_EVENTS", 16)
+        patch.setattr(recording, "BUFFER_EVENTS", 16)
         part = table_engine().run(net, record=100, window=(start, whole.cycles))
     assert len(part.timeline.events) <= 100 + 2 * 16 + 60 * net.stream_count  # those of one cycle are kept together
     check(part, whole, start, part.timeline.end)

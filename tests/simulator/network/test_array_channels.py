@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.common.errors import SimulationError
-from allo_dse.simulator.codegen.lowering.signature import Body, Tiles
+from allo_dse.simulator.codegen.signature import Body, Tiles
 from allo_dse.simulator.engine.engine import compile_bodies, table_engine
+from allo_dse.simulator.engine.frames import repeated
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.steady.repeated_frames import repeated
-from allo_dse.simulator.trace.build import Frames, Get, Loop, Put
-from allo_dse.simulator.trace.data import TraceError
-from tests.simulator.replay.support import makespans, replayed
+from allo_dse.simulator.replay.trace_build import Frames, Get, Loop, Put
+from allo_dse.simulator.replay.trace_data import TraceError
+
+from ..replay.support import makespans, replayed
 
 
 def ping_pong(write: int, read: int, banks: int) -> Network:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.simulator.codegen.run_time.record_fields import Code
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
+from allo_dse.simulator.run_time.records import Code
 
 KINDS = {"get": Code.GET, "put": Code.PUT, "wait": Code.WAIT, "request": Code.REQUEST}
 Operation = tuple[str, int, int, bool]

@@ -13,8 +13,9 @@ from allo_dse.common.records import replace
 from allo_dse.simulator.replay.replay import Depths
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Get, Loop, Put
-from tests.support.strategies import lists_of, of, shuffled
+from allo_dse.simulator.replay.trace_build import Get, Loop, Put
+
+from ...support.strategies import lists_of, of, shuffled
 
 
 def reference(

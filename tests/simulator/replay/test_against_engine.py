@@ -12,7 +12,7 @@ from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table
-from allo_dse.simulator.trace.build import Get, Loop
+from allo_dse.simulator.replay.trace_build import Get, Loop
 
 from .support import multirate, regular, trace_of
 

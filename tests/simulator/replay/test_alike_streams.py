@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from allo_dse.simulator.replay import alike_streams
-from allo_dse.simulator.replay.alike_streams import AlikeStreams, Merged
+from allo_dse.simulator.replay import plan
+from allo_dse.simulator.replay.plan import AlikeStreams, Merged
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Get, Loop, Put
+from allo_dse.simulator.replay.trace_build import Get, Loop, Put
 
 from .support import banked, networks, replayed, trace_of
 
@@ -37,7 +37,7 @@ def test_what_is_merged_is_what_is_not(network: Any) -> None:
     trace = trace_of(network)
     merged = replayed(trace, trace.stream_depth)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alike_streams, "WORTH_MERGING", len(trace.plan.port) + 2)
+        patch.setattr(plan, "WORTH_MERGING", len(trace.plan.port) + 2)
         plain = replayed(trace_of(network), trace.stream_depth)
     assert plain.merged.plan is plain.plan
     for name in ("process_end", "port_stall", "position", "occupancy", "finished"):

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from allo_dse.simulator.replay.trace import Trace
-from tests.simulator.replay.support import makespans
-from tests.support.others_data import SHARED, requires
+
+from ...support.others_data import SHARED, requires
+from .support import makespans
 
 TRACES = SHARED / "traces"
 pytestmark = requires(TRACES)

@@ -12,29 +12,31 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.lang import install
-from allo_dse.simulator.codegen.lowering.signature import Body
-from allo_dse.simulator.codegen.run_time.variant import Variant
+from allo_dse.simulator.codegen.signature import Body
 from allo_dse.simulator.engine.engine import Engine, compile_bodies, table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.replay.replay_result import ReplayResult
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.data import TraceError
-from tests.simulator.engine_bodies import compiled
-from tests.simulator.replay.support import makespans
+from allo_dse.simulator.replay.trace_data import TraceError
+from allo_dse.simulator.run_time.fifo import Variant
+
+from ..engine_bodies import compiled
+from .support import makespans
 
 install()
 
 import allo.dataflow as df
 from allo.ir.types import Stream, int32
 
-from allo_dse.mapper.search.fold_space import fold_choices
+from allo_dse.mapper.fold.every_fold import fold_choices
 from studies.gemm_npu import gemm
-from tests.simulator import engine_cases
-from tests.simulator.engine import test_pipelines as test_engine_pipelines
-from tests.simulator.engine import test_polling as test_engine_polling
-from tests.simulator.engine import test_timing as test_engine_timing
+
+from .. import engine_cases
+from ..engine import test_pipelines as test_engine_pipelines
+from ..engine import test_polling as test_engine_polling
+from ..engine import test_timing as test_engine_timing
 
 
 def same(replayed: ReplayResult, ran: RunResult) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from allo_dse.common.records import replace
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Frames, Get, Loop, Put
-from allo_dse.simulator.trace.data import TraceError
-from tests.support.values import present
+from allo_dse.simulator.replay.trace_build import Frames, Get, Loop, Put
+from allo_dse.simulator.replay.trace_data import TraceError
 
+from ...support.values import present
 from .support import multirate, regular, systolic, trace_of
 
 

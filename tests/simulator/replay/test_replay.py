@@ -16,12 +16,11 @@ from hypothesis.strategies import DataObject
 from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.simulator.replay import replay
 from allo_dse.simulator.replay.trace import Trace
-from allo_dse.simulator.trace.build import Get, Loop, Put
-from allo_dse.simulator.trace.data import TraceError
-from tests.simulator.replay.support import makespans, replayed
-from tests.support.values import present
+from allo_dse.simulator.replay.trace_build import Get, Loop, Put
+from allo_dse.simulator.replay.trace_data import TraceError
 
-from .support import irregular, networks, reference, regular, systolic, trace_of
+from ...support.values import present
+from .support import irregular, makespans, networks, reference, regular, replayed, systolic, trace_of
 
 FEW = settings(max_examples=60, deadline=None)
 MANY = settings(max_examples=250, deadline=None)

@@ -13,28 +13,26 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
+from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules
+from allo_dse.backends.fpga.choices.schedules import DeclaredSchedules
+from allo_dse.backends.fpga.choices.stream_depths import StreamDepths
+from allo_dse.backends.npu.choices import KernelLibrary, OutputDepth
 from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice
+from allo_dse.mapper.fold.every_fold import unfolded
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.search.fold_space import unfolded
-from allo_dse.program.compiled import CompiledProgram
-from allo_dse.space.choice import Choice
-from allo_dse.space.choices.auto_schedules import AutoSchedules
-from allo_dse.space.choices.folds import FoldChoice
+from allo_dse.space.choice import Choice, Gene, Genes, random_suggest, suggest_from
+from allo_dse.space.choices.folds import FoldChoice, TaskFolds
 from allo_dse.space.choices.kernel_folds import KernelFolds
-from allo_dse.space.choices.kernel_library import KernelLibrary
-from allo_dse.space.choices.output_depth import OutputDepth
 from allo_dse.space.choices.parameters import ParameterChoice
-from allo_dse.space.choices.schedules import DeclaredSchedules
-from allo_dse.space.choices.stream_depths import StreamDepths
-from allo_dse.space.choices.task_folds import TaskFolds
-from allo_dse.space.draft import Draft
-from allo_dse.space.gene import Gene, Genes, random_suggest, suggest_from
+from allo_dse.space.design import Draft
 from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.space import Space
-from tests.backends.fpga import programs
-from tests.space.support import NPU, MadePrograms
-from tests.support.programs import attention_program, gemm_program, vector_add_program
+
+from ...backends.fpga.cost import programs
+from ...support.programs import attention_program, gemm_program, vector_add_program
+from ..support import NPU, MadePrograms
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 from add_a_choice import InputDepth

@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 
 from allo_dse.common.errors import IllegalFold
+from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
-from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
-from allo_dse.program.compiled import CompiledProgram
+from allo_dse.mapper.violation import Buffering
+from allo_dse.space.choice import random_suggest
 from allo_dse.space.choices.kernel_folds import KernelFolds
 from allo_dse.space.design import Design
-from allo_dse.space.gene import random_suggest
 from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.space import Space
-from tests.space.support import NPU, folded_space
-from tests.support.programs import attention_program, gemm_program, ring_program, stages_program
-from tests.support.values import present
+
+from ...support.programs import attention_program, gemm_program, ring_program, stages_program
+from ...support.values import present
+from ..support import NPU, folded_space
 
 
 @pytest.fixture

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
+from allo_dse.compiler.program.compiled import Hopeless
+from allo_dse.compiler.program.tensors import TensorPort
+from allo_dse.eval.target import Buildable
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program
-from allo_dse.mapper.target.target import Buildable
-from allo_dse.program.tensors import TensorPort
-from allo_dse.program.watch import Hopeless
+from allo_dse.space.choice import suggest_from
 from allo_dse.space.choices.parameters import MOST_TRIED, ParameterChoice, nearest_first
-from allo_dse.space.draft import Draft
-from allo_dse.space.gene import suggest_from
+from allo_dse.space.design import Draft
 from allo_dse.space.params import Assignment, ParameterSpace, choices
-from tests.space.support import NPU, MadePrograms
-from tests.support.programs import vector_add_program
+
+from ...support.programs import vector_add_program
+from ..support import NPU, MadePrograms
 
 install()
 

@@ -10,13 +10,14 @@ import pytest
 from allo_dse import Study, minimize
 from allo_dse.common.errors import IllegalFold, StudyError
 from allo_dse.mapper.program import Program
+from allo_dse.space.choice import random_suggest
+from allo_dse.space.choices.folds import TaskFolds
 from allo_dse.space.choices.kernel_folds import KernelFolds
-from allo_dse.space.choices.task_folds import TaskFolds
-from allo_dse.space.gene import random_suggest
 from allo_dse.tune.show.reporters import QuietReporter
-from tests.space.support import NPU, MadePrograms, folded_space
-from tests.support.programs import graph_program, vector_add_program
-from tests.support.values import present
+
+from ...support.programs import graph_program, vector_add_program
+from ...support.values import present
+from ..support import NPU, MadePrograms, folded_space
 
 
 @pytest.mark.parametrize("tasks", [4, 20])

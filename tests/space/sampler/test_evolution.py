@@ -9,17 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.space.gene import Gene
+from allo_dse.space.choice import Gene
 from allo_dse.space.sampler.evolution import Breeding, Evolution
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
-from allo_dse.space.sampler.ranking import crowding_distances, domination_ranks
-from allo_dse.space.sampler.selection import Individual, Parents, Results, dominates, front_with
+from allo_dse.space.sampler.pareto import (
+    Individual,
+    Parents,
+    Results,
+    crowding_distances,
+    dominates,
+    domination_ranks,
+    front_with,
+)
 from allo_dse.tune.search.bred import EvolutionProposer
+from allo_dse.tune.search.exact import Told
 from allo_dse.tune.search.least import LeastLosses
-from allo_dse.tune.search.protocol import Told
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.study import Study
-from tests.tune.fakes import FakeEvaluator, check, fake_study
+
+from ...tune.fakes import FakeEvaluator, check, fake_study
 
 
 def proposer(study: Study, seed: int = 0) -> Any:

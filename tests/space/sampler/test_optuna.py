@@ -20,9 +20,10 @@ from optuna.study import StudyDirection
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, MultiObjectiveSamplerTestCase
 
 import allo_dse as dse
-from allo_dse.space.sampler.distributions import coding_of, distribution, suggest_with
-from tests.support.values import present
-from tests.tune.fakes import FakeEvaluator, fake_study
+from allo_dse.space.sampler.optuna_sampler import coding_of, distribution, suggest_with
+
+from ...support.values import present
+from ...tune.fakes import FakeEvaluator, fake_study
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -13,14 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import allo_dse as dse
-from allo_dse.space.gene import Gene, Genes
-from allo_dse.space.sampler.distributions import coding_of
-from allo_dse.space.sampler.features import Features
-from allo_dse.space.sampler.one_thread import one_thread
+from allo_dse.space.choice import Gene, Genes
+from allo_dse.space.sampler.optuna_sampler import coding_of
+from allo_dse.space.sampler.pareto import Individual
 from allo_dse.space.sampler.prospects import DRAWS, QUANTILES, Memory, _milestone
-from allo_dse.space.sampler.selection import Individual
-from allo_dse.space.sampler.surrogate import JITTER, Scales, Surrogate, _matern, _slope, _squares, fitted_scales
-from tests.support.values import present
+from allo_dse.space.sampler.surrogate import (
+    JITTER,
+    Features,
+    Scales,
+    Surrogate,
+    _matern,
+    _slope,
+    _squares,
+    fitted_scales,
+    one_thread,
+)
+
+from ...support.values import present
 
 
 @pytest.fixture(autouse=True)

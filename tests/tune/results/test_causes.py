@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.tune.results.causes import ABSENT, causes_of
-from allo_dse.tune.results.choices import choices_of
+from allo_dse.tune.results.causes import ABSENT, causes_of, choices_of
 from allo_dse.tune.store.record import Record, json_text
 
 FOLD: dict[str, Any] = {

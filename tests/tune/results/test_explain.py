@@ -5,11 +5,12 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold, unfolded
-from allo_dse.mapper.model.buffering import Buffering
 from allo_dse.mapper.program import Program
+from allo_dse.mapper.violation import Buffering
 from allo_dse.tune.results.explain import explain
-from tests.backends.fpga import programs
-from tests.support.programs import gemm_program
+
+from ...backends.fpga.cost import programs
+from ...support.programs import gemm_program
 
 
 def design(

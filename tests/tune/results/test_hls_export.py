@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.hls import emit_project
-from allo_dse.backends.hls.csim import load_results, save_arguments
+from allo_dse.backends.fpga.hls import emit_project
+from allo_dse.backends.fpga.hls.modes import load_results, save_arguments
 from allo_dse.device.device import FpgaDevice
 from allo_dse.tune.show.reporters import QuietReporter
-from tests.backends.hls import programs
-from tests.eval.fpga import test_observed as observed
+
+from ...backends.fpga import test_observed as observed
+from ...backends.fpga.hls import programs
 
 
 @pytest.fixture(scope="module")

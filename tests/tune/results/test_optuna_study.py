@@ -9,12 +9,13 @@ import optuna
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.dashboard.data.query.analysis import importance, sample
-from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.dashboard.data.analysis import importance, sample
+from allo_dse.dashboard.data.table import RunTable
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.show.output import summary
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 QUIET: dict[str, Any] = {"progress": "quiet", "verify": False}
 
@@ -96,9 +97,9 @@ def test_sizes_that_cannot_be(sizes: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_a_study_of_our_simulators_is_a_quick_one() -> None:
+    from allo_dse.backends.fpga.evaluator import FpgaSimulator
+    from allo_dse.backends.npu.evaluator import NpuSimulator
     from allo_dse.eval.evaluator import needs
-    from allo_dse.eval.fpga.evaluator import FpgaSimulator
-    from allo_dse.eval.npu.evaluator import NpuSimulator
 
     assert needs(NpuSimulator()).quick
     assert needs(FpgaSimulator()).quick

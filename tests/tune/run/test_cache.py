@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.eval.evaluator import Evaluator, Metrics
-from allo_dse.eval.fpga.evaluator import FpgaSimulator
-from allo_dse.eval.function import FunctionEvaluator
-from allo_dse.eval.hls.evaluator import HlsTool
-from allo_dse.eval.rtl import RtlEvaluator
-from allo_dse.tune.run.cache import ResultCache
-from allo_dse.tune.run.evaluator_key import evaluator_key
+from allo_dse.backends.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.fpga.hls.evaluator import HlsTool
+from allo_dse.backends.rtl.evaluator import RtlEvaluator
+from allo_dse.eval.evaluator import Evaluator, FunctionEvaluator, Metrics
+from allo_dse.tune.run.cache import ResultCache, evaluator_key
 from allo_dse.tune.study import Study
-from tests.tune.fakes import FakeEvaluator, check, fake_study
+
+from ..fakes import FakeEvaluator, check, fake_study
 
 
 class Slowish(FakeEvaluator):

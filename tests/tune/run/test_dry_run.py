@@ -9,9 +9,10 @@ import pytest
 from allo_dse.tune.run.dry_run import LOOKED_AT, Outlook, outlook
 from allo_dse.tune.run.options import RunOptions
 from allo_dse.tune.store.certificate import Certificate
-from tests.support.values import present
-from tests.tune.fakes import fake_study
-from tests.tune.search.exact.test_by_bounds import Bounded, small
+
+from ...support.values import present
+from ..fakes import fake_study
+from ..search.test_exact import Bounded, small
 
 HALF = Certificate(designs=1_000, listed=True, evaluated=30, failed=0, refused=20, bounded=700, open=250)
 

@@ -15,11 +15,11 @@ from allo_dse.tune.declare.enqueued import MOST_OF_RUN
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.show.output import summary
 from allo_dse.tune.store.log import read_log
-from allo_dse.tune.study import Study
-from allo_dse.tune.study_file import load_studies
+from allo_dse.tune.study import Study, load_studies
 from studies.hand_made import HAND_MADE
-from tests.support.values import present
-from tests.tune.fakes import FakeViolation, check, fake_study
+
+from ...support.values import present
+from ..fakes import FakeViolation, check, fake_study
 
 STUDIES = Path(__file__).parents[3] / "studies"
 

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from allo_dse.common.garbage import no_collections, rare_collections
+from allo_dse.common.processes import no_collections, rare_collections
 
 
 @pytest.fixture(autouse=True)

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from allo_dse.dashboard.data.board import Board
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.eval.calibrate.correction import uncorrected
 from allo_dse.eval.evaluator import Metrics, full_name
 from allo_dse.tune.rerun import replay_run
-from allo_dse.tune.results.study_result import Result
+from allo_dse.tune.results.result import Result
 from allo_dse.tune.run.restore import read_history
 from allo_dse.tune.search.judge import Judge
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.search.screening import Screen
 from allo_dse.tune.store.log import read_log
-from allo_dse.tune.study_file import load_studies
-from tests.tune.fakes import FakeEvaluator, fake_study
+from allo_dse.tune.study import load_studies
+
+from ..fakes import FakeEvaluator, fake_study
 
 ROOT = Path(__file__).parents[3]
 TOP, TRIALS = 8, 24

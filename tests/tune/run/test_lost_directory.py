@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from allo_dse.dashboard.data.table.table import RunTable
+from allo_dse.dashboard.data.table import RunTable
 from allo_dse.tune.run import ledger
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.run_info import read_info
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 TRIALS = 40
 

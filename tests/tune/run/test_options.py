@@ -15,8 +15,9 @@ from allo_dse.common.errors import StudyError
 from allo_dse.tune.run.options import RunOptions
 from allo_dse.tune.run.session import run_study
 from allo_dse.tune.study import Study
-from tests.support.values import present
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ...support.values import present
+from ..fakes import FakeEvaluator, fake_study
 
 PACKAGE = Path(allo_dse.__file__).parent
 NAMES = [field.name for field in fields(RunOptions) if field.type is not KW_ONLY]

@@ -20,7 +20,8 @@ from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run import optuna_storage
 from allo_dse.tune.run.optuna_storage import without_password
 from allo_dse.tune.study import Study
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 
 class Breaks(FakeEvaluator):

@@ -10,20 +10,21 @@ from typing import Any
 
 import pytest
 
-from allo_dse.dashboard.data.board import Board
+from allo_dse.backends.npu import mapping
+from allo_dse.backends.npu.limits import movement_violations
+from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.place.placed_design import Infeasible
+from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.programs import Programs
 from allo_dse.dashboard.report import write_report
-from allo_dse.mapper import mapping
-from allo_dse.mapper.limits.npu_limits import movement_violations
-from allo_dse.mapper.mapping import DeviceMapping
-from allo_dse.mapper.model.violation import Violation
-from allo_dse.mapper.place.placed_design import Infeasible
+from allo_dse.mapper.violation import Violation
 from allo_dse.space.space import Space
-from allo_dse.tune.results.study_result import Result
+from allo_dse.tune.results.result import Result
 from allo_dse.tune.show.reporters import QuietReporter
 from allo_dse.tune.store.placements import PLACEMENTS, placement_of
-from allo_dse.tune.study_file import load_studies
-from tests.support.values import present
+from allo_dse.tune.study import load_studies
+
+from ...support.values import present
 
 STUDY = Path(__file__).parents[3] / "studies" / "gemm_npu.py"
 SETTINGS = {"size": "128", "device": "npu1_2col"}

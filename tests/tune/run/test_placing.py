@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 import allo_dse as dse
+from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.lang import install
-from allo_dse.mapper.model.violation import Violation
-from allo_dse.mapper.place.placed_design import Infeasible, PlacedDesign
+from allo_dse.mapper.violation import Violation
 from allo_dse.tune.declare.spec import StudySpec
-from allo_dse.tune.results.study_result import Result
+from allo_dse.tune.results.result import Result
 from allo_dse.tune.show.reporters import QuietReporter
-from tests.mapper.place.independent_check import verify_placement
-from tests.tune.fakes import fake_study
+
+from ...backends.npu.place.independent_check import verify_placement
+from ..fakes import fake_study
 
 install()
 
 from studies.gemm_npu import study
-from tests.mapper.layouts.programs import a_bt
+
+from ...backends.npu.movement.layout_programs import a_bt
 
 
 def tuned(directory: Any, trials: int = 12) -> Result:

@@ -11,7 +11,8 @@ from allo_dse.tune.run.reproposal import Reproposal, propose_again
 from allo_dse.tune.store.log import encode_line, read_log
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 QUIET: dict[str, Any] = {"progress": "quiet", "verify": False}
 

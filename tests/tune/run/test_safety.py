@@ -13,7 +13,8 @@ from allo_dse.common.quoting import file_name
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.log import disk_full
 from allo_dse.tune.store.rundir import RunDirectory
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 HOSTILE = ["../../escape", "/etc/passwd", "a\0b", "..", ".", "", "x" * 500, "<script>alert(1)</script>", "line\nbreak"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.killed_runs import MOST_EVALUATED, SEED, Kill, run, trials
-from tests.tune.fakes import fake_study
+from ...support.killed_runs import MOST_EVALUATED, SEED, Kill, run, trials
+from ..fakes import fake_study
 
 KILLS = int(os.environ.get("ALLO_DSE_SOAK_KILLS", "6"))
 TRIALS = MOST_EVALUATED * KILLS + 10

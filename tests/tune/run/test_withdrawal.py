@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from allo_dse.eval.bounding import Bounds
-from allo_dse.eval.evaluator import Metrics
+from allo_dse.eval.evaluator import Bounds, Metrics
 from allo_dse.tune.search import proposals
 from allo_dse.tune.store.log import read_log
-from tests.support.values import present
-from tests.tune.fakes import FakeEvaluator, Looseness
-from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run, small
+
+from ...support.values import present
+from ..fakes import FakeEvaluator, Looseness
+from ..search.test_exact import Bounded, front_of, order, run, small
 
 METRICS = ("latency_us", "pe_count", "local_memory_bytes")
 

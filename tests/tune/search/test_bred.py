@@ -10,8 +10,9 @@ from typing import Any
 from allo_dse.tune.run.reproposal import propose_again
 from allo_dse.tune.search.objectives import require
 from allo_dse.tune.store.log import read_log
-from tests.tune.fakes import FakeEvaluator, Looseness
-from tests.tune.search.exact.test_by_bounds import Bounded, front_of, order, run, small
+
+from ..fakes import FakeEvaluator, Looseness
+from .test_exact import Bounded, front_of, order, run, small
 
 BRED: dict[str, Any] = {"sampler": "evolution", "modelled": 0}
 

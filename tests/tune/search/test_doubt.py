@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.results.study_result import failure_words
+from allo_dse.tune.results.result import failure_words
 from allo_dse.tune.search.doubt import FAILED, MISSING, UNMET, Doubt
 from allo_dse.tune.search.objectives import minimize, require
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import NOTHING, Record
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 
 class Failing(FakeEvaluator):

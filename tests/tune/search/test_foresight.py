@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.space.gene import Gene, Genes
-from allo_dse.tune.search.foresight import FEWEST, MOST, Foresight, Losses, _Scale
+from allo_dse.space.choice import Gene, Genes
+from allo_dse.tune.search.ladder import FEWEST, MOST, Foresight, Losses, _Scale
 
 RANGES = {"a": Gene(0, 9), "b": Gene(0, 9), "c": Gene(0, 2, "categorical")}
 GENES: dict[str, Genes] = {

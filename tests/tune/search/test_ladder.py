@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.lang import install
-from allo_dse.space.gene import Gene, Genes
+from allo_dse.space.choice import Gene, Genes
 from allo_dse.space.params import divisors
-from allo_dse.tune.search.foresight import FEWEST
-from allo_dse.tune.search.front import pareto_positions
-from allo_dse.tune.search.ladder import Ladder, Rung, promoted
+from allo_dse.tune.search.ladder import FEWEST, Ladder, Rung, promoted
 from allo_dse.tune.search.objectives import minimize
+from allo_dse.tune.search.pareto_front import pareto_positions
 from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.log import read_log
 from allo_dse.tune.store.record import Record, json_text
 from allo_dse.tune.study import Study
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 install()
 

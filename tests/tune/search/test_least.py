@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from allo_dse.common.errors import SimulationError
-from allo_dse.eval.bounding import Bounds
+from allo_dse.eval.evaluator import Bounds
 from allo_dse.tune.search.least import LeastLosses, metric_of
 from allo_dse.tune.search.objectives import maximize, minimize, require
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.mapper.model.violation import Violation
+from allo_dse.mapper.violation import Violation
 from allo_dse.tune.search import screening
 from allo_dse.tune.search.screening import Screen
-from tests.tune.fakes import check, fake_study
+
+from ..fakes import check, fake_study
 
 SMALL: dict[str, Any] = {"size": 512, "at_most": 8, "max_nodes": 2}
 

@@ -9,13 +9,13 @@ from rich.console import Console
 import allo_dse as dse
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.objectives import require
-from allo_dse.tune.show.live import LiveReporter
-from allo_dse.tune.show.numbers import format_duration, format_value
 from allo_dse.tune.show.output import print_result
-from allo_dse.tune.show.reporter_of_run import make_reporter
+from allo_dse.tune.show.reporter_of_run import LiveReporter, make_reporter
 from allo_dse.tune.show.reporters import JsonReporter, PlainReporter
-from tests.backends.fpga.programs import fixed_sums
-from tests.tune.fakes import fake_study
+from allo_dse.tune.show.run_view import format_duration, format_value
+
+from ...backends.fpga.cost.programs import fixed_sums
+from ..fakes import fake_study
 
 
 @pytest.mark.parametrize("width", [80, 120])

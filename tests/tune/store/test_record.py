@@ -10,7 +10,8 @@ from allo_dse.tune.search.objectives import maximize, minimize
 from allo_dse.tune.search.tally import Tally
 from allo_dse.tune.store.log import encode_line
 from allo_dse.tune.store.record import Record, decode_entry
-from tests.support.values import present
+
+from ...support.values import present
 
 NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False)
 METRICS = st.dictionaries(st.text(max_size=8), NUMBERS | st.text() | st.dictionaries(st.text(max_size=3), NUMBERS))

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from allo_dse.tune.store.texts import KIND_LENGTH, failure_kind, failures_by_kind
+from allo_dse.tune.store.run_info import KIND_LENGTH, failure_kind, failures_by_kind
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from allo_dse.tune.study import Study
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 PARAMS = {"size": 512, "Pm": 8, "Pn": 8, "Pk": 8}
 EXHAUSTIVE: dict[str, Any] = {"sampler": "exhaustive", "progress": "quiet", "verify": False}

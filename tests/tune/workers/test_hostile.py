@@ -12,9 +12,10 @@ from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.search.objectives import MetricError, maximize, minimize, require
 from allo_dse.tune.store.log import encode_line, read_log
 from allo_dse.tune.store.record import Measurement, decode_entry
-from allo_dse.tune.store.texts import TEXT_LENGTH, error_text, valid_text
+from allo_dse.tune.store.run_info import TEXT_LENGTH, error_text, valid_text
 from allo_dse.tune.workers.evaluate_one import METRICS_LEVELS
-from tests.tune.fakes import FakeEvaluator, fake_study
+
+from ..fakes import FakeEvaluator, fake_study
 
 TRIALS = 24
 

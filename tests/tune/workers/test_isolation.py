@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from allo_dse.common.errors import StudyError
-from allo_dse.tune.workers import isolated_process as cell_process
-from tests.support.values import present
-from tests.tune import hazards
-from tests.tune.fakes import FakeEvaluator
-from tests.tune.hazards import Hazard, study, wait_until
+from allo_dse.tune.workers import evaluate_one as cell_process
 
+from ...support.values import present
+from .. import hazards
+from ..fakes import FakeEvaluator
+from ..hazards import Hazard, study, wait_until
 from .conftest import ray_files
 
 FIRST, TRIALS, MANY = 12, 15, 24

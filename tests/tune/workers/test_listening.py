@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from allo_dse.tune.workers.ray_access import RayFolder
-from tests.tune.fakes import FakeEvaluator
 
+from ..fakes import FakeEvaluator
 from .conftest import EXHAUSTIVE, ray_files, study
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.tune.workers.lost_workers import Place
-from allo_dse.tune.workers.pool import AHEAD, MAX_LOSSES, Loss, Pool, Task
+from allo_dse.tune.workers.pool import AHEAD, MAX_LOSSES, Loss, Place, Pool, Task
 
 WORKERS = 3
 STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear")

@@ -17,17 +17,10 @@ import pytest
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_LOSSES, Pool, Task
-from tests.support.values import present
-from tests.tune.hazards import Hazard, own_processes, wait_until
-from tests.tune.ray_evaluators import (
-    Deadly,
-    HangsInAWorker,
-    OnNothing,
-    OnTheBoard,
-    is_deadly,
-    noted,
-)
 
+from ...support.values import present
+from ..hazards import Hazard, own_processes, wait_until
+from ..ray_evaluators import Deadly, HangsInAWorker, OnNothing, OnTheBoard, is_deadly, noted
 from .conftest import EXHAUSTIVE, ray_files, study
 
 

@@ -18,7 +18,8 @@ from allo_dse.tune.search.budget import SIGNALS, StepLeft, StopSignals
 from allo_dse.tune.workers import ray_access
 from allo_dse.tune.workers.ray_access import undisturbed
 from allo_dse.tune.workers.ray_executor import RayExecutor
-from tests.tune.fakes import fake_study
+
+from ..fakes import fake_study
 
 
 def start(number: signal.Signals, said: list[str], seconds: float = 60) -> None:

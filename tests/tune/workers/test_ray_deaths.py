@@ -18,10 +18,10 @@ from allo_dse.tune.store.log import read_log
 from allo_dse.tune.workers import ray_executor
 from allo_dse.tune.workers.pool import Pool
 from allo_dse.tune.workers.ray_executor import RayExecutor
-from tests.support.values import present
-from tests.tune.hazards import own_processes, wait_until
-from tests.tune.ray_evaluators import Gated, Noting, NotingAndBounded, noted
 
+from ...support.values import present
+from ..hazards import own_processes, wait_until
+from ..ray_evaluators import Gated, Noting, NotingAndBounded, noted
 from .conftest import EXHAUSTIVE, study
 
 

@@ -1,6 +1,5 @@
 """The pages and their callbacks.
 
-Imports: common, dashboard, dashboard.app, dashboard.app.wiring, dashboard.data, dashboard.figures, drawing, eval,
-  mapper, tune.
+Imports: backends, common, dashboard, dashboard.app, dashboard.data, dashboard.figures, drawing, eval, tune.
 Imported by: dashboard.app.
 """

@@ -8,14 +8,13 @@ from dash import Dash, Input, Output, State, ctx, html
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
-from allo_dse.common.aliases import JsonObject
+from allo_dse.common.records import JsonObject
 
-from ...data.advice import why_none
-from ...data.board import Board, Ref
-from ...data.design_words import change_text, status_text
+from ...data.analysis import change_text, differences, status_text
 from ...data.grid import ID
-from ...data.query.analysis import differences
-from ...data.units import label, text
+from ...data.progress import why_none
+from ...data.runs import Board, Ref
+from ...data.selection import label, text
 from ...figures.design import compare_figure
 from ...figures.style import note, theme
 from ..context import Context, page_of

@@ -13,15 +13,14 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from allo_dse.common.errors import AlloDseError
-from allo_dse.tune.show.predicted_reported import HEADINGS, predicted_reported_rows
+from allo_dse.tune.show.output import HEADINGS, predicted_reported_rows
 from allo_dse.tune.store.rundir import LOGS
 
-from ...data.advice import why_none
-from ...data.board import Board, Ref
-from ...data.design_words import change_text, difference_lines, fastest_words, rung_table, status_text
+from ...data.analysis import change_text, difference_lines, differences, fastest_words, known, rung_table, status_text
 from ...data.limits import is_fpga, uses
-from ...data.query.analysis import differences, known
-from ...data.units import label, text
+from ...data.progress import why_none
+from ...data.runs import Board, Ref
+from ...data.selection import label, text
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme

@@ -11,10 +11,10 @@ from dash.exceptions import PreventUpdate
 
 from allo_dse.common.errors import AlloDseError, SimulationError
 
-from ...data.board import Ref
+from ...data.runs import Ref
 from ...figures.graph import arrangement, elements, stylesheet
 from ...figures.style import Theme, theme
-from ...graph_facts import box_facts, flow_facts
+from ...recordings import box_facts, flow_facts
 from ..context import Context
 from ..parts import empty, facts, field, labelled
 
@@ -111,8 +111,8 @@ def counted(summary: Summary) -> str:
 
 def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Component:
     """The graph as written or as folded; of the folded one with what its nodes and streams do in a run."""
+    from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing.summary import summarise
-    from allo_dse.mapper.place.placed_design import PlacedDesign
 
     design, run, placed, note = context.programs.candidate(ref).design, None, None, ""
     summary = summarise(design.vmg if which == "after" else design.program.vmg)

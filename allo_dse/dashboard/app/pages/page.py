@@ -12,15 +12,14 @@ from dash.development.base_component import Component
 
 from allo_dse.common.errors import AlloDseError
 
-from ...data.board import Board
+from ...data.runs import Board
 from ...figures.style import Figure, Theme
 from ..context import Context, State
+from ..design_table import column_definitions
+from ..front_plots import axis_choices, parallel_style
+from ..gestures import first_answer
 from ..networks import kept_networks
-from ..parts import card, checks, facts, field, graph, labelled, plot_card, save_button, select
-from ..wiring.design_table import column_definitions
-from ..wiring.gestures import first_answer
-from ..wiring.plots import axis_choices, parallel_style
-from ..wiring.shell import status_line
+from ..parts import card, checks, facts, field, graph, labelled, plot_card, save_button, select, status_line
 from .compare import design_options
 
 _SHORTCUTS = (

@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 
 from allo_dse.common.errors import AlloDseError
 
-from ...data.board import Ref
+from ...data.runs import Ref
 from ...figures.style import Theme, theme
 from ...pictures import svg_uri
 from ..context import Context
@@ -89,8 +89,8 @@ def svg_image(svg: str, words: str, look: Theme) -> Component:
 
 def placement_picture(context: Context, ref: Ref, look: Theme) -> Component:
     """The design on the array, with routes and the use of every tile's ports and memory."""
-    from allo_dse.drawing.placements import placement_svg
-    from allo_dse.mapper.place.placed_design import PlacedDesign
+    from allo_dse.backends.npu.drawing import placement_svg
+    from allo_dse.backends.npu.place.placed_design import PlacedDesign
 
     placed = context.programs.placement(ref)
     if not isinstance(placed, PlacedDesign):

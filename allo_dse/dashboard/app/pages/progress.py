@@ -12,17 +12,16 @@ from dash.exceptions import PreventUpdate
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.tune.store.certificate import Certificate
-from allo_dse.tune.store.run_info import read_info
-from allo_dse.tune.store.texts import failure_kind
+from allo_dse.tune.store.run_info import failure_kind, read_info
 
-from ...data.board import Board, Ref
+from ...data.analysis import importance, sample
 from ...data.progress import measured, statuses, timeline
-from ...data.query.analysis import importance, sample
-from ...data.table.table import RunTable
-from ...data.units import label, text
+from ...data.runs import Board, Ref
+from ...data.selection import label, text
+from ...data.table import RunTable
 from ...figures import progress as figures
-from ...figures.measured import measured_figure
-from ...figures.pairs import pairs_figure
+from ...figures.design import measured_figure
+from ...figures.parallel import pairs_figure
 from ...figures.style import theme
 from ..context import Context, hidden_runs, page_of
 from ..parts import card

@@ -67,7 +67,7 @@ def register(app: Dash, context: Context) -> None:
         Output({"type": "helps", "design": MATCH}, "children"), Input({"type": "helps", "design": MATCH}, "id")
     )
     def helps(target: dict[str, str]) -> object:
-        from ...figures.recorded_run import HELP_HEAD, help_rows
+        from ...figures.timeline import HELP_HEAD, help_rows
 
         try:
             return table(HELP_HEAD, help_rows(runs.recorded(target["design"])))
@@ -143,8 +143,7 @@ def moved(
 
 def timeline_cards(found: Recorded, part: Part, design: str, look: Theme) -> Component:
     """The whole run, and a part of it in detail."""
-    from ...figures.recorded_run import HELD_HEAD, HELP_WORDS, held_rows, totals_words, whole_words
-    from ...figures.timeline import totals_figure
+    from ...figures.timeline import HELD_HEAD, HELP_WORDS, held_rows, totals_figure, totals_words, whole_words
 
     low, high = found.shown(part)
     return html.Div(
@@ -237,9 +236,7 @@ def _chooser(found: Recorded, low: int, high: int) -> Component:
 
 def part_cards(found: Recorded, part: Part, look: Theme) -> list[Component]:
     """Timeline with stalls and critical path, and buffers, of a part of a run."""
-    from ...figures.occupancy import occupancy_figure
-    from ...figures.recorded_run import part_words, path_rows, path_title, path_words
-    from ...figures.timeline import timeline_figure
+    from ...figures.timeline import occupancy_figure, part_words, path_rows, path_title, path_words, timeline_figure
 
     line, why, per = part.timeline, part.explanation, found.ticks_per_cycle
     return [

@@ -1,0 +1,340 @@
+"""What tasks of a program on an FPGA take, what they wait for, and what their tensors' copies take, whatever the fold.
+
+Designs with different schedules have much of it in common: copies hang on rates alone, and what tasks take by
+themselves on what their costs say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import MOST_KEPT, keep
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort, ends_of
+from allo_dse.device.fpga_model import External
+from allo_dse.mapper.fold.fold import MeshFold
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.program_graph import TensorPieces
+from allo_dse.mapper.graph.stream_arrays import StreamEdges
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.space.design import Design
+
+from .cost.loops.events import Again, Part, Pipe, cycles_of
+from .cost.task_cost import TaskCost
+from .network import fpga_network
+from .shared_costs import AlikeTasks, Scheduled, SharedCosts, TensorUse
+
+_MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
+_MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
+
+Times = NDArray[np.int64]
+
+
+class ProgramTimes:
+    """What the bounds of one program's designs on one device are made of; each part is computed once for all designs
+    that have what it hangs on in common."""
+
+    def __init__(self, shared: SharedCosts) -> None:
+        self._shared = shared
+        program = shared.graph.program
+        self._most = max(1, min(MOST_KEPT, _MOST_WORDS // (program.task_count * (1 + len(program.streams)))))
+        self._copies: dict[Hashable, Copies] = {}
+        self._own: dict[Hashable, OwnTimes] = {}
+        self._paths: dict[tuple[Copies, OwnTimes], Paths] = {}
+        self._copies_of: dict[Scheduled, Copies] = {}
+        self._paths_of: dict[Scheduled, Paths] = {}
+
+    def copies(self, scheduled: Scheduled) -> Copies:
+        """Copies of tensors between DRAM and the chip."""
+        if scheduled not in self._copies_of:
+            uses = {use.tensor.name: use for use in scheduled.tensors if not use.onchip}
+            key = scheduled.copies_key
+            if key not in self._copies:
+                keep(self._copies, key, Copies(uses, self._shared.pieces, self._shared.device.external), self._most)
+            keep(self._copies_of, scheduled, self._copies[key], self._most)
+        return self._copies_of[scheduled]
+
+    def paths(self, scheduled: Scheduled) -> Paths:
+        """When tasks begin at the earliest, and what they take then.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        if scheduled not in self._paths_of:
+            alike, copies = self._shared.alike(0), self.copies(scheduled)
+            costs = [scheduled.cost(cls, pid, 0) for cls, pid, *_ in alike]
+            streamed = copies if scheduled.streamed else None  # which tasks copy themselves
+            key = streamed, tuple((cost.parts, cost.operations) for cost in costs)
+            own = self._own.get(key)
+            if own is None:
+                own = keep(self._own, key, OwnTimes.of(scheduled.program, alike, costs, copies), self._most)
+            both = copies, own
+            if both not in self._paths:
+                keep(self._paths, both, Paths.of(self._shared.graph.edges, alike, *both), self._most)
+            keep(self._paths_of, scheduled, self._paths[both], self._most)
+        return self._paths_of[scheduled]
+
+
+class Copies(Struct, frozen=True, eq=False, dict=True):
+    """Copies of tensors between DRAM and the chip.
+
+    Attributes:
+        uses: of the tensors that are copied, by name.
+    """
+
+    uses: Mapping[str, TensorUse]
+    pieces: TensorPieces
+    external: External
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Those that do not stay in DRAM: a node has the tiles of all its tasks."""
+        return frozenset(name for name, use in self.uses.items() if use.place != "dram")
+
+    @cached_property
+    def cycles_of_tiles(self) -> dict[str, IntArray]:
+        """By tensor, cycles of its AXI port for each of its pieces."""
+        found = {}
+        for name, words in self.pieces.words.items():
+            if name in self.uses:
+                found[name] = np.full(math.prod(self.pieces.grids[name]), self.uses[name].cycles(words), np.int64)
+        return found
+
+    def last_piece(self, port: TensorPort, pids: IntArray) -> IntArray:
+        """Of the tiles of some tasks."""
+        return ends_of(port, pids, self.pieces.grids[port.tensor.name])[1]
+
+    def passing(self, port: TensorPort) -> int:
+        """Cycles in which a task moves its tile between the FIFO of its node and its own memory."""
+        use = self.uses.get(port.tensor.name)
+        return use.cycles(math.prod(port.tile_shape)) if use and use.place == "dram" else 0
+
+    @cached_property
+    def arrivals(self) -> dict[str, IntArray]:
+        """By tensor, when each tile that is read is on the chip at the earliest."""
+        found = {}
+        for name, cycles in self.cycles_of_tiles.items():
+            # In the order of copying, and as if the port served no other tensor: no tile can be there sooner.
+            found[name], tiles = np.zeros_like(cycles), self.pieces.reads[name]
+            own = cycles[tiles] if self.uses[name].place == "dram" else np.cumsum(cycles[tiles])
+            found[name][tiles] = self.external.latency_cycles + own
+        return found
+
+    @cached_property
+    def cycles(self) -> int:
+        """What the copies alone take: tensors that share an AXI port are copied in turn."""
+        busy, longest = defaultdict[int, int](int), 0
+        for position, name in enumerate(self.uses):
+            for tiles in (self.pieces.reads[name], self.pieces.writes[name]) if name in self.pieces.words else ():
+                own = int(self.cycles_of_tiles[name][tiles].sum())
+                busy[self.external.port_of(position)] += own
+                longest = max(longest, own + self.external.latency_cycles if len(tiles) else 0)
+        return max([longest, *busy.values()])
+
+
+class OwnTimes(Struct, frozen=True, eq=False):
+    """What tasks take that never wait, in cycles, by their numbers; which hangs on no fold.
+
+    Attributes:
+        whole: of each task.
+        first_put, last_get: by array of streams and task, when it has put a token into one of its streams, and has
+            taken one from each; not finite where it does not.
+        operations: arithmetic ones of all tasks.
+    """
+
+    whole: Times
+    first_put: NDArray[np.float64]
+    last_get: NDArray[np.float64]
+    operations: int
+
+    @classmethod
+    def of(
+        cls, program: CompiledProgram, alike: Sequence[AlikeTasks], costs: Sequence[TaskCost], copies: Copies
+    ) -> OwnTimes:
+        streams, count, operations = program.streams, program.task_count, 0
+        number = {stream.name: n for n, stream in enumerate(streams)}
+        whole = np.zeros(count, np.int64)
+        puts, gets = np.full((len(streams), count), -math.inf), np.full((len(streams), count), math.inf)
+        for (own, _, tasks, _), cost in zip(alike, costs, strict=True):
+            before, after = (
+                max((copies.passing(port) for port in own.tensor_ports if getattr(port, does)), default=0)
+                for does in ("reads", "writes")
+            )
+            whole[tasks], at = before + cost.cycles + after, first_times(cost.parts)
+            operations += cost.operations * len(tasks)
+            for port, binding in enumerate(own.body.streams):
+                assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
+                array = number[binding.stream.name]
+                if (put := at.get(("put", port))) is not None:
+                    known = puts[array, tasks]
+                    puts[array, tasks] = np.where(np.isinf(known), before + put, np.minimum(known, before + put))
+                if (get := at.get(("get", port))) is not None:
+                    known = gets[array, tasks]
+                    gets[array, tasks] = np.where(np.isinf(known), before + get, np.maximum(known, before + get))
+        return cls(whole, puts, gets, operations)
+
+
+class Paths(Struct, frozen=True, eq=False):
+    """What tasks wait for, as arrays by their numbers. Times are cycles.
+
+    Attributes:
+        begins: when each begins that waits for its tiles and the first token of each of its streams. ends: what copying
+            its results takes.
+        kept_begins, kept_ends: when its tiles are there of what its node copies before the first of its tasks, and what
+            copying its results takes of what goes after the last.
+    """
+
+    own: OwnTimes
+    begins: Times
+    ends: Times
+    kept_begins: Times
+    kept_ends: Times
+    _known: dict[MeshFold, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, edges: StreamEdges, alike: Sequence[AlikeTasks], copies: Copies, own: OwnTimes) -> Paths:
+        tensors = copies.kept, copies.uses.keys() - copies.kept
+        kept, passing = (_with_tiles(alike, copies, names, len(own.whole)) for names in tensors)
+        begins, ends = (np.maximum(*both) for both in zip(kept, passing, strict=True))
+        return cls(own, _with_streams(edges, own, begins), ends, *kept)
+
+    def cycles(self, vmg: VMG) -> int:
+        """What the slowest node of a folded graph takes from the first copy to the last."""
+        fold = vmg.mesh_fold
+        if fold is None:
+            return self._cycles(vmg)
+        known = self._known.get(fold)
+        return keep(self._known, fold, self._cycles(vmg)) if known is None else known
+
+    def _cycles(self, vmg: VMG) -> int:
+        longest = 0
+        for group in vmg.groups:
+            tasks = group.leaves.tasks()
+            # A node runs its tasks one after the other: when its first could begin, plus the work of all, plus the copy
+            # of its last result. The minima leave open which task is first and which is last.
+            begin = np.maximum(self.begins[tasks].min(1), self.kept_begins[tasks].max(1))
+            end = np.maximum(self.ends[tasks].min(1), self.kept_ends[tasks].max(1))
+            longest = max(longest, int((begin + self.own.whole[tasks].sum(1) + end).max()))
+        return longest
+
+
+def _with_tiles(
+    alike: Sequence[AlikeTasks], copies: Copies, tensors: Collection[str], count: int
+) -> tuple[Times, Times]:
+    """When each task has its tiles of some tensors, and what copying its results takes."""
+    begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for cls, _, tasks, pids in alike:
+        ports = [port for port in cls.tensor_ports if port.tensor.name in tensors]
+        # A task sends its results to its node's FIFOs at the same time: one that is sent sooner is stored meanwhile.
+        longest = max((copies.passing(port) for port in cls.tensor_ports if port.writes), default=0)
+        for port in ports:
+            piece = copies.last_piece(port, pids)
+            if port.reads:
+                begins[tasks] = np.maximum(begins[tasks], copies.arrivals[port.tensor.name][piece])
+            if port.writes:
+                last = copies.cycles_of_tiles[port.tensor.name][piece] + copies.external.latency_cycles
+                sooner = longest - own if (own := copies.passing(port)) else 0
+                ends[tasks] = np.maximum(ends[tasks], last - sooner)
+    return begins, ends
+
+
+def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
+    """When tasks begin if they wait for the first token of each stream and for nothing else."""
+    if not len(edges):
+        return begins
+    lead = own.first_put[edges.array, edges.source] - own.last_get[edges.array, edges.target]
+    known = np.isfinite(lead)
+    source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
+    # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
+    # towards the true ones, so they are bounds wherever this stops.
+    for _ in range(_MOST_HOPS):
+        later = begins.copy()
+        np.maximum.at(later, target, begins[source] + lead)
+        if (later == begins).all():
+            break
+        begins = later
+    return begins
+
+
+def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
+    """When something that never waits first uses each of its streams: by direction and stream argument."""
+    found: dict[tuple[str, int], int] = {}
+    clock = 0
+    for part in parts:
+        if isinstance(part, Pipe) and part.rounds:
+            for stage, kind, port in sorted(part.ops):
+                found.setdefault((kind, port), clock + stage)
+        elif isinstance(part, Again) and part.count:
+            for use, at in first_times(part.parts).items():
+                found.setdefault(use, clock + at)
+        clock += cycles_of((part,))
+    return found
+
+
+# When a design has written, or first needs, each part of a tensor whose tiles come and go.
+
+
+class Passage(Struct, frozen=True):
+    """How a tensor that stays in DRAM comes or goes.
+
+    Attributes:
+        cycles: by tile, in the shape of the grid of tiles: when the whole tile has been written, or when it is first
+            asked for. tile_shape: of each.
+        moved: tiles, as often as they come or go. lanes: elements that go in a cycle.
+    """
+
+    tensor: Tensor
+    cycles: IntArray
+    tile_shape: tuple[int, ...]
+    moved: int
+    lanes: int
+
+    @property
+    def by_element(self) -> IntArray:
+        """`cycles` of the tile of each element, row-major: (elements,)."""
+        spread = self.cycles
+        for axis, extent in enumerate(self.tile_shape if self.cycles.ndim else ()):
+            spread = spread.repeat(extent, axis)
+        return np.broadcast_to(spread, self.tensor.shape).ravel()
+
+
+def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
+    """Those of the tensors that nodes with several tasks have in DRAM, by name. They are moved in tiles of one shape,
+    and what is written goes once, and is not read.
+
+    Args:
+        depths: of the design's streams.
+
+    Raises:
+        SimulationError: if it deadlocks at these.
+    """
+    mapping, found = design.mapping.fpga.at(depths), {}
+    if design.vmg.node_count == design.vmg.task_count or len(mapping.runs) > 1:
+        return {}
+    network = fpga_network(mapping, depths, logged=True)
+    result = table_engine().run(network.network)
+    if not result.finished:
+        raise SimulationError("the design deadlocks at its stream depths")
+    classes = list(design.program.task_classes)
+    for name, use in mapping.streamed.items():
+        ports = [port for own in classes for port in own.tensor_ports if port.tensor.name == name]
+        if len(use.directions) > 1 or len({(port.tile.grid, port.tile_shape) for port in ports}) > 1:
+            continue
+        (does,) = use.directions
+        tiles = design.vmg.uses.deliveries(name, does).tile
+        ends = result.process_log(network.deliveries[name, does])
+        grid, shape = ports[0].tile.grid, ports[0].tile_shape
+        cycles = np.full(math.prod(grid), -1)
+        # Of a tile that comes several times, the first counts; a request ends when the tile has been moved.
+        cycles[tiles[::-1]] = ends[::-1] - use.cycles(math.prod(shape)) * use.reads
+        if (cycles >= 0).all() and (use.reads or len(tiles) == len(cycles)):
+            found[name] = Passage(use.tensor, cycles.reshape(grid), shape, len(tiles), use.lanes)
+    return found

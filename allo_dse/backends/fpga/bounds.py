@@ -1,0 +1,127 @@
+"""What `FpgaSimulator` says of a design at least: copies, processing elements and paths between them, and resources.
+
+A node takes as long as its tasks take without waiting. Its first task begins when its tiles have been copied and its
+streams have got their first token, and what its last one writes is copied afterwards. Resources are known but for the
+depths of streams that the evaluator solves; those count with the least that any depth takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from allo_dse.common.records import keep
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.eval.evaluator import Bounds, Interval
+from allo_dse.space.design import Design
+
+from .bound_times import ProgramTimes
+from .cost.memory import fifo_resources
+from .mapping import FpgaCosts
+from .shared_costs import SharedCosts
+
+SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
+_ANYTHING = float("inf")
+_TIMES = ("latency_cycles", "latency_us", "throughput_gops")
+_SHARES = tuple(f"{resource}_utilization" for resource in RESOURCES)
+
+
+class FpgaBounds:
+    """Bounds what `FpgaSimulator` says of designs: of the copies alone, which hang on no fold, then of everything.
+
+    Args:
+        solves: whether depths of streams are found by the evaluator where a design does not say them.
+    """
+
+    levels = 2
+    metrics = frozenset({*_TIMES, "pe_count", "dram_bytes", "fifo_bits", "utilization", *RESOURCES, *_SHARES})
+
+    def __init__(self, *, solves: bool) -> None:
+        self._solves = solves
+        self._times: dict[SharedCosts, ProgramTimes] = {}
+        self._saved: dict[object, dict[str, float]] = {}
+
+    def __call__(self, design: Design, level: int) -> Bounds:
+        """Bounds of the metrics that a level can say something of.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        device, nodes = FpgaDevice.of(design.device), design.fold.node_count
+        shared = SharedCosts.of(design.program.vmg.graph, device)
+        times, mapping = self._of(shared), design.mapping.fpga if level else None
+        scheduled = mapping.scheduled if mapping else shared.scheduled(design.schedule)
+        copies = times.copies(scheduled)
+        known: dict[str, Interval] = {"pe_count": (nodes, nodes)}
+        if not scheduled.streamed:  # how often tiles of what stays in DRAM come takes long to count
+            known["dram_bytes"] = (scheduled.copied_bytes, scheduled.copied_bytes)
+        if mapping is None:
+            return known | _times(device, copies.cycles)
+        paths = times.paths(scheduled)
+        known |= _times(device, max(copies.cycles, paths.cycles(mapping.vmg)), paths.own.operations)
+        if design.program.runs:  # the evaluator does not report it
+            del known["throughput_gops"]
+        solved = self._solves and not design.depths
+        known |= _resources(mapping, self._least_saved(mapping) if solved else {})
+        shallow = dict.fromkeys(shared.streams, SMALLEST_DEPTH)
+        bits = mapping.bits_at(shallow) if solved else mapping.fifo_bits
+        return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
+
+    def least_cycles(self, mapping: FpgaCosts) -> int:
+        """What a mapping takes at least, at any depths of its streams; 0 where that is not known: where it is timed on
+        inputs, as reported, or moved at given rates."""
+        if mapping.vmg.program.runs or mapping.measured or mapping.rates:
+            return 0
+        times = self._of(mapping.shared)
+        return max(times.copies(mapping.scheduled).cycles, times.paths(mapping.scheduled).cycles(mapping.vmg))
+
+    def _of(self, shared: SharedCosts) -> ProgramTimes:
+        if shared not in self._times:
+            self._times[shared] = ProgramTimes(shared)
+        return self._times[shared]
+
+    def _least_saved(self, mapping: FpgaCosts) -> dict[str, float]:
+        """By how much FIFOs whose depths are solved for can differ from the declared ones at least, per resource; empty
+        where there are none."""
+        key = mapping.shared, mapping.fifos
+        known = self._saved.get(key)
+        return keep(self._saved, key, _least_saved(mapping)) if known is None else known
+
+
+def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> dict[str, Interval]:
+    latency_us = cycles / (device.clock_ghz * 1e3)
+    most = operations / latency_us * 1e-3 if operations is not None and latency_us else _ANYTHING
+    return dict(zip(_TIMES, ((cycles, _ANYTHING), (latency_us, _ANYTHING), (0.0, most)), strict=True))
+
+
+def _least_saved(mapping: FpgaCosts) -> dict[str, float]:
+    found = dict.fromkeys(RESOURCES, 0.0) if mapping.fifos else {}
+    for name, count in mapping.fifos:
+        stream = mapping.shared.streams[name]
+        block = math.prod(stream.block)
+        built = fifo_resources(mapping.device, stream.dtype.bits, stream.depth * block)
+        fewest = _least_fifo(mapping.device, stream.dtype.bits, SMALLEST_DEPTH * block)
+        for resource in RESOURCES:
+            found[resource] += count * (fewest[resource] - getattr(built, resource))
+    return found
+
+
+def _resources(mapping: FpgaCosts, saved: Mapping[str, float]) -> dict[str, Interval]:
+    """Of everything, and their shares of the device; exact where the depths of streams are known."""
+    total, most = mapping.total, _ANYTHING if saved else None
+    low = {resource: getattr(total, resource) + saved.get(resource, 0.0) for resource in RESOURCES}
+    limits = {resource: mapping.device.limit(resource) for resource in RESOURCES}
+    shares = {f"{r}_utilization": round(low[r] / limit, 4) for r, limit in limits.items() if limit}
+    shares["utilization"] = max(shares.values())
+    return {name: (value, value if most is None else most) for name, value in (low | shares).items()}
+
+
+def _least_fifo(device: FpgaDevice, bits: int, least: int) -> dict[str, float]:
+    """The least of each resource that a FIFO of at least so many elements can take, whatever its depth."""
+    rules = device.fifo
+    # What a FIFO takes grows with its depth as long as it is built in one way, so each resource is least at the depth
+    # where a way of building begins.
+    first_of_kind = (least, rules.register_depth + 1, rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1)
+    kinds = [fifo_resources(device, bits, depth) for depth in first_of_kind if depth >= least]
+    return {resource: min(getattr(kind, resource) for kind in kinds) for resource in RESOURCES}

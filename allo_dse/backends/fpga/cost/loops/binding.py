@@ -1,0 +1,161 @@
+"""Hardware of a pipelined loop: shared operators, registers and multiplexers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+
+from allo_dse.compiler.ir.affine import Linear
+from allo_dse.compiler.ir.nest import Access, Branch, Op
+from allo_dse.device.device import FpgaDevice
+
+from ..memory import Accesses, Storage, Unrolled, addresses_of, copies_of, split
+from ..operators import FREE, Unit, float_name, multiply_add, unit_of
+from ..plan import Item, Planned
+from .effects import Use
+from .sums import multiply_adds
+
+
+def held_bits(
+    ports: Mapping[str, int], ii: int, span: int, held: Iterable[Staged], uses: Iterable[Use], finish: int
+) -> int:
+    """Flip-flops that hold values between stages.
+
+    Args:
+        ports: cycles that the accesses of a round to each array take.
+        ii: cycles after which the next round brings others.
+        span: cycles over which the copies of an operation are spread.
+        held: what `staged` says.
+        finish: the last stage of a round, if ports did not delay it.
+    """
+    if span <= 1 or max(ports.values(), default=1) < span:  # memory ports do not limit the operators
+        return sum(bits * copies for bits, copies, _ in held)
+    # Operands are used as the ports hand them out. Products wait for a chain of sums, if there is one, and results for
+    # a port.
+    wait = max(1, (finish - span) // 2)
+    rounds = min(wait / span, math.ceil(wait / ii))
+    waiting = sum(bits * math.ceil(copies * rounds) for bits, copies, load in held if not load)
+    return waiting + sum(
+        op.bits * copies_of(unrolled)
+        for op, unrolled in uses
+        if op.access and op.access.write and ports.get(op.access.array, 1) > 1
+    )
+
+
+def muxes(
+    device: FpgaDevice,
+    storages: Mapping[str, Storage],
+    span: int,
+    units: Iterable[tuple[Unit, int]],
+    accesses: Mapping[str, Addresses],
+) -> int:
+    """LUTs that feed shared operators, and ports of memories, with what they do in each cycle.
+
+    Args:
+        span: cycles over which the copies of an operation are spread.
+    """
+    inputs = 0
+    for unit, copies in units:
+        if copies > math.ceil(copies / span) and (unit.resources.dsp or unit.latency):
+            inputs += 2 * copies
+    addresses = 0
+    for array, (loads, stores, computed) in accesses.items():
+        storage = storages[array]
+        if loads + stores <= storage.ports(device) * storage.banks or storage.in_registers:
+            continue
+        inputs += loads + 2 * stores
+        addresses += math.ceil(math.log2(max(2, storage.bank_words))) * computed
+    return round(device.hls.mux_lut_per_input * inputs) + addresses
+
+
+def units(items: Iterable[Item], device: FpgaDevice, *, fabric: bool) -> Iterator[tuple[Unit, int]]:
+    """Operators by kind, with the number of copies that a round has.
+
+    Args:
+        fabric: floating-point sums take the adder without DSPs.
+    """
+    counts: dict[str, tuple[Unit, int]] = {}
+    for unit, copies in _operators(tuple(items), 1, device, fabric=fabric):
+        known = counts.get(unit.kind, (unit, 0))
+        counts[unit.kind] = (unit, known[1] + copies)
+    yield from counts.values()
+
+
+def _operators(items: tuple[Item, ...], copies: int, device: FpgaDevice, *, fabric: bool) -> Iterator[tuple[Unit, int]]:
+    fused = multiply_adds(items, device)
+    for item in items:
+        if isinstance(item, Planned):
+            yield from _operators(item.body, copies * item.trips, device, fabric=fabric)
+        elif isinstance(item, Branch):
+            for side in item.sides:
+                yield from _operators(side, copies, device, fabric=fabric)  # type: ignore[arg-type]
+            if item.outputs:
+                yield unit_of(Op("arith.select", (), item.outputs, "", item.bits), device), copies
+        elif item.access is None and item.direction is None and item.name not in FREE:
+            if any(v in fused for v in item.outputs):
+                continue
+            product = next((fused[v] for v in item.inputs if v in fused), None)
+            mac = multiply_add(product, device) if product is not None else None
+            yield mac or unit_of(item, device, fabric=fabric), copies
+
+
+def by_array(uses: Iterable[Use]) -> Mapping[str, Accesses]:
+    """Accesses to elements, by their array; variables are none."""
+    groups = defaultdict[str, list[tuple[Access, Unrolled]]](list)
+    for op, unrolled in uses:
+        assert op.access is not None
+        if op.access.index:
+            groups[op.access.array].append((op.access, unrolled))
+    return groups
+
+
+class Addresses(NamedTuple):
+    """Numbers of distinct addresses of an array that a round loads from and stores to.
+
+    A computed address is the sum of an offset of its own and an address that changes from round to round.
+    """
+
+    loads: int
+    stores: int
+    computed: int
+
+    @staticmethod
+    def of(accesses: Accesses) -> Addresses:
+        unknown = [0, 0]
+        known: dict[tuple[Linear, ...], tuple[set[object], set[object]]] = {}
+        for access, unrolled in accesses:
+            parts = [part for form in access.index if (part := split(form, unrolled))]
+            if len(parts) < len(access.index):
+                unknown[access.write] += copies_of(unrolled)
+                continue
+            places = map(tuple, addresses_of([moving for moving, _ in parts], unrolled).tolist())
+            known.setdefault(tuple(fixed for _, fixed in parts), (set(), set()))[access.write].update(places)
+        computed = sum(
+            len(loaded) + len(stored)
+            for fixed, (loaded, stored) in known.items()
+            if len(loaded | stored) > 1 and any(form.variables for form in fixed)
+        )
+        loads, stores = (n + sum(len(places[kind]) for places in known.values()) for kind, n in enumerate(unknown))
+        return Addresses(loads, stores, computed)
+
+
+Staged: TypeAlias = tuple[int, int, bool]
+"""Bits, copies, and whether it is a load."""
+
+
+def staged(items: Iterable[Item], copies: int = 1) -> Iterator[Staged]:
+    """Yield the values that loads and multi-cycle operators hand to later stages."""
+    for item in items:
+        if isinstance(item, Planned):
+            yield from staged(item.body, copies * item.trips)
+        elif isinstance(item, Branch):
+            for side in item.sides:
+                yield from staged(side, copies)  # type: ignore[arg-type]
+        elif item.access is not None and not item.access.index:
+            continue
+        elif float_name(item) == "add":  # partial sums are used at once, products wait for their turn
+            yield item.bits, 1, False
+        elif item.outputs and (item.name in ("load", "df.get") or float_name(item) is not None):
+            yield item.bits, copies, item.name == "load"

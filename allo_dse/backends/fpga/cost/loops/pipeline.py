@@ -1,0 +1,403 @@
+"""Pipelined loops: flattening, initiation interval, depth, and the resources of their operators."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import product
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.ir.affine import Linear
+from allo_dse.compiler.ir.nest import Op
+from allo_dse.device.device import FpgaDevice
+
+from ..memory import Storage, addresses_of, split
+from ..operators import Unit
+from ..plan import Item, Planned
+from .binding import held_bits, muxes
+from .effects import Effects, Element, Index, Use
+from .events import StreamEvent
+from .round import KnownRounds, Round
+from .schedule import Walk
+from .sums import Time
+
+# Values that rounds of a pipelined loop hand on to later ones, and the interval that this allows.
+
+
+_FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
+
+
+class Carried(Struct, frozen=True):
+    """An array, or a variable, that a round reads and an earlier one wrote.
+
+    Attributes:
+        distance: rounds from the store to the load.
+        in_register: whether the value stays in a register from round to round.
+        loads: the indices of loads that find what an earlier round has left. lost: of stores that no such load finds.
+    """
+
+    array: str
+    distance: int
+    in_register: bool
+    loads: tuple[Index, ...]
+    lost: Set[Index]
+
+
+def carried(loops: tuple[Planned, ...], effects: Effects, registers: Collection[str]) -> list[Carried]:
+    """Return the values that rounds of flattened loops, with these effects, hand on; the last loop is pipelined.
+
+    Args:
+        registers: arrays that are in registers.
+    """
+    found = []
+    for array in effects.carried:
+        uses = [(op, unrolled) for op, unrolled in effects.uses if op.access and op.access.array == array]
+        stores, loads = ([use for use in uses if use[0].name == name] for name in ("store", "load"))
+        pairs = [(s, ld, d) for s, ld in product(stores, loads) if (d := _between(s, ld, loops)) is not None]
+        if pairs:
+            nearest = min(d for _, _, d in pairs)
+            lost = frozenset(_indices(stores)) - frozenset(_indices(store for store, _, _ in pairs))
+            loaded = _indices(load for _, load, _ in pairs)
+            found.append(Carried(array, nearest, array in registers, loaded, lost))
+    return found
+
+
+def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
+    return tuple(dict.fromkeys(op.access.index for op, _ in uses if op.access))
+
+
+def chain_interval(
+    found: Sequence[Carried], device: FpgaDevice, walk: Callable[[Mapping[Element, Time]], Walk]
+) -> tuple[int, str]:
+    """The interval that operations between carried values and their successors allow, and whose value it is.
+
+    Args:
+        walk: goes over a round in which some elements have their values at a given time.
+    """
+    known = {one.array: one for one in found}
+    lengths: dict[tuple[str, str], int] = {}
+    for one in found:
+        done = walk({(one.array, index): (_FAR, 0.0) for index in one.loads})
+        for key, (cycle, ns) in done.stored.items():
+            other = known.get(key[0])
+            if other is None or cycle < _FAR or key[1] in other.lost:
+                continue
+            if other.in_register:
+                # The output of an operator's last register is forwarded in that cycle; other logic ends in a register.
+                length = cycle - _FAR + (ns > 0 and key not in done.clocked)
+            else:  # written to memory and read again
+                late = ns + device.arrays.write_ns > device.clock.usable_ns
+                length = cycle - _FAR + late + 2
+            way = one.array, other.array
+            lengths[way] = max(lengths.get(way, 0), length)
+    worst, name = 1, ""
+    for one in found:
+        interval = math.ceil(lengths.get((one.array, one.array), 1) / one.distance)
+        if interval > worst:
+            worst, name = interval, one.array
+    across = _around(lengths, {one.array: one.distance for one in found}, worst)
+    return across or (worst, name)
+
+
+def _around(lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], least: int) -> tuple[int, str] | None:
+    """The interval that cycles over several arrays need, and one of these arrays; None where `least` is enough.
+
+    Args:
+        lengths: from a value of the first array to the value of the second that it makes. rounds: until that is used.
+    """
+    across = {way for way in lengths if way[0] != way[1]}
+    arrays: Set[str] = set(rounds)
+    while arrays != (kept := {a for a, _ in across} & {b for _, b in across}):
+        arrays, across = kept, {(a, b) for a, b in across if a in kept and b in kept}
+    found, interval = None, least
+    while late := _too_long(lengths, rounds, arrays, interval):
+        found, interval = late, interval + 1
+    return (interval, found) if found else None
+
+
+def _too_long(
+    lengths: Mapping[tuple[str, str], int], rounds: Mapping[str, int], arrays: Set[str], interval: int
+) -> str | None:
+    """An array on a cycle that takes longer than its rounds begin after each other."""
+    behind = {(a, b): lengths[a, b] - interval * rounds[b] for a, b in product(arrays, arrays) if (a, b) in lengths}
+    for middle, first, last in product(arrays, repeat=3):
+        if (first, middle) in behind and (middle, last) in behind:
+            way = behind[first, middle] + behind[middle, last]
+            behind[first, last] = max(behind.get((first, last), way), way)
+    return next((array for array in sorted(arrays) if behind.get((array, array), 0) > 0), None)
+
+
+def memory_interval(
+    found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[Element, Time]], Walk]
+) -> tuple[int, str]:
+    """The interval at which rounds do not overlap on a memory that hands values on and takes several cycles of ports.
+
+    Args:
+        ports: cycles that the accesses of a round to each array take.
+    """
+    worst, name = 1, ""
+    for one in found:
+        if one.in_register or ports.get(one.array, 1) <= 1:
+            continue
+        last = max((time[0] + 1 for key, time in walk({}).stored.items() if key[0] == one.array), default=0)
+        interval = math.ceil((ports[one.array] + last) / one.distance)
+        if interval > worst:
+            worst, name = interval, one.array
+    return worst, name
+
+
+def _between(store: Use, load: Use, loops: tuple[Planned, ...]) -> int | None:
+    """Rounds from a store to the next load of the same element; None when there is none."""
+    stride, strides = 1, {}
+    for loop in reversed(loops):
+        strides[loop.variable] = stride
+        stride *= loop.trips
+    steps = {loop.variable: loop.step for loop in loops}
+    apart: dict[int, set[int]] = {}  # rounds of each loop
+    used: set[int] = set()
+    nearest = False
+    for fixed, offsets in _dimensions(store, load):
+        moving = [v for v, _ in fixed.terms if v in strides] if fixed else []
+        used.update(moving)
+        if fixed is None or fixed.derived or (len(moving) > 1 and offsets != {0}):
+            nearest = True
+        elif len(moving) == 1:
+            step = fixed.factor(moving[0]) * steps[moving[0]]
+            reached = {offset // step for offset in offsets if offset % step == 0}
+            apart[moving[0]] = apart.get(moving[0], reached) & reached
+        elif 0 not in offsets:
+            return None
+    if nearest:
+        return 1
+    distances = {0, *(strides[v] for v in strides if v not in used)}
+    for variable, rounds in apart.items():
+        distances = {d + n * strides[variable] for d in distances for n in rounds}
+    return min((d for d in distances if d > 0), default=None)
+
+
+def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:
+    """Per dimension what two indices have in common in all copies, and by how much the first may then be more than the
+    second; None where that is not known."""
+    (one, mine), (other, theirs) = store, load
+    assert one.access is not None
+    assert other.access is not None
+    for a, b in zip(one.access.index, other.access.index, strict=True):
+        first, second = split(a, mine), split(b, theirs)
+        if first is None or second is None or first[1] != second[1]:
+            yield None, set()
+        else:
+            places = (addresses_of([part[0]], unrolled) for part, unrolled in ((first, mine), (second, theirs)))
+            yield first[1], set(np.unique(np.subtract.outer(*places)).tolist())
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Perfectly nested loops as one: outermost first, the last one is pipelined. As what it was built is kept."""
+
+    loops: tuple[Planned, ...]
+    round: Round
+    _built: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
+    _timed: dict[Hashable, Pipelined] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def trips(self) -> int:
+        return math.prod(loop.trips for loop in self.loops)
+
+
+class Pipelined(Struct, frozen=True):
+    """A pipelined loop as it is built.
+
+    Attributes:
+        limit: what its interval comes from: "target", "recurrence" (of an array or variable) or "ports" (of an array).
+        units: operators by kind, with how many copies one round has of each.
+        span: cycles over which these copies are spread, so that they share operators.
+        registers: flip-flops that hold values between stages; muxes: LUTs that choose operands of shared operators.
+    """
+
+    flat: Flat
+    ii: int
+    depth: int
+    limit: str
+    events: tuple[StreamEvent, ...]
+    units: tuple[tuple[Unit, int], ...]
+    span: int
+    registers: int
+    muxes: int
+
+    @property
+    def cycles(self) -> int:
+        """From the start of its first round to the end of its last."""
+        return (self.flat.trips - 1) * self.ii + self.depth if self.flat.trips else 0
+
+    def at(self, ii: int, depth: int) -> Pipelined:
+        """The same loop at another interval and depth; what it puts comes as much later as it is deeper."""
+        late = depth - self.depth
+        events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
+        return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
+
+    def instances(self, kind: str) -> int:
+        """Return the number of operators of a kind."""
+        return next((math.ceil(n / self.span) for unit, n in self.units if unit.kind == kind), 0)
+
+
+def flatten(loop: Planned, storages: Mapping[str, Storage], rounds: KnownRounds) -> Flat | None:
+    """The nest as one loop; None when the tool does not flatten it.
+
+    That is when there are several inner loops, blocks are moved in between, bounds of an inner loop depend on outer
+    ones or leave it no rounds, or the innermost loop keeps an element of a memory in a register: it is then loaded
+    before that loop and stored after it.
+    """
+    flat = rounds.once(loop, lambda: _flattened(loop, rounds))
+    return None if flat is None or (len(flat.loops) > 1 and flat.round.promoted(storages)) else flat
+
+
+def _flattened(loop: Planned, rounds: KnownRounds) -> Flat | None:
+    loops, before, after = [loop], [], []
+    while loops[-1].mode != "pipeline":
+        body = loops[-1].body
+        inner = [item for item in body if isinstance(item, Planned) and item.mode != "unroll"]
+        if len(inner) != 1 or any(_is_loop_like(item) for item in body if item is not inner[0]):
+            return None
+        place = body.index(inner[0])
+        before.append(body[:place])
+        after.append(body[place + 1 :])
+        if inner[0].varies or not inner[0].trips:
+            return None
+        loops.append(inner[0])
+    if any(_is_loop_like(item) for item in loops[-1].body):
+        return None
+    return Flat(tuple(loops), rounds.of(loops[-1].variable, tuple(before), loops[-1].body, tuple(after)))
+
+
+def _is_loop_like(item: Item) -> bool:
+    """Return whether an item needs a loop of its own: blocks move between array and stream element by element."""
+    if isinstance(item, Op):
+        return item.block > 0
+    if isinstance(item, Planned):
+        return item.mode != "unroll" or any(_is_loop_like(inner) for inner in item.body)
+    return any(_is_loop_like(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
+
+
+def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) -> Pipelined:
+    """Interval, depth and operators of a pipelined loop.
+
+    Args:
+        fabric: floating-point sums take the adder without DSPs in any case.
+    """
+    once = flat.round
+    key = fabric, tuple([storages[array] for array in once.arrays])
+    built = flat._built.get(key)
+    if built is None:
+        kept = {array: replace(storages[array], place="register") for array in once.promoted(storages)}
+        own = {array: storages[array] for array in once.arrays} | kept
+        built = flat._built[key] = _with_muxes(flat, _timed(flat, own, fabric), own)
+    return built
+
+
+def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
+    """The loop but for its multiplexers, which hangs on how fast its arrays are alone."""
+    once = flat.round
+    ports, registers = once.port_cycles(storages), once.registers(storages)
+    # Loads matter if rounds may wait for each other at a memory.
+    waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
+    loads = once.port_cycles(storages, loads=True) if waits else {}
+    key = fabric, registers, tuple(ports.values()), tuple(loads.values())
+    if key not in flat._timed:
+        flat._timed[key] = _build(flat, registers, ports, loads, fabric)
+    return flat._timed[key]
+
+
+def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -> Pipelined:
+    once = flat.round
+    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.addresses))
+
+
+def _build(
+    flat: Flat, registers: frozenset[str], ports: Mapping[str, int], loads: Mapping[str, int], fabric: bool
+) -> Pipelined:
+    once = flat.round
+    port_ii, port_array = max(((n, array) for array, n in ports.items()), default=(1, ""), key=lambda p: p[0])
+    target = flat.loops[-1].target_ii
+    least = max(port_ii, target)
+    found = carried(flat.loops, once.effects, registers)
+    fabric, (rec_ii, rec_array) = _adders(flat, found, registers, least, asked=fabric)
+    again = partial(once.walk, registers, fabric=fabric, body_only=True)
+    span_ii, span_array = memory_interval(found, ports, again)
+    walk = once.walk(registers, {}, fabric=fabric)
+    stream_ii = _stream_interval(walk.events)
+    ii = max(least, rec_ii, stream_ii, span_ii)
+    limit = "target"
+    for candidate, name in (
+        (stream_ii, "stream"),
+        (rec_ii, f"recurrence of {rec_array}"),
+        (span_ii, f"recurrence of {span_array}"),
+        (port_ii, f"ports of {port_array}"),
+    ):
+        if candidate == ii and candidate > target:
+            limit = name
+    span = ii
+    if span_ii == ii > least:  # operators keep up with the loads
+        span = max(loads.values(), default=ii)
+    units = once.units(fabric=fabric)
+    depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
+    depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
+    held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
+    return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
+
+
+def _adders(
+    flat: Flat, found: list[Carried], registers: frozenset[str], least: int, *, asked: bool
+) -> tuple[bool, tuple[int, str]]:
+    """Return whether floating-point sums use the adder without DSPs, and the recurrence interval that results.
+
+    The tool takes it where that is `asked` for, or where a recurrence would set the interval, also when it is no
+    faster.
+    """
+    once = flat.round
+    # Operations around the inner loop run in some of its rounds only, so both kinds of rounds are checked.
+    ways = [(found, True)]
+    if once.whole is not once.effects:
+        ways.append((carried(flat.loops, once.whole, registers), False))
+    full, fabric = (
+        max(
+            (chain_interval(some, once.device, partial(once.walk, registers, fabric=choice, body_only=inner)))
+            for some, inner in ways
+        )
+        for choice in (False, True)
+    )
+    chosen = asked or (full[0] > least and fabric[0] <= full[0])
+    return chosen, fabric if chosen else full
+
+
+def _waiting(units: Iterable[tuple[Unit, int]], ii: int, arrival: int) -> int:
+    """Cycles until the last of the operations starts that share an operator.
+
+    Args:
+        arrival: cycles in which ports and streams hand out their operands, which delays them anyway.
+    """
+    if arrival >= ii:
+        return 0
+    shares = (math.ceil(copies / math.ceil(copies / ii)) for unit, copies in units if unit.latency)
+    return max(shares, default=1) - 1
+
+
+def _stream_interval(events: Iterable[StreamEvent]) -> int:
+    """A stream moves one token a cycle; operations on either side of one condition do not meet."""
+    paths: dict[int, list[tuple[tuple[int, bool], ...]]] = defaultdict(list)
+    for event in events:
+        paths[event.stream].append(event.path)
+    return max(map(_most_at_once, paths.values()), default=1)
+
+
+def _most_at_once(paths: list[tuple[tuple[int, bool], ...]]) -> int:
+    """Most of some operations that one round does, each given by the conditions around it and their sides."""
+    inside: dict[int, tuple[list[tuple[tuple[int, bool], ...]], ...]] = {}
+    for (condition, side), *rest in filter(None, paths):
+        inside.setdefault(condition, ([], []))[side].append(tuple(rest))
+    return paths.count(()) + sum(max(map(_most_at_once, sides)) for sides in inside.values())

@@ -1,0 +1,450 @@
+"""What one round of a pipelined loop does, whatever its interval, how often it runs and how its arrays are split."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, combinations, pairwise, product
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+from msgspec import field as struct_field
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
+from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, read_nest
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.device.device import FpgaDevice
+
+from ..items import accesses
+from ..memory import Accesses, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
+from ..operators import Unit
+from ..plan import Item, Plan, Planned, planned, sources_in, substituted
+from .binding import Addresses, Staged, by_array, staged, units
+from .effects import Effects, Element, Use, effects_of
+from .events import may_happen
+from .schedule import Walk
+from .sums import Time
+
+# Unrolled loops in a form in which linear indices tell the elements of their copies apart.
+#
+# Loops with the same values get one variable: of what one loop leaves and the next one uses, copies with the same
+# number have the same element. A loop is written out, copy by copy, where copies use what other copies leave, as in
+# `x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`. It is cut where a condition
+# changes, as after the first copy of `if u == 0: x = 0`, so that either all copies of a part do something or none.
+
+
+_MOST_ACCESSES = 1 << 10
+"""Of loops that are written out in one round; where there would be more, copies count as independent."""
+_PARTS = -1 << 32  # and less: variables of parts of loops
+
+
+def told_apart(levels: Iterable[tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
+    """Operations of one round, level by level, whose unrolled loops are changed as this module says."""
+    known: dict[range, list[int]] = {}
+    shared = [tuple(_shared(items, known, ())) for items in levels]
+    everything = tuple(chain(*shared))
+    cuts: dict[int, set[int]] = defaultdict(set)
+    for condition in _conditions(everything, {}):
+        for variable, values in _changes(*condition):
+            cuts[variable].update(values)
+    every = _dependent(everything)
+    if _accesses_of(everything, cuts, every) > _MOST_ACCESSES:
+        every = set()
+    if _accesses_of(everything, cuts, every) > _MOST_ACCESSES:
+        cuts.clear()
+    writer = _Writer(cuts, every)
+    return (tuple(writer.written(items, {})) for items in shared)
+
+
+def _values(loop: Planned) -> range:
+    return range(loop.first, loop.first + loop.trips * loop.step, loop.step)
+
+
+def _shared(items: Iterable[Item], known: dict[range, list[int]], around: tuple[int, ...]) -> Iterator[Item]:
+    """The items with one variable for loops of the same values that are not inside each other.
+
+    Args:
+        known: variables by values. around: the variables of loops around the items.
+    """
+    for item in items:
+        if isinstance(item, Planned):
+            same = known.setdefault(_values(item), [])
+            variable, body = next((v for v in same if v not in around), item.variable), item.body
+            if variable not in same:
+                same.append(variable)
+            if variable != item.variable:
+                body = tuple(substituted(inner, item.variable, Linear.variable(variable)) for inner in body)
+            yield replace(item, variable=variable, body=tuple(_shared(body, known, (*around, variable))))
+        elif isinstance(item, Branch):
+            yield replace(item, sides=tuple(tuple(_shared(side, known, around)) for side in item.sides))  # type: ignore[arg-type]
+        else:
+            yield item
+
+
+class _Use(Struct, frozen=True, dict=True):
+    """Loads or stores of one index, in all copies of the unrolled loops around them.
+
+    Attributes:
+        around: the variables of those loops. variables: those that it depends on.
+        fixed: per dimension what is the same in all copies; None where nobody knows.
+        places: per copy the rest of the index along each dimension; none where there are too many.
+        computed: whether this rest is not linear. mixed: whether it has a quotient (or minimum, ...) of copy and round.
+    """
+
+    write: bool
+    around: tuple[int, ...]
+    variables: tuple[int, ...]
+    fixed: tuple[Linear | None, ...]
+    places: tuple[tuple[int, ...], ...]
+    computed: bool
+    mixed: bool
+
+    @staticmethod
+    def of(access: Access, unrolled: Unrolled) -> _Use:
+        own = {v: values for v, values in unrolled.items() if any(v in form.variables for form in access.index if form)}
+        parts = [split(form, own) for form in access.index]
+        moving, fixed = zip(*(part or (Linear(()), None) for part in parts), strict=True)
+        places = addresses_of(moving, own).tolist() if copies_of(own) <= _MOST_ACCESSES else ()
+        computed = any(form.derived for form in moving)
+        mixed = any(form and not part for form, part in zip(access.index, parts, strict=True))
+        return _Use(access.write, tuple(unrolled), tuple(own), fixed, tuple(map(tuple, places)), computed, mixed)
+
+    @cached_property
+    def values(self) -> tuple[frozenset[int], ...]:
+        """Along each dimension."""
+        return tuple(map(frozenset, zip(*self.places, strict=True)))
+
+    @property
+    def repeats(self) -> bool:
+        """True if two copies store to the same element in a round."""
+        return self.write and None not in self.fixed and len(set(self.places)) < len(self.places)
+
+    def meets(self, other: _Use) -> bool:
+        """Return whether copies of both uses may access the same element in a round, as far as both are known."""
+        both = list(zip(self.fixed, other.fixed, strict=True))
+        dims = [n for n, (a, b) in enumerate(both) if a is not None and a == b]
+        if not (self.places and other.places) or any(self.values[n].isdisjoint(other.values[n]) for n in dims):
+            return False
+        if not dims:
+            return all(None not in pair for pair in both)
+        mine, theirs = ({tuple(place[n] for n in dims) for place in use.places} for use in (self, other))
+        return not mine.isdisjoint(theirs)
+
+
+def _dependent(items: Iterable[Item]) -> set[int]:
+    """The variables of the loops of which copies use what others leave."""
+    by_array: dict[str, dict[tuple[Linear | None, ...], _Use]] = defaultdict(dict)
+    for access, unrolled in accesses(items, {}):
+        uses = by_array[access.array]
+        if access.index and (access.write or access.index not in uses):
+            uses[access.index] = _Use.of(access, unrolled)
+    found = set[int]()
+    for uses in by_array.values():
+        found.update(*(use.variables for use in uses.values() if use.mixed))
+        if any(use.write for use in uses.values()):
+            found.update(*(use.variables for use in uses.values() if use.computed or use.repeats))
+            found.update(*(_that_meet(*pair) for pair in combinations(uses.values(), 2)))
+    return found
+
+
+def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Test | None, Unrolled]]:
+    """The conditions in some items, with the unrolled loops around each."""
+    for item in items:
+        if isinstance(item, Planned):
+            yield from _conditions(item.body, {**unrolled, item.variable: _values(item)})
+        elif isinstance(item, Branch):
+            yield item.test, unrolled
+            yield from _conditions((*item.sides[0], *item.sides[1]), unrolled)  # type: ignore[arg-type]
+
+
+def _changes(test: Test | None, unrolled: Unrolled) -> Iterator[tuple[int, Iterable[int]]]:
+    """By variable the values from which on copies of loops differ in a condition from those before."""
+    own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
+    if not own.keys() <= unrolled.keys() or copies_of(own) > _MOST_ACCESSES or _decided(test, own) is not None:
+        return
+    if len(own) == 1:
+        ((variable, values),) = own.items()
+        holds = [decided(test, {variable: value}) for value in values]
+        yield variable, [value for value, (a, b) in zip(values[1:], pairwise(holds), strict=True) if a != b]
+        return
+    parts = product(*((values[:1], values[1:]) for values in own.values()))
+    alike = all(_decided(test, dict(zip(own, part, strict=True))) is not None for part in parts if all(part))
+    yield from ((variable, values[1:2] if alike else values[1:]) for variable, values in own.items())
+
+
+def _decided(test: Test | None, unrolled: Unrolled) -> bool | None:
+    """Return whether a condition holds in all copies of unrolled loops, or in none; None if unknown."""
+    own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
+    if copies_of(own) > _MOST_ACCESSES:
+        return None
+    holds = {decided(test, dict(zip(own, values, strict=True))) for values in product(*own.values())}
+    return holds.pop() if len(holds) == 1 else None
+
+
+def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
+    """The variables of which copies leave something to each other, or may do so."""
+    if not (one.write or other.write) or not one.around + other.around or not one.meets(other):
+        return ()
+    # If they may meet but need not, the result of every copy around them is uncertain.
+    return one.variables + other.variables if one.fixed == other.fixed else one.around + other.around
+
+
+def _accesses_of(items: Iterable[Item], cuts: Mapping[int, Set[int]], every: Set[int]) -> int:
+    """Count loads and stores after some loops are cut and others written out."""
+    total = 0
+    for item in items:
+        if isinstance(item, Planned):
+            parts = item.trips if item.variable in every else 1 + len(cuts.get(item.variable, ()))
+            total += _accesses_of(item.body, cuts, every) * parts
+        elif isinstance(item, Branch):
+            total += _accesses_of((*item.sides[0], *item.sides[1]), cuts, every)  # type: ignore[arg-type]
+        else:
+            total += item.access is not None
+    return total
+
+
+class _Writer(Struct, frozen=True):
+    """Writes the copies of some loops out: each is a loop of one round, whose variable is a number inside.
+
+    Attributes:
+        cuts: by variable, the values with which another part of a loop begins. every: the variables of loops of which
+            each copy is a part.
+    """
+
+    cuts: Mapping[int, Set[int]]
+    every: Set[int]
+    _variables: dict[tuple[int, int], int] = struct_field(default_factory=dict)
+
+    def written(self, items: Iterable[Item], unrolled: Unrolled) -> Iterator[Item]:
+        """The items in this form, inside some loops."""
+        for item in items:
+            if isinstance(item, Planned):
+                for values in self._parts(item):
+                    yield self._part(item, values, unrolled)
+            elif isinstance(item, Branch):
+                taken = _decided(item.test, unrolled)
+                sides: Any = tuple(tuple(self.written(side, unrolled)) for side in item.sides)  # type: ignore[arg-type]
+                if taken is None:
+                    yield replace(item, sides=sides)
+                else:
+                    yield from sides[not taken]
+                    for result, output in zip(item.results[not taken], item.outputs, strict=True):
+                        yield Op(WIRING, (result,), (output,), "", item.bits)
+            else:
+                yield item
+
+    def _parts(self, loop: Planned) -> Iterator[range]:
+        values, own = _values(loop), self.cuts.get(loop.variable, ())
+        starts = [n for n, value in enumerate(values) if n == 0 or loop.variable in self.every or value in own]
+        yield from (values[start:end] for start, end in pairwise([*starts, len(values)]))
+
+    def _part(self, loop: Planned, values: range, unrolled: Unrolled) -> Planned:
+        """Copies with these values, of a variable of their own: parts have other elements."""
+        if len(values) == loop.trips > 1:
+            unrolled, variable, body = {**unrolled, loop.variable: values}, loop.variable, loop.body
+        else:
+            number = self._variables.setdefault((loop.variable, values[0]), _PARTS - len(self._variables))
+            single = len(values) == 1
+            variable, form = (loop.variable, Linear((), values[0])) if single else (number, Linear.variable(number))
+            unrolled = unrolled if single else {**unrolled, variable: values}
+            body = tuple(substituted(inner, loop.variable, form) for inner in loop.body)
+        inside = tuple(self.written(body, unrolled))
+        return replace(loop, variable=variable, first=values[0], trips=len(values), body=inside)
+
+
+Level = tuple[Item, ...]
+_Made = TypeVar("_Made")
+_NESTS_KEPT = 4096
+"""Of one program, in all schedules."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of flattened loops. What it is asked for is kept: many schedules have few different rounds.
+
+    Attributes:
+        variable: of the loop that is pipelined.
+        before, after: operations of each level around the inner loop.
+    """
+
+    device: FpgaDevice
+    variable: int
+    before: tuple[Level, ...]
+    body: Level
+    after: tuple[Level, ...]
+    _walks: dict[Hashable, Walk] = field(default_factory=dict, repr=False)
+    _busiest: dict[Hashable, int] = field(default_factory=dict, repr=False)
+    _units: dict[bool, tuple[tuple[Unit, int], ...]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def effects(self) -> Effects:
+        """What a round of the inner loop does."""
+        return effects_of(self.body)
+
+    @cached_property
+    def whole(self) -> Effects:
+        """What a round of all levels does."""
+        if not any(self.before) and not any(self.after):
+            return self.effects
+        return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """Loads and stores of all levels that need a port."""
+        return self.whole.uses
+
+    @cached_property
+    def _updated(self) -> frozenset[str]:
+        """Arrays of which the rounds of the inner loop update one element.
+
+        The compiler looks for it before it unrolls anything, so an index that uses a loop inside prevents it.
+        """
+        moving = {
+            access.array
+            for access, unrolled in accesses(self.body, {})
+            if access.spread
+            or any(form is None or form.variables & {self.variable, *unrolled} for form in access.index)
+        }
+        return frozenset(self.effects.carried) - moving
+
+    def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
+        """Arrays in memory of which an element is in a register while the inner loop runs."""
+        return frozenset(array for array in self._updated if not storages[array].in_registers)
+
+    def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
+        """Those of its arrays that are in registers."""
+        return frozenset(array for array in self.arrays if storages[array].in_registers)
+
+    @property
+    def _everything(self) -> Level:
+        return tuple(item for part in (*self.before, self.body, *self.after) for item in part)
+
+    @property
+    def arrays(self) -> frozenset[str]:
+        """Those that it uses."""
+        return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
+
+    @cached_property
+    def accesses(self) -> Mapping[str, Accesses]:
+        """By array, those that need a port."""
+        return by_array(self.uses)
+
+    @cached_property
+    def addresses(self) -> Mapping[str, Addresses]:
+        """The same as different addresses."""
+        return {array: Addresses.of(group) for array, group in self.accesses.items()}
+
+    @cached_property
+    def _loads(self) -> Mapping[str, Accesses]:
+        return by_array(use for use in self.uses if not (use[0].access and use[0].access.write))
+
+    def port_cycles(self, storages: Mapping[str, Storage], *, loads: bool = False) -> dict[str, int]:
+        """Cycles that its accesses take, or its loads alone, per array."""
+        found = {}
+        for array, group in (self._loads if loads else self.accesses).items():
+            storage = storages[array]
+            key = (storage.array, storage.splits, storage.in_registers, loads)
+            busiest = self._busiest.get(key)
+            if busiest is None:
+                busiest = self._busiest[key] = busiest_bank(storage, group)
+            found[array] = math.ceil(busiest / storage.ports(self.device))
+        return found
+
+    def units(self, *, fabric: bool) -> tuple[tuple[Unit, int], ...]:
+        """Operators by kind, with the number of copies that a round has.
+
+        Args:
+            fabric: floating-point sums take the adder without DSPs.
+        """
+        if fabric not in self._units:
+            self._units[fabric] = tuple(units(self._everything, self.device, fabric=fabric))
+        return self._units[fabric]
+
+    @property
+    def staged(self) -> tuple[Staged, ...]:
+        """What loads and operators of more than a cycle give to later stages."""
+        return tuple(staged(self._everything))
+
+    def walk(
+        self, registers: frozenset[str], carried: Mapping[Element, Time], *, fabric: bool, body_only: bool = False
+    ) -> Walk:
+        """When its operations happen; see `Walk`."""
+        key = (registers, tuple(carried.items()), fabric, body_only)
+        if key not in self._walks:
+            self._walks[key] = walk = Walk(self.device, registers, fabric, carried)
+            if body_only:
+                walk.level = len(self.before)
+                walk.block(self.body)
+            else:
+                self._go_through(walk)
+                walk.events = list(filter(may_happen, walk.events))
+        return self._walks[key]
+
+    def _go_through(self, walk: Walk) -> None:
+        deepest = len(self.before)
+        for walk.level, items in enumerate((*self.before, self.body)):
+            walk.block(items)
+        walk.guard = True
+        for walk.level in reversed(range(deepest)):
+            walk.block(self.after[walk.level])
+
+
+def _ops(items: Iterable[Item]) -> Iterator[Op]:
+    for item in items:
+        if isinstance(item, Op):
+            yield item
+        elif isinstance(item, Planned):
+            yield from _ops(item.body)
+        else:
+            for side in item.sides:
+                yield from _ops(side)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRounds:
+    """The different nests and rounds of a program's loops on a device, in whatever schedules."""
+
+    device: FpgaDevice
+    _known: dict[Hashable, Round] = field(default_factory=dict, repr=False)
+    _nests: dict[Hashable, tuple[Item, ...]] = field(default_factory=dict, repr=False)
+    _of_loops: dict[int, tuple[Planned, object]] = field(default_factory=dict, repr=False)
+    _sources: dict[Hashable, list[list[int]]] = field(default_factory=dict, repr=False)
+
+    def of(self, variable: int, before: tuple[Level, ...], body: Level, after: tuple[Level, ...]) -> Round:
+        """The round that is made of these."""
+        key = (variable, before, body, after)
+        if key not in self._known:
+            *outside, inside = told_apart((*before, *after, body))
+            around, behind = tuple(outside[: len(before)]), tuple(outside[len(before) :])
+            self._known[key] = Round(self.device, variable, around, inside, behind)
+        return self._known[key]
+
+    def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
+        """What is made of a loop that `planned` has given; of equal loops that it has not given, each time."""
+        if id(loop) not in self._of_loops:
+            if len(self._of_loops) == _NESTS_KEPT:
+                self._of_loops.clear()
+            self._of_loops[id(loop)] = loop, made()
+        return cast(_Made, self._of_loops[id(loop)][1])  # which keeps the loop, and so its number, as well
+
+    def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
+        """What `planned` makes of a task of the class: what stands side by side in it hangs on its own loops alone, and
+        is the same object wherever a plan says the same of these."""
+        own, body = (task_class.kernel, task_class.name), read_nest(task_class.body.mlir).body
+        if own not in self._sources:
+            self._sources[own] = [sorted(sources_in((node,))) for node in body]
+        found: list[Item] = []
+        for place, (node, sources) in enumerate(zip(body, self._sources[own], strict=True)):
+            said = tuple((number, plan.loops[number]) for number in sources if number in plan.loops)
+            key = (own, place, said, tuple(pids.values()))
+            if key not in self._nests:
+                if len(self._nests) == _NESTS_KEPT:
+                    self._nests.clear()
+                self._nests[key] = planned((node,), plan, pids, self.device.hls.unroll_up_to)
+            found += self._nests[key]
+        return tuple(found)

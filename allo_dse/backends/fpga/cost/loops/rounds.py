@@ -1,0 +1,156 @@
+"""In which rounds of a pipelined loop its stream operations happen, counted exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.compiler.ir.affine import Choice, Compare, Test, forms_of, holds
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.eval.execute.decided import Asked, Observed
+
+from ..plan import place_of, refusal
+from .events import Guard, Part, Pipe, StreamEvent, Wait
+from .pipeline import Pipelined
+
+MOST_OPERATIONS = 1 << 18
+"""Stream operations of one repetition that are told apart."""
+
+
+class Rounds(Struct, frozen=True):
+    """Finds the rounds of a pipelined loop.
+
+    Attributes:
+        variables: values of what is outside it: process ids and the loops around it.
+        observed: what control that depends on data did in a run.
+    """
+
+    task_class: TaskClass
+    variables: Mapping[int, int]
+    observed: Observed | None = None
+
+    def part(self, loop: Pipelined) -> Part:
+        """The loop as a repetition of its shortest part in which the same stream operations return.
+
+        Raises:
+            StaticControlError: where a stream operation depends on data, or too many have to be told apart.
+        """
+        flat = loop.flat
+        if not loop.events or not flat.trips:
+            return Wait(loop.cycles)
+        deepest = max(event.level for event in loop.events)
+        first = self._repeats_from(loop, deepest)
+        inner = math.prod(level.trips for level in flat.loops[deepest + 1 :])
+        levels = flat.loops[first : deepest + 1]
+        spans = [level.trips for level in levels]
+        rounds = math.prod(spans)
+        if rounds * len(loop.events) > MOST_OPERATIONS:
+            raise refusal(
+                f"its condition tells {rounds:,} rounds apart, more than fit one table",
+                place_of(self.task_class, op=loop.events[0].op),
+                hint="make the condition depend on inner loops only, or split the loop where it changes",
+            )
+        position = np.indices(spans).reshape(len(spans), rounds)
+        grid: dict[int, Any] = dict(self.variables)
+        grid.update((lv.variable, lv.first + at * lv.step) for lv, at in zip(levels, position, strict=True))
+        places = {(event.level, event.after) for event in loop.events}
+        reached = {place: self._reached(*place, position, spans, first) for place in places}
+        happens = np.array(self._happens(loop.events, grid, [reached[e.level, e.after] for e in loop.events]))
+        last = (inner - 1) * loop.ii
+        late = {(level, after): last if after or level == len(flat.loops) - 1 else 0 for level, after in places}
+        done = [(late[event.level, event.after] + event.stage, event.kind, event.stream) for event in loop.events]
+        starts = range(0, rounds * inner * loop.ii, inner * loop.ii)
+        ops = tuple(
+            (start + stage, kind, stream)
+            for start, round_ in zip(starts, happens.T.tolist(), strict=True)
+            for stage, kind, stream in itertools.compress(done, round_)
+        )
+        outer = math.prod(level.trips for level in flat.loops[:first])
+        length = rounds * inner
+        if not ops:
+            return Wait((outer * length - 1) * loop.ii + loop.depth)
+        return Pipe(outer, length * loop.ii, (length - 1) * loop.ii + loop.depth, ops)
+
+    def _repeats_from(self, loop: Pipelined, deepest: int) -> int:
+        """The outermost level whose rounds differ in their stream operations."""
+        first = deepest + 1
+        # Thousands of copies of an operation have one place and one tuple of conditions.
+        alike = {(event.level, id(event.tests)): event for event in reversed(loop.events)}
+        for event in reversed(alike.values()):
+            first = min(first, event.level + 1)
+            for test, _ in event.tests:
+                if isinstance(test, Asked):
+                    self._require_observed(event)
+                    first = 0
+                    continue
+                used = {variable for form in forms_of(test) for variable in form.variables}
+                levels = [n for n, at in enumerate(loop.flat.loops) if at.variable in used]
+                first = min([first, *levels])
+        return first
+
+    def _require_observed(self, event: StreamEvent) -> None:
+        """Refuse a condition on data around a stream operation where no run says how it is decided.
+
+        Raises:
+            StaticControlError: always for those.
+        """
+        if self.observed is None:
+            raise refusal(
+                "whether this stream operation happens depends on data", place_of(self.task_class, op=event.op)
+            )
+
+    def _reached(
+        self, level: int, after: bool, position: NDArray[np.int64], spans: list[int], first: int
+    ) -> NDArray[np.bool_]:
+        """The rounds that come to a place: in the body of a level, before or after the levels within."""
+        found = np.ones(position.shape[1], bool)
+        for inner in range(max(0, level + 1 - first), len(spans)):
+            found &= position[inner] == (spans[inner] - 1 if after else 0)
+        return found
+
+    def _happens(
+        self, events: Sequence[StreamEvent], grid: Mapping[int, Any], reached: list[NDArray[np.bool_]]
+    ) -> list[NDArray[np.bool_]]:
+        """The rounds in which stream operations are done, by the conditions around them from outside in."""
+        for depth in range(max(len(event.tests) for event in events)):
+            inside = [n for n, event in enumerate(events) if len(event.tests) > depth]
+            answers = self._answers([(events[n].tests[depth], reached[n]) for n in inside])
+            for n in inside:
+                test, side = events[n].tests[depth]
+                known = {**grid, **dict(events[n].copies)}
+                holds_there = answers[test] if isinstance(test, Asked) else everywhere(test, known)
+                reached[n] = reached[n] & (np.asarray(holds_there) == side)
+        return reached
+
+    def _answers(self, guards: list[tuple[Guard, NDArray[np.bool_]]]) -> dict[Asked, NDArray[np.bool_]]:
+        """Return where conditions on data held. A round decides all copies of a condition that it reaches, in order."""
+        sites: dict[int, dict[Asked, NDArray[np.bool_]]] = {}
+        for (test, _), reached in guards:
+            if isinstance(test, Asked):
+                sites.setdefault(test.site, {})[test] = reached
+        found: dict[Asked, NDArray[np.bool_]] = {}
+        for site, copies in sites.items():
+            assert self.observed is not None
+            ordered = sorted(copies, key=lambda asked: [value for _, value in asked.copies])
+            table = np.stack([copies[asked] for asked in ordered], axis=1)
+            table[table] = self.observed.holds(site, int(table.sum()))
+            found.update(zip(ordered, table.T, strict=True))
+        return found
+
+
+def everywhere(test: Test | None, grid: Mapping[int, Any]) -> Any:
+    """Evaluate a condition for values, or arrays of values, of all its variables."""
+    if isinstance(test, Compare):
+        value = test.difference.value(grid)
+        assert value is not None
+        return holds(test.predicate, value)
+    if isinstance(test, Choice):
+        parts = (everywhere(part, grid) for part in (test.test, test.then, test.otherwise))
+        return np.where(*parts)
+    return test

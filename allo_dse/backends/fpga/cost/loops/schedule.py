@@ -1,0 +1,401 @@
+"""As-soon-as-possible schedule of one round of a pipelined loop, under operand and memory port constraints.
+
+Times are (cycle, nanoseconds into it). Combinational operations follow each other within a cycle as long as the clock
+allows; a result of latency L is there L cycles later. Unrolled loops are walked three times: how much later each copy
+is than the one before it says when the last one is done. (Loops whose copies are not alike `copies` has written out.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.ir.affine import decided
+from allo_dse.compiler.ir.nest import Access, Branch, Op
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+from allo_dse.eval.execute.decided import Asked
+
+from ..operators import FREE, Unit, multiply_add, unit_of
+from ..plan import Item, Planned
+from .effects import Element, apart
+from .events import Guard, StreamEvent
+from .sums import Sum, Time, kind_of, multiply_adds, passes_on, replaced_by_sums, used_once
+
+START: Time = (0, 0.0)
+_Form = tuple[tuple[object, object] | None, ...]
+
+
+@dataclass
+class Walk:
+    """One pass over the operations of a round.
+
+    Attributes:
+        registers: arrays of which every element is a register of its own.
+        carried: elements whose value comes from an earlier round, with the time at which it is there.
+        fabric: whether floating-point sums take the adder with the shorter latency.
+        guard: whether this is after the inner loop of a flattened nest.
+        clocked: elements whose value comes straight from the last register of an operator of several cycles.
+        order: elements in the order in which they are stored.
+        macs, products: by value, those that an addition's DSP makes, and those that it may make instead.
+        sums: by value, what is added up. handed: by element, what was stored last.
+        _alike: elements that are stored, by array and by what of their index is no number: among those of a kind only
+            equal ones meet.
+    """
+
+    device: FpgaDevice
+    registers: Set[str]
+    fabric: bool = False
+    carried: Mapping[Element, Time] = field(default_factory=dict)
+    values: dict[int, Time] = field(default_factory=dict)
+    stored: dict[Element, Time] = field(default_factory=dict)
+    events: list[StreamEvent] = field(default_factory=list)
+    last: dict[int, int] = field(default_factory=dict)
+    finish: int = 0
+    guard: bool = False
+    clocked: set[Element] = field(default_factory=set)
+    order: list[Element] = field(default_factory=list)
+    _alike: defaultdict[str, dict[_Form, dict[Element, None]]] = field(default_factory=lambda: defaultdict(dict))
+    pipelined: set[int] = field(default_factory=set)
+    level: int = 0
+    tests: tuple[Guard, ...] = ()
+    copies: tuple[tuple[int, int], ...] = ()
+    path: tuple[tuple[int, bool], ...] = ()
+    macs: dict[int, Op] = field(default_factory=dict)
+    products: dict[int, Op] = field(default_factory=dict)
+    sums: dict[int, Sum] = field(default_factory=dict)
+    handed: dict[Element, Sum] = field(default_factory=dict)
+    _once: frozenset[int] = frozenset()
+    _replaced: frozenset[int] = frozenset()
+
+    def block(self, items: Sequence[Item]) -> None:
+        """Walk over operations in order."""
+        self._once = used_once(items)
+        self._block(items)
+
+    def _block(self, items: Iterable[Item]) -> None:
+        items, around = tuple(items), self._replaced
+        self._fuse(items)
+        self._replaced = replaced_by_sums(items, self._once)
+        for item in items:
+            if isinstance(item, Planned):
+                self._loop(item)
+            elif isinstance(item, Branch):
+                self._branch(item)
+            else:
+                self._op(item)
+        self._replaced = around
+
+    def _fuse(self, items: tuple[Item, ...]) -> None:
+        """Remember products that only feed an addition: one DSP does both."""
+        self.macs.update(multiply_adds(items, self.device))
+
+    def _op(self, op: Op) -> None:
+        if op.direction is not None:
+            self._stream(op)
+        elif op.name == "load":
+            self._load(op)
+        elif op.name == "store":
+            self._store(op)
+        elif op.name in FREE:
+            self._set(op, self._ready(op.inputs), self._part(op.inputs[0]) if passes_on(op) else None)
+            if any(v in self.pipelined for v in op.inputs):
+                self.pipelined.update(op.outputs)
+            if op.inputs and op.inputs[0] in self.products and op.outputs[0] in self._once:
+                self.products[op.outputs[0]] = self.products[op.inputs[0]]
+        elif not any(number in self.macs for number in op.outputs):
+            self._compute(op)
+
+    def _compute(self, op: Op) -> None:
+        product = next((self.macs[v] for v in op.inputs if v in self.macs), None)
+        unit = unit_of(op, self.device, fabric=self.fabric)
+        if product is None:
+            total = self._sum(op, unit)
+            self._set(op, total.time if total else self.after(self._ready(op.inputs), unit), total)
+            if unit.latency:
+                self.pipelined.update(op.outputs)
+            if op.name == "arith.muli" and op.outputs[0] in self._once:
+                self.products[op.outputs[0]] = op
+            return
+        mac = multiply_add(product, self.device)
+        assert mac is not None
+        rest = [v for v in op.inputs if v not in self.macs]
+        addend, start = self._ready(rest), self._ready(product.inputs)
+        other = next((self.products[v] for v in rest if v in self.products), None)
+        if other and multiply_add(other, self.device) == mac and (first := self._ready(other.inputs)) < start:
+            addend, start = self.after(start, unit_of(product, self.device)), first  # the DSP takes what comes first
+        done = self.after(start, mac)
+        # The addend enters the DSP in its last stage.
+        cycle = max(done[0], addend[0] + (1 if addend[1] > self.device.clock.usable_ns - mac.delay_ns else 0))
+        self._set(op, (cycle, mac.delay_ns))
+
+    def _part(self, value: int) -> Sum | None:
+        """Return the sum behind a value if it has one user, which can then add the leaves itself."""
+        return self.sums.get(value) if value in self._once else None
+
+    def _sum(self, op: Op, unit: Unit) -> Sum | None:
+        """Return the sum that an operation completes, no later than in the written order."""
+        kind = kind_of(op)
+        if kind is None:
+            return None
+        leaves = Counter[Time]()
+        for value in op.inputs:
+            part = self._part(value)
+            leaves.update(part.leaves if part and part.kind == kind else {self.values.get(value, START): 1})
+        total = Sum.of(kind, leaves, partial(self.after, unit=unit))
+        return replace(total, time=min(total.time, self.after(self._ready(op.inputs), unit)))
+
+    def after(self, ready: Time, unit: Unit) -> Time:
+        """Return when an operator is done whose operands are available at `ready`."""
+        cycle, ns = ready
+        if ns + unit.delay_ns > self.device.clock.usable_ns + 1e-9:
+            cycle, ns = cycle + 1, 0.0
+        return (cycle + unit.latency, unit.delay_ns) if unit.latency else (cycle, ns + unit.delay_ns)
+
+    def _ready(self, inputs: Iterable[int]) -> Time:
+        return max((self.values.get(v, START) for v in inputs), default=START)
+
+    def _set(self, op: Op, time: Time, total: Sum | None = None) -> None:
+        for value in op.outputs:
+            self.values[value] = time
+            self.sums.pop(value, None)
+            if total:
+                self.sums[value] = total
+        self.finish = max(self.finish, time[0])
+
+    def _load(self, op: Op) -> None:
+        assert op.access is not None
+        element = self._element(op.access)
+        known = element in self.stored and None not in element[1]
+        handed = self.handed.pop(element, None)
+        total = handed if handed and op.outputs[0] in self._replaced else None
+        before = self.carried.get((op.access.array, op.access.index))
+        time = self.stored[element] if known else self._unstored(element, before)
+        self._set(op, time, total if total and total.time == time else None)
+
+    def _element(self, access: Access) -> Element:
+        """An element: in each copy of an unrolled loop its variable is a number."""
+        values = dict(self.copies)
+        return access.array, tuple(form and form.at(values) for form in access.index)
+
+    def _unstored(self, element: Element, before: Time | None) -> Time:
+        """Return when an element is available that this round may have stored, but has not for sure.
+
+        The value that an earlier round has left is available at `before`.
+        """
+        maybe = [self.stored[other] for other in self._perhaps(element)]
+        if element[0] in self.registers:
+            return max([before or START, *maybe])
+        if before and not maybe:
+            return before
+        start = max((time[0] + 1 for time in maybe), default=0)
+        return max(before or START, (start + 1, self.device.arrays.read_ns))
+
+    def _perhaps(self, element: Element) -> list[Element]:
+        """The elements stored in this round that may be this one."""
+        own, found = _without_constants(element), [element] if element in self.stored else []
+        for form, others in self._alike[element[0]].items():
+            if form != own or None in form:
+                found += [o for o in others if o != element and o in self.stored and not apart(o, element)]
+        return found
+
+    def _keep(self, element: Element, time: Time, *, clocked: bool) -> None:
+        self.stored[element] = time
+        self.order.append(element)
+        self._alike[element[0]].setdefault(_without_constants(element), {})[element] = None
+        if clocked:
+            self.clocked.add(element)
+
+    def _store(self, op: Op) -> None:
+        assert op.access is not None
+        time = self._ready(op.inputs)
+        key = self._element(op.access)
+        clocked = all(v in self.pipelined for v in op.inputs)
+        for other in self._perhaps(key):  # the earlier store or this one, whichever is later
+            self.stored[other] = max(self.stored[other], time)
+            if not clocked:
+                self.clocked.discard(other)
+        if None not in key[1] or key not in self.stored:
+            self._keep(key, time, clocked=clocked)
+        total = self._part(op.inputs[0])
+        self.handed.pop(key, None)
+        if total:
+            self.handed[key] = total
+        self._finish_store(key, time)
+
+    def _finish_store(self, element: Element, time: Time) -> None:
+        if element[0] not in self.registers:
+            late = time[1] + self.device.arrays.write_ns > self.device.clock.usable_ns
+            self.finish = max(self.finish, time[0] + late, 1)  # its address takes the first cycle
+
+    def _stream(self, op: Op) -> None:
+        assert op.stream is not None
+        assert op.direction is not None
+        ready = self._ready(op.inputs)
+        cycle = ready[0] + (1 if ready[1] > 0 else 0)
+        cycle = max(cycle, self.last.get(op.stream, -1) + 1)
+        self.last[op.stream] = cycle
+        event = StreamEvent(
+            cycle, op.direction, op.stream, op.op, self.tests, self.copies, self.level, self.guard, self.path
+        )
+        self.events.append(event)
+        self._set(op, (cycle, self.device.clock.usable_ns))
+        self.finish = max(self.finish, cycle)
+
+    def _branch(self, branch: Branch) -> None:
+        outer, path, before, clocked = self.tests, self.path, dict(self.stored), set(self.clocked)
+        condition = self.values.get(branch.condition, START)
+        ends, outcomes, clocks, lasts, last, finishes = [], [], [], [], dict(self.last), [self.finish]
+        # In a copy of an unrolled loop its variable is a constant, and only one side remains.
+        taken = decided(branch.test, dict(self.copies))
+        test = Asked(branch.site, self.copies) if branch.test is None else branch.test
+        for number, side in enumerate(branch.sides):
+            self.tests = (*outer, (test, number == 0))
+            self.path = (*path, (branch.condition, number == 0))
+            self.stored, self.last = dict(before), dict(last)  # of one stream only one side moves a token
+            if taken is not None:
+                self.clocked, self.finish = set(clocked), finishes[0]
+            self._block(side)  # type: ignore[arg-type]
+            clocks.append(self.clocked)
+            lasts.append(self.last)
+            finishes.append(self.finish)
+            outcomes.append(self.stored)
+            ends.append(self._ready(branch.results[number]))
+        self.tests, self.path = outer, path
+        if taken is None:
+            self.stored, (one, other) = before, lasts
+            self.last = {stream: max(one.get(stream, -1), other.get(stream, -1)) for stream in {**one, **other}}
+            self._join(outcomes, clocked)
+        else:
+            self.stored, self.clocked, self.last = outcomes[not taken], clocks[not taken], lasts[not taken]
+            self.finish, ends = finishes[1 + (not taken)], [ends[not taken]]
+        select = Op("arith.select", (), branch.outputs, "", branch.bits)
+        if branch.outputs:
+            chosen = unit_of(select, self.device)
+            self._set(select, self.after(max(condition, *ends), chosen) if taken is None else ends[0])
+
+    def _join(self, outcomes: list[dict[Element, Time]], clocked: set[Element]) -> None:
+        """Elements that one side of a condition may have stored are there when either value is.
+
+        The choice is the enable or reset of a register and takes no time of its own.
+        """
+        before, left = dict(self.stored), {array: time for (array, _), time in self.carried.items()}
+        for key in {**outcomes[0], **outcomes[1]}:
+            times = [side[key] if key in side else self._unstored(key, left.get(key[0])) for side in outcomes]
+            if any(side.get(key) != before.get(key) for side in outcomes):
+                self.stored[key] = max(times)
+        for key in clocked:
+            if self.stored.get(key) == before.get(key):
+                self.clocked.add(key)
+
+    def _loop(self, loop: Planned) -> None:
+        """The copies of an unrolled loop."""
+        if loop.trips == 0:
+            return
+        outer_copies = self.copies
+        history: list[dict[Element, Time]] = []
+        handed: list[dict[Element, Sum]] = []
+        orders: list[list[Element]] = []
+        per_copy = 0
+        for copy in range(min(loop.trips, 3)):
+            self.copies = (*outer_copies, (loop.variable, loop.first + copy * loop.step))
+            start, stores = len(self.events), len(self.order)
+            self._block(loop.body)
+            per_copy = len(self.events) - start
+            history.append(dict(self.stored))
+            handed.append(dict(self.handed))
+            orders.append(self.order[stores:])
+        self.copies = outer_copies
+        if loop.trips > 3:
+            added_up = self._add_up(loop, handed)
+            self._extrapolate(loop, history, orders, added_up)
+            self._repeat_events(loop, per_copy)
+
+    def _add_up(self, loop: Planned, handed: list[dict[Element, Sum]]) -> set[Element]:
+        """Sums of what all copies of an unrolled loop add, of those that each of three has left."""
+        found = set()
+        for element, last in handed[2].items():
+            earlier = [sums[element] for sums in handed[:2] if element in sums]
+            total = last.repeated(earlier, loop.trips - 3) if len(earlier) == 2 else None
+            if total and self.stored.get(element) == last.time:
+                self.handed[element] = total
+                self._keep(element, total.time, clocked=False)
+                self.finish = max(self.finish, total.time[0])
+                self._finish_store(element, total.time)
+                found.add(element)
+        return found
+
+    def _extrapolate(
+        self,
+        loop: Planned,
+        history: list[dict[Element, Time]],
+        orders: list[list[Element]],
+        added_up: set[Element],
+    ) -> None:
+        """Times of what is handed from copy to copy, and of what each copy stores, after the last one.
+
+        Args:
+            history: of three copies, what is stored after each. orders: what each stores, in order.
+            added_up: what is known already.
+        """
+        usable = self.device.clock.usable_ns
+        earlier = {b: a for a, b in zip(*orders[1:], strict=False) if a != b and a[0] == b[0]}
+        for key, time in history[2].items():
+            if key in added_up or (key not in earlier and history[0].get(key) == history[1].get(key)):
+                continue  # a sum, or stored by one of the copies
+            before = history[1].get(earlier.get(key, key), time)
+            step = _ns(time, usable) - _ns(before, usable)
+            if step <= 0:
+                continue
+            if step >= usable:
+                late = (time[0] + (time[0] - before[0]) * (loop.trips - 3), time[1])
+            else:  # a register may have come between the last two
+                first = _ns(before, usable) - _ns(history[0].get(key, START), usable)
+                delay, late = min(step, first) if first > 0 else step, time
+                for _ in range(loop.trips - 3):
+                    late = self.after(late, Unit("", 0, delay, Resources()))
+            last = _ahead(earlier[key], key, loop.trips - 3) if key in earlier else key
+            self._keep(last, late, clocked=key in self.clocked)
+            self.finish = max(self.finish, late[0])
+            self._finish_store(last, late)
+
+    def _repeat_events(self, loop: Planned, per_copy: int) -> None:
+        if not per_copy:
+            return
+        last = self.events[len(self.events) - per_copy :]
+        previous = self.events[len(self.events) - 2 * per_copy : len(self.events) - per_copy]
+        steps = [event.stage - earlier.stage for event, earlier in zip(last, previous, strict=True)]
+        asked = [any(isinstance(test, Asked) for test, _ in event.tests) for event in last]
+        place = len(self.copies)  # of this loop's variable among those of the loops around an event
+        for copy in range(3, loop.trips):
+            value = (loop.variable, loop.first + copy * loop.step)
+            for event, step, asks in zip(last, steps, asked, strict=True):
+                stage = event.stage + step * (copy - 2)
+                copies = (*event.copies[:place], value, *event.copies[place + 1 :])
+                tests = event.tests
+                if asks:
+                    tests = tuple((t.at(*value) if isinstance(t, Asked) else t, side) for t, side in tests)
+                self.events.append(
+                    StreamEvent(
+                        stage, event.kind, event.stream, event.op, tests, copies, event.level, event.after, event.path
+                    )
+                )
+                self.finish = max(self.finish, stage)
+                self.last[event.stream] = max(self.last.get(event.stream, 0), stage)
+
+
+def _ns(time: Time, usable: float) -> float:
+    return time[0] * usable + time[1]
+
+
+def _without_constants(element: Element) -> _Form:
+    return tuple(None if form is None else (form.terms, form.derived) for form in element[1])
+
+
+def _ahead(second: Element, third: Element, copies: int) -> Element:
+    """The element that a later copy stores where two copies store these."""
+    pairs = zip(second[1], third[1], strict=True)
+    return third[0], tuple(a and b and b + (b + a.scaled(-1)).scaled(copies) for a, b in pairs)

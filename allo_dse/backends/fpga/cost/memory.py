@@ -1,0 +1,217 @@
+"""Arrays on the chip: banks after partitioning, how many accesses meet at one, and what they are built of."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.records import hashed_once
+from allo_dse.compiler.ir.affine import Linear
+from allo_dse.compiler.ir.nest import Access, Array
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+
+# Streams as FIFOs.
+
+
+BRAM18_BITS = 18 * 1024
+
+
+def fifo_resources(device: FpgaDevice, bits: int, depth: int) -> Resources:
+    """Return the physical resources of one FIFO of `depth` elements of `bits` bits."""
+    rules, size = device.fifo, bits * depth
+    storage = math.ceil(rules.lut_per_bit * bits)
+    if depth <= rules.register_depth:
+        return Resources(ff=rules.register_ff_per_bit * bits + rules.register_ff, lut=rules.lut)
+    if size <= rules.shift_bits:
+        return Resources(ff=rules.shift_ff, lut=rules.lut + storage)
+    if size <= rules.lutram_bits:
+        return Resources(ff=rules.lutram_ff, lut=rules.lut + storage * math.ceil(depth / 64))
+    return Resources(ff=rules.lutram_ff, lut=rules.lut, bram18=device.arrays.bram18(depth, bits))
+
+
+def fifo_bits(device: FpgaDevice, bits: int, depth: int) -> int:
+    """The memory that one FIFO of `depth` elements of `bits` is; see `fifo_steps`."""
+    return fifo_steps(device, bits, depth)[-1][1]
+
+
+def fifo_steps(device: FpgaDevice, bits: int, tokens: int) -> list[tuple[int, int]]:
+    """The memories that a FIFO can be, as (depth when full, bits of memory); the last as deep as the tokens it holds.
+
+    A BRAM18 counts with all its bits, however few of them are used.
+    """
+    rules = device.fifo
+    plain = {rules.register_depth, rules.shift_bits // bits, *range(64, rules.lutram_bits // bits + 1, 64)}
+    found = [(depth, depth * bits) for depth in sorted(plain) if depth >= rules.register_depth]
+    blocks, shapes = 0, [(words, math.ceil(bits / width)) for words, width in device.arrays.bram18_shapes]
+    while found[-1][0] < tokens:
+        blocks = min((blocks // beside + 1) * beside for _, beside in shapes)
+        depth = max([blocks // beside * words for words, beside in shapes])
+        if depth > found[-1][0]:
+            found.append((depth, blocks * BRAM18_BITS))
+    used = [step for step in found if step[0] < tokens]
+    return [*used, (max(tokens, 1), found[len(used)][1])]
+
+
+IntArray = NDArray[np.int64]
+Unrolled: TypeAlias = Mapping[int, range]
+"""Values of the variables of unrolled loops."""
+Accesses: TypeAlias = Sequence[tuple[Access, Unrolled]]
+"""Each with the unrolled loops around it."""
+
+MOST_COPIES = 1 << 16  # copies of one access that are told apart
+_LUT_PER_BANK = 12
+
+
+class Split(Struct, frozen=True):
+    """How one dimension is split into banks."""
+
+    kind: str
+    factor: int
+
+
+@hashed_once
+@dataclass(frozen=True)
+class Storage:
+    """An array and where it is.
+
+    Attributes:
+        splits: per dimension, None where it is whole.
+        place: "auto", "lutram", "bram", "uram" or "register".
+        buffers: 2 for one that nests which run at once hand on to each other.
+        users: tasks that use it at once and share its ports.
+        fifo_depth: of one that is a FIFO between such nests, per bank; 0 for an array.
+    """
+
+    array: Array
+    splits: tuple[Split | None, ...]
+    place: str = "auto"
+    buffers: int = 1
+    fifo_depth: int = 0
+    users: int = 1
+
+    def ports(self, device: FpgaDevice) -> int:
+        """How many accesses each of the tasks that use it has to a bank in a cycle."""
+        return max(1, device.arrays.ports // self.users)
+
+    @property
+    def banks(self) -> int:
+        return math.prod(split.factor for split in self.splits if split)
+
+    @property
+    def bank_words(self) -> int:
+        pairs = zip(self.array.shape, self.splits, strict=True)
+        return math.prod(math.ceil(n / split.factor) if split else n for n, split in pairs)
+
+    @property
+    def in_registers(self) -> bool:
+        """Whether every element is a register of its own, which any number of operations can use at once."""
+        return self.place == "register" or self.bank_words == 1
+
+    def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:
+        """What it takes; `copies` 2 for a double buffer."""
+        words, bits, banks = self.bank_words, self.array.bits, self.banks
+        if self.fifo_depth:
+            return fifo_resources(device, bits, self.fifo_depth) * banks
+        copies *= self.buffers
+        if self.in_registers:
+            total = bits * words * banks * copies
+            return Resources(ff=total, lut=total // 8)
+        rules, size = device.arrays, words * bits
+        if self.place == "lutram" or (self.place == "auto" and size <= rules.lutram_bits):
+            lut = math.ceil(rules.lut_per_bit * bits * math.ceil(words / 64))
+            return Resources(lut=(lut + _LUT_PER_BANK) * banks * copies, ff=bits * banks * copies)
+        if self.place == "uram":
+            blocks = math.ceil(words / rules.uram_words) * math.ceil(bits / rules.uram_bits)
+            return Resources(uram=blocks * banks * copies, lut=_LUT_PER_BANK * banks)
+        return Resources(bram18=rules.bram18(words, bits) * banks * copies, lut=_LUT_PER_BANK * banks)
+
+
+def busiest_bank(storage: Storage, accesses: Accesses) -> int:
+    """Most accesses that one bank gets in one round of a pipelined loop.
+
+    Args:
+        accesses: loads of one address are one access. Accesses whose distance is not constant are taken to meet, those
+            whose bank is not known to be in the same one.
+    """
+    if storage.in_registers:
+        return 0
+    groups: dict[tuple[object, bool, int], list[IntArray]] = defaultdict(list)
+    alone = 0
+    for number, (access, unrolled) in enumerate(accesses):
+        parts = [split(form, unrolled) for form in access.index]
+        if not all(part or whole is None for part, whole in zip(parts, storage.splits, strict=True)):
+            alone += copies_of(unrolled)
+            continue
+        moving, fixed = zip(*(part or (Linear(()), None) for part in parts), strict=True)
+        addresses = addresses_of(moving, unrolled)
+        if all(parts):
+            groups[fixed, access.write, -1].append(addresses)
+        else:  # each copy may be at another one
+            groups[fixed, True, number].append(np.repeat(addresses, copies_of(unrolled) // len(addresses), axis=0))
+    return alone + sum(_most_in_one_bank(storage, np.concatenate(g), once=not key[1]) for key, g in groups.items())
+
+
+def split(form: Linear | None, unrolled: Unrolled) -> tuple[Linear, Linear] | None:
+    """What of an index is another in each copy of unrolled loops, and what is the same in all; None where nobody knows:
+    it has no form, or a quotient (or minimum, ...) hangs on both."""
+    if form is None:
+        return None
+    inside = [part for part, _ in form.derived if part.variables <= unrolled.keys()]
+    outside = [part for part, _ in form.derived if not part.variables & unrolled.keys()]
+    if len(inside) + len(outside) < len(form.derived):
+        return None
+    moving, fixed = (
+        Linear(
+            tuple((v, f) for v, f in form.terms if (v in unrolled) is moves),
+            form.constant if moves else 0,
+            tuple((part, f) for part, f in form.derived if (part in inside) is moves),
+        )
+        for moves in (True, False)
+    )
+    return moving, fixed
+
+
+def copies_of(unrolled: Unrolled) -> int:
+    """How many copies unrolling makes."""
+    return math.prod(map(len, unrolled.values()))
+
+
+def addresses_of(forms: Sequence[Linear], unrolled: Unrolled) -> IntArray:
+    """Per copy of an access its index along each dimension: (copies, dimensions)."""
+    spans = {v: unrolled[v] for form in forms for v in form.variables}
+    if not spans:
+        return np.array([[form.constant for form in forms]], np.int64)
+    if math.prod(map(len, spans.values())) > MOST_COPIES:
+        first = next(iter(spans))
+        spans = {v: span if v == first else span[:1] for v, span in spans.items()}
+    grid = np.meshgrid(*(np.asarray(span, np.int64) for span in spans.values()), indexing="ij")
+    values: Any = {v: axis.ravel() for v, axis in zip(spans, grid, strict=True)}
+    table = np.empty((math.prod(map(len, spans.values())), len(forms)), np.int64)
+    for column, form in enumerate(forms):
+        along: Any = form.value(values)
+        table[:, column] = along
+    return table
+
+
+def _most_in_one_bank(storage: Storage, addresses: IntArray, *, once: bool) -> int:
+    """Most addresses in one bank; equal ones count `once`, as loads do."""
+    pairs = list(zip(storage.array.shape, storage.splits, strict=True))
+    flat = np.zeros(len(addresses), np.int64)
+    bank = np.zeros(len(addresses), np.int64)
+    for column, (extent, split) in enumerate(pairs):
+        index = addresses[:, column] - min(0, int(addresses[:, column].min()))
+        flat = flat * (int(index.max()) + 1) + index
+        if split:
+            width = math.ceil(extent / split.factor)
+            bank = bank * split.factor + (index // width if split.kind == "block" else index) % split.factor
+    if once:
+        bank = bank[np.unique(flat, return_index=True)[1]]
+    return int(np.unique(bank, return_counts=True)[1].max())

@@ -1,0 +1,421 @@
+"""Schedule of one task class, completed by the decisions that the HLS tool makes itself.
+
+plan = plan_of(program, task_class, nest, directives)
+tree = planned(nest.body, plan, pids, device)         # loops with trip counts and a mode each
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from allo_dse.common.errors import StaticControlError
+from allo_dse.common.records import replace
+from allo_dse.compiler.ir.affine import Compare, Linear, Ranges, extent, replaced
+from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, Op
+from allo_dse.compiler.program.compiled import ADDERS, DATAFLOW, STREAM, CompiledProgram, Directive, stream_depth
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.shared_tensors import is_region, kept_in_common, kernel_of, of_region
+from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
+from allo_dse.eval.execute.decided import Observed
+
+from .memory import Split, Storage
+
+# Errors for programs whose control is not known before they run: where, which expression, and what to do.
+
+
+REMEDY = (
+    "use bounds and conditions of loop variables, process ids and constants, joined by and, or, not; "
+    "or give the study inputs= on which it is timed"
+)
+"""What helps where control depends on data."""
+
+
+def refusal(reason: str, location: SourceLocation | None, hint: str = REMEDY) -> StaticControlError:
+    """An error that names the line, and what stands there."""
+    if location is None:
+        return StaticControlError(f"no static times: {reason}", hint=hint)
+    text = linecache.getline(location.file, location.line).strip()
+    quoted = f"`{text}`: " if text else ""
+    return StaticControlError(f"{location}: {quoted}{reason}", hint=hint)
+
+
+def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = None) -> SourceLocation | None:
+    """Return the source location of a loop or a stream operation by its number, or else of the task class."""
+    if loop is not None and 0 <= loop < len(task_class.loops):
+        return task_class.loops[loop].location
+    if op is not None and 0 <= op < len(task_class.stream_ops):
+        return task_class.stream_ops[op].location
+    return task_class.location
+
+
+Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
+_STORAGES_KEPT = 4096
+
+
+class Planned(Struct, frozen=True):
+    """A loop whose trip count and treatment are decided.
+
+    Attributes:
+        trips: how often it runs; at most, where that varies.
+        first, step: values of its variable.
+        target_ii: the interval that a pipelined loop is asked for.
+        bounds: first value and end, where they depend on loops around it. The tool then neither unrolls the loop nor
+            flattens it into them.
+        site: of what decides on its rounds where that is data (`Nest`); -1 where it is not.
+        source: its position among the loops of the source, or None inside operations on tiles.
+    """
+
+    variable: int
+    name: str
+    trips: int
+    first: int
+    step: int
+    mode: Mode
+    target_ii: int
+    body: tuple[Item, ...]
+    bounds: tuple[Linear, Linear] | None = None
+    site: int = -1
+    source: int | None = None
+
+    @property
+    def varies(self) -> bool:
+        """True if its trip count varies."""
+        return self.bounds is not None or self.site >= 0
+
+    def at(self, variables: Mapping[int, int]) -> Planned:
+        """The same with the rounds it has where variables of loops around it have these values."""
+        if self.bounds is None:
+            return self
+        first, end = (bound.value(variables) for bound in self.bounds)
+        assert first is not None
+        assert end is not None
+        return replace(self, first=int(first), trips=max(0, -(-int(end - first) // self.step)))
+
+
+Item: TypeAlias = Op | Planned | Branch
+
+
+class LoopPlan(Struct, frozen=True):
+    """Directives of a loop: its interval if it is to be pipelined, and its unroll factor."""
+
+    interval: int | None = None
+    unroll: int = 1
+
+
+class Plan(Struct, frozen=True):
+    """Directives of a task class: loops by position in `TaskClass.loops`, arrays by name.
+
+    Attributes:
+        fabric: whether all floating-point sums take the adder without DSPs.
+        overlaps: whether the nests of the kernel run at once.
+        fifos: arrays that one nest passes on to another as a stream, and the streams' depths.
+    """
+
+    loops: Mapping[int, LoopPlan]
+    storages: Mapping[str, Storage]
+    sources: Sequence[SourceLoop] = ()
+    fabric: bool = False
+    overlaps: bool = False
+    fifos: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for plans of one class that say the same."""
+        flow = self.overlaps, tuple(self.fifos.items())
+        return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, flow
+
+
+def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directives: Iterable[Directive] = ()) -> Plan:
+    """The directives of a program, and further ones, as they concern one task class; later ones override."""
+    return Planner(program, task_class, nest).plan(directives)
+
+
+class Planner(Struct, frozen=True, eq=False):
+    """Reads schedules as they concern one task class. What names mean is found once for all schedules."""
+
+    program: CompiledProgram
+    task_class: TaskClass
+    nest: Nest
+    _concerns: dict[str, bool] = field(default_factory=dict)  # by scope
+    _loops: dict[str, list[int]] = field(default_factory=dict)  # by name
+    _arrays: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # by scope and name
+    # By name and directives.
+    _storages: dict[tuple[str, tuple[Directive, ...]], Storage] = field(default_factory=dict)
+
+    def plan(self, directives: Iterable[Directive] = ()) -> Plan:
+        """The directives of the program, and further ones; later ones override."""
+        loops: dict[int, LoopPlan] = {}
+        said: dict[str, list[Directive]] = {}
+        fabric = overlaps = False
+        fifos: dict[str, int] = {}
+        every = of_region(self.program, (*self.program.schedule, *directives))
+        for directive in every:
+            if not self._is_about(directive.scope):
+                continue
+            if directive.kind == ADDERS:
+                fabric = directive.options["impl"] == "fabric"
+            elif directive.kind == DATAFLOW:
+                overlaps |= directive.name == self.task_class.kernel
+            elif directive.kind == STREAM:
+                fifos.update(dict.fromkeys(self._named(directive), stream_depth(directive)))
+            elif directive.kind in ("pipeline", "unroll"):
+                for number in self._called(directive.name):
+                    loops[number] = _loop_plan(loops.get(number, LoopPlan()), directive)
+            else:
+                for name in self._named(directive):
+                    said.setdefault(name, []).append(directive)
+        storages = {name: self._storage(name, tuple(said.get(name, ()))) for name in self.nest.arrays}
+        for tensor, common in kept_in_common(self.program, every).items():
+            for port in self.task_class.tensor_ports:
+                if port.tensor.name == tensor:
+                    name = next(name for name, array in self.nest.arrays.items() if array.argument == port.arg)
+                    storages[name] = replace(storages[name], users=common.users)
+        return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos)
+
+    def _storage(self, name: str, said: tuple[Directive, ...]) -> Storage:
+        """An array as directives about it have it: one object, so that what is found of it is found once."""
+        key = name, said
+        storage = self._storages.get(key)
+        if storage is None:
+            array = self.nest.arrays[name]
+            storage = reduce(_stored, said, Storage(array, (None,) * len(array.shape)))
+            if len(self._storages) == _STORAGES_KEPT:
+                self._storages.clear()
+            self._storages[key] = storage
+        return storage
+
+    def _is_about(self, scope: str) -> bool:
+        """Return whether directives of a scope concern the class."""
+        if scope not in self._concerns:
+            kernel = kernel_of(scope, self.program)
+            self._concerns[scope] = is_region(scope, self.program) or kernel == self.task_class.kernel
+        return self._concerns[scope]
+
+    def _called(self, name: str) -> list[int]:
+        """The loops of a name, by position."""
+        if name not in self._loops:
+            self._loops[name] = [n for n, source in enumerate(self.task_class.loops) if source.is_called(name)]
+        return self._loops[name]
+
+    def _named(self, directive: Directive) -> list[str]:
+        """The arrays a directive names."""
+        key = directive.scope, directive.name
+        if key not in self._arrays:
+            self._arrays[key] = list(self._arrays_of(*key))
+        return self._arrays[key]
+
+    def _arrays_of(self, scope: str, wanted: str) -> Iterator[str]:
+        """Yield the arrays of a name: a region's tensors by their own name, in a kernel by that of its argument."""
+        whole = is_region(scope, self.program)
+        tensors = {port.arg: port.tensor.name for port in self.task_class.tensor_ports}
+        for name, array in self.nest.arrays.items():
+            known = {name} if array.argument is None or not whole else set()
+            if array.argument is not None and (whole or self.task_class.kernel == self.program.name):
+                known.add(tensors.get(array.argument, ""))
+            if wanted in known:
+                yield name
+
+
+def _loop_plan(plan: LoopPlan, directive: Directive) -> LoopPlan:
+    if directive.kind == "pipeline":
+        return replace(plan, interval=int(directive.options.get("initiation_interval", 1)))
+    return replace(plan, unroll=int(directive.options.get("factor", 0)))
+
+
+def _stored(storage: Storage, directive: Directive) -> Storage:
+    if directive.kind == "place":
+        memory = str(directive.options["memory"])
+        return replace(storage, place="auto" if memory == "dram" else memory)  # a tile of a tensor in DRAM
+    if directive.kind != "partition":
+        return storage
+    kind, shape = directive.options.get("partition_type", "complete"), storage.array.shape
+    splits = list(storage.splits)
+    for axis, banks in directive.banks(shape).items():
+        splits[axis] = Split(kind if kind != "complete" else "cyclic", min(banks, shape[axis]))
+    return replace(storage, splits=tuple(splits))
+
+
+def planned(
+    body: Sequence[Node],
+    plan: Plan,
+    pids: Mapping[int, int],
+    unroll_up_to: int,
+    pipelined: Collection[int] = (),
+    observed: Observed | None = None,
+) -> tuple[Item, ...]:
+    """The tree with trip counts and modes.
+
+    Args:
+        pids: values of the process id's variables.
+        pipelined: variables of the loops that are known to be pipelined, if any are; what directives say of the others
+            then does not count.
+        unroll_up_to: innermost loops without directives are unrolled up to this trip count (see `HlsRules`).
+        observed: what control that depends on data did in a run.
+
+    Raises:
+        StaticControlError: for a trip count that is not known before the program runs.
+    """
+    resolver = _Resolver(plan, pipelined, observed)
+    ranges = {variable: (value, value) for variable, value in pids.items()}
+    return _decided(tuple(resolver.item(node, ranges) for node in body), unroll_up_to)
+
+
+def sources_in(body: Iterable[Node]) -> Iterator[int]:
+    """The loops of the source that stand in some nodes, by position."""
+    for node in body:
+        if isinstance(node, Branch):
+            yield from sources_in((*node.sides[0], *node.sides[1]))
+        elif isinstance(node, Loop):
+            if node.source is not None:
+                yield node.source
+            yield from sources_in(node.body)
+
+
+class _Resolver(Struct, frozen=True):
+    """Gives loops trip counts; the mode is what directives say, "sequential" where they say nothing."""
+
+    plan: Plan
+    pipelined: Collection[int]
+    observed: Observed | None = None
+
+    def item(self, node: Node, ranges: Ranges) -> Item:
+        if isinstance(node, Branch):
+            sides = tuple(tuple(self.item(inner, ranges) for inner in side) for side in node.sides)
+            return replace(node, sides=sides)
+        return self._loop(node, ranges) if isinstance(node, Loop) else node
+
+    def _loop(self, node: Loop, ranges: Ranges) -> Item:
+        plan = self.plan
+        source = None if node.source is None else plan.sources[node.source]
+        name = "" if source is None else source.name
+        known = node.lower is not None and node.upper is not None and node.step > 0
+        if not known or not all(form.variables <= ranges.keys() for form in (node.lower, node.upper) if form):
+            if self.observed is not None:
+                return self._observed(node, name, self.observed, ranges)
+            raise refusal(
+                "the number of rounds of this loop depends on data",
+                None if source is None else source.location,
+            )
+        assert node.lower is not None
+        assert node.upper is not None
+        (first, _), (_, end) = extent(node.lower, ranges), extent(node.upper, ranges)
+        _, length = extent(node.upper + node.lower.scaled(-1), ranges)
+        trips = max(0, -(-length // node.step))
+        values = (first, max(first, end - 1))
+        body = tuple(self.item(inner, {**ranges, node.variable: values}) for inner in node.body)
+        fixed = {v: low for v, (low, high) in ranges.items() if low == high}
+        varies = node.lower.value(fixed) is None or node.upper.value(fixed) is None
+        own = plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
+        is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
+        mode: Mode = "pipeline" if is_pipelined else "sequential"
+        bounds = (node.lower, node.upper) if varies else None
+        interval = own.interval or 1
+        loop = Planned(node.variable, name, trips, first, node.step, mode, interval, body, bounds, source=node.source)
+        return loop if varies or any(map(_has_varying, body)) else _unrolled(loop, own.unroll)
+
+    def _observed(self, node: Loop, name: str, observed: Observed, ranges: Ranges) -> Planned:
+        """A loop whose rounds are those of a run."""
+        rounds = observed.rounds(node.site, node.step)
+        lowest = int(rounds[:, 0].min(initial=0))
+        end = int((rounds[:, 0] + rounds[:, 1] * max(1, node.step)).max(initial=lowest + 1))
+        body = tuple(self.item(inner, {**ranges, node.variable: (lowest, end - 1)}) for inner in node.body)
+        own = self.plan.loops.get(node.source if node.source is not None else -1, LoopPlan())
+        is_pipelined = node.variable in self.pipelined if self.pipelined else own.interval is not None
+        mode: Mode = "pipeline" if is_pipelined else "sequential"
+        most, step = int(rounds[:, 1].max(initial=0)), max(1, node.step)
+        interval = own.interval or 1
+        return Planned(
+            node.variable, name, most, lowest, step, mode, interval, body, site=node.site, source=node.source
+        )
+
+
+def _unrolled(loop: Planned, factor: int) -> Planned:
+    if factor == 1 or loop.trips == 0:
+        return loop
+    factor = min(factor or loop.trips, loop.trips)
+    if factor == loop.trips and loop.mode != "pipeline":
+        return replace(loop, mode="unroll")
+    inner_variable = -1 - loop.variable  # value numbers are not negative
+    # The outer variable counts rounds, so that forms show the values it has.
+    form = Linear(((inner_variable, loop.step), (loop.variable, loop.step * factor)), loop.first)
+    body: tuple[Item, ...] = tuple(substituted(item, loop.variable, form) for item in loop.body)
+    if loop.trips % factor:  # the last round has fewer copies
+        left = Compare("slt", Linear(((inner_variable, 1), (loop.variable, factor)), -loop.trips))
+        body = (Branch(inner_variable, left, (body, ()), (), ((), ()), 0),)  # type: ignore[arg-type]
+    inner = Planned(inner_variable, "", factor, 0, 1, "unroll", 1, body)
+    return replace(loop, trips=math.ceil(loop.trips / factor), first=0, step=1, body=(inner,))
+
+
+def substituted(item: Item, variable: int, form: Linear) -> Item:
+    """The same with a variable replaced by a linear form."""
+    if isinstance(item, Planned):
+        bounds = item.bounds and (item.bounds[0].put_in(variable, form), item.bounds[1].put_in(variable, form))
+        return replace(item, bounds=bounds, body=tuple(substituted(inner, variable, form) for inner in item.body))
+    if isinstance(item, Branch):
+        sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
+        test = replaced(item.test, lambda f: f.put_in(variable, form))
+        return replace(item, sides=sides, test=test)
+    if item.access is None:
+        return item
+    index = tuple(None if f is None else f.put_in(variable, form) for f in item.access.index)
+    spread = item.access.spread or (form.is_constant and index != item.access.index)
+    return replace(item, access=replace(item.access, index=index, spread=spread))
+
+
+def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:
+    return tuple(_decide(item, unroll_up_to) if isinstance(item, Planned) else item for item in items)
+
+
+def _decide(loop: Planned, unroll_up_to: int) -> Planned:
+    if loop.mode == "unroll":
+        return loop
+    fixed = all(not _has_varying(item) for item in loop.body)
+    if loop.mode == "pipeline" and fixed:
+        return _pipelined(loop)
+    inner = loops_in(loop.body)
+    if all(i.mode == "unroll" for i in inner):
+        return _pipelined(loop)
+    if len(inner) == 1 and _is_small(inner[0], unroll_up_to) and loop.name:
+        return _pipelined(loop)
+    return replace(loop, mode="sequential", body=_decided(loop.body, unroll_up_to))
+
+
+def _pipelined(loop: Planned) -> Planned:
+    return replace(loop, mode="pipeline", body=tuple(_all_unrolled(item) for item in loop.body))
+
+
+def _has_varying(item: Item) -> bool:
+    """Return whether an item contains loops with a varying trip count, which the tool cannot unroll."""
+    if isinstance(item, Branch):
+        return any(_has_varying(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
+    return isinstance(item, Planned) and (item.varies or any(_has_varying(inner) for inner in item.body))
+
+
+def _is_small(loop: Planned, unroll_up_to: int) -> bool:
+    """Return whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
+    innermost = all(inner.mode == "unroll" for inner in loops_in(loop.body))
+    is_free = loop.mode == "sequential" and not loop.varies
+    return bool(loop.name) and is_free and innermost and loop.trips <= unroll_up_to
+
+
+def loops_in(items: Iterable[Item]) -> list[Planned]:
+    """The loops of a block, those under conditions included, without those inside them."""
+    found: list[Planned] = []
+    for item in items:
+        if isinstance(item, Planned):
+            found.append(item)
+        elif isinstance(item, Branch):
+            found += loops_in([*item.sides[0], *item.sides[1]])  # type: ignore[list-item]
+    return found
+
+
+def _all_unrolled(item: Item) -> Item:
+    if isinstance(item, Planned):
+        return replace(item, mode="unroll", body=tuple(_all_unrolled(inner) for inner in item.body))
+    return item

@@ -1,0 +1,536 @@
+"""A task class on an FPGA: what it does when, its loops, and its resources.
+
+cost = task_cost(program, task_class, device, directives)
+cost.parts          # Wait, Pipe and Again: what the simulator's tables are written from
+cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, what limits it
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.ir.affine import Linear, decided
+from allo_dse.compiler.ir.nest import Access, Branch, Op, read_nest
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.tensors import SourceLoop
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+from allo_dse.eval.execute.decided import Asked, Observed
+
+from .items import accesses, asks_data, control_forms, has_loops, stream_ops
+from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
+from .loops.pipeline import Flat, Pipelined, build, flatten
+from .loops.round import KnownRounds
+from .loops.rounds import Rounds
+from .loops.schedule import Walk
+from .memory import MOST_COPIES, Storage, addresses_of, copies_of
+from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
+
+# Dataflow inside a task: the nests of a function run at once, connected by buffers or by FIFOs.
+
+
+class Process(Struct, frozen=True):
+    """Unit that runs as a whole: a nest of the function, or all nests of a function that it calls.
+
+    Attributes:
+        first: cycles until what it makes first is there: those of a round of its outermost loop.
+        reads, writes: names of arrays, and of parts of them, as `A[0, 1]`.
+    """
+
+    cycles: int
+    first: int
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+def processes(items: Sequence[Item], sources: Sequence[SourceLoop]) -> list[list[Item]]:
+    """The items of a function, by the process that they belong to; what stands between nests goes with the next one."""
+    found: list[list[Item]] = []
+    before: tuple[str, int] | None = None
+    waiting: list[Item] = []
+    for item in items:
+        waiting.append(item)
+        loop = next(_sourced(item), None)
+        if loop is None:
+            continue
+        source = sources[loop]
+        call = (source.function, source.call) if source.call else None
+        if found and call is not None and call == before:
+            found[-1] += waiting
+        else:
+            found.append(waiting)
+        before, waiting = call, []
+    if waiting and found:
+        found[-1] += waiting
+    return found or [waiting]
+
+
+def process_of(items: Sequence[Item], cycles: int, storages: Mapping[str, Storage]) -> Process:
+    """Return the process of some items. Elements of arrays that are split into them count as arrays of their own."""
+    rounds = max((item.trips for item in items if isinstance(item, Planned)), default=1)
+    reads, writes = set[str](), set[str]()
+    for access, values in accesses(items, {}):
+        (writes if access.write else reads).update(_parts(access, storages[access.array], values))
+    return Process(cycles, math.ceil(cycles / max(1, rounds)), frozenset(reads), frozenset(writes))
+
+
+def overlapped(chain: Sequence[Process], fifos: Collection[str]) -> int:
+    """Cycles of processes that run at once, in program order: the longest way through buffers and FIFOs.
+
+    A buffer is handed on as a whole, when the process that fills it has ended. Through a FIFO a process gets what the
+    one before has made so far: it starts a round later, and ends a round after that at the earliest.
+    """
+    starts: list[int] = []
+    ends: list[int] = []
+    writers: dict[str, list[int]] = {}
+    for number, process in enumerate(chain):
+        start = end = 0
+        shared = {name: writers.get(name, ()) for name in process.reads | process.writes}
+        handed = {before for name, found in shared.items() if _array(name) in fifos for before in found}
+        waited = {before for name, found in shared.items() if _array(name) not in fifos for before in found}
+        for before in waited:
+            start = max(start, ends[before])
+        for before in handed - waited:
+            start = max(start, starts[before] + chain[before].first)
+            end = max(end, ends[before] + process.first)
+        starts.append(start)
+        ends.append(max(start + process.cycles, end))
+        for name in process.writes:
+            writers.setdefault(name, []).append(number)
+    return max(ends, default=0)
+
+
+def handed_on(
+    chain: Sequence[Process], storages: Mapping[str, Storage], fifos: Mapping[str, int]
+) -> dict[str, Storage]:
+    """The task's own arrays that one process fills and another reads: double buffers, or FIFOs."""
+    found = {}
+    later = set[str]()
+    for process in reversed(chain):
+        for name in {_array(part) for part in process.writes & later}:
+            if storages[name].array.argument is None:
+                found[name] = replace(storages[name], buffers=2, fifo_depth=fifos.get(name, 0))
+        later |= process.reads
+    return found
+
+
+def _array(part: str) -> str:
+    """The array that a part belongs to."""
+    return part.partition("[")[0]
+
+
+def _parts(access: Access, storage: Storage, values: Mapping[int, range]) -> Iterator[str]:
+    """The array that an access uses, or its parts where some dimensions are split into single elements."""
+    shape = storage.array.shape
+    split = [dim for dim, cut in enumerate(storage.splits) if cut is not None and cut.factor == shape[dim]]
+    if not split:
+        yield access.array
+        return
+    for index in product(*(_values(access.index[dim], shape[dim], values) for dim in split)):
+        yield f"{access.array}{list(index)}"
+
+
+def _values(form: Linear | None, extent: int, values: Mapping[int, range]) -> Collection[int]:
+    """The values of an index."""
+    if form is None or not form.variables <= values.keys():
+        return range(extent)
+    own = {variable: values[variable] for variable in form.variables}
+    if copies_of(own) > MOST_COPIES:
+        return range(extent)
+    return set(addresses_of([form], own).ravel().tolist()) & set(range(extent))
+
+
+def _sourced(item: Item) -> Iterator[int]:
+    """The loops of the source in an item, outermost first."""
+    if isinstance(item, Planned):
+        if item.source is not None:
+            yield item.source
+        for inner in item.body:
+            yield from _sourced(inner)
+    elif not isinstance(item, Op):
+        for side in item.sides:
+            for nested in side:
+                yield from _sourced(nested)  # type: ignore[arg-type]
+
+
+_ARITHMETIC = ("add", "add_fabric", "mul", "div", "sqrt", "exp")
+_NO_VARIABLE = -(1 << 40)
+_MOST_ROUNDS = 1 << 16  # of loops whose rounds differ
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an HLS report says of a pipelined loop, which then holds instead of the model."""
+
+    ii: int
+    depth: int
+
+
+class LoopCost(Struct, frozen=True):
+    """A pipelined loop as an HLS report would list it.
+
+    Attributes:
+        names: of the loops that were flattened into it, outermost first; "" for loops of tile operations.
+        trips: rounds of one execution, of the longest where they differ; cycles: what it takes.
+        times: how often it is executed. rounds: of all executions together.
+        limit: what its interval comes from.
+        variable: value number of the innermost loop's variable.
+    """
+
+    names: tuple[str, ...]
+    trips: int
+    ii: int
+    depth: int
+    cycles: int
+    times: int
+    limit: str
+    rounds: int = 0
+    variable: int = -1
+
+
+class TaskCost(Struct, frozen=True, dict=True):
+    """What one task takes.
+
+    Attributes:
+        logic: operators, registers and control.
+        storages: its arrays, arguments included. operations: arithmetic ones; a multiply-add is two.
+    """
+
+    parts: tuple[Part, ...]
+    loops: tuple[LoopCost, ...]
+    logic: Resources
+    storages: Mapping[str, Storage]
+    operations: int
+
+    @property
+    def cycles(self) -> int:
+        """Cycles without waiting for streams."""
+        return cycles_of(self.parts)
+
+    def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
+        """What its arrays take, of each so many."""
+        key = device.key, copies
+        if key not in self._arrays:
+            pairs = zip(self.storages.values(), copies, strict=True)
+            self._arrays[key] = Resources.total(storage.resources(device, count) for storage, count in pairs if count)
+        return self._arrays[key]
+
+    @cached_property
+    def _arrays(self) -> dict[tuple[str, tuple[int, ...]], Resources]:
+        return {}
+
+
+def task_cost(
+    program: CompiledProgram,
+    task_class: TaskClass,
+    device: FpgaDevice,
+    directives: Sequence[Directive] = (),
+    pid: Sequence[int] = (),
+    measured: Mapping[int, Measured] | None = None,
+    observed: Observed | None = None,
+) -> TaskCost:
+    """Times and resources of the tasks of a class.
+
+    Args:
+        directives: beside those of the program.
+        pid: of the task, where its loops depend on that.
+        measured: by value number of the variable of a pipelined loop, intervals and depths that are known;
+            then no other loop is pipelined by directives.
+        observed: what control that depends on data did in a run; without, such tasks are refused.
+
+    Raises:
+        StaticControlError: where control depends on data.
+    """
+    plan = plan_of(program, task_class, read_nest(task_class.body.mlir), directives)
+    return planned_cost(task_class, KnownRounds(device), plan, pid, measured, observed)
+
+
+def planned_cost(
+    task_class: TaskClass,
+    rounds: KnownRounds,
+    plan: Plan,
+    pid: Sequence[int] = (),
+    measured: Mapping[int, Measured] | None = None,
+    observed: Observed | None = None,
+) -> TaskCost:
+    """The same, of what directives say of the class.
+
+    Raises:
+        StaticControlError: where control depends on data.
+    """
+    nest = read_nest(task_class.body.mlir)
+    if nest.unsupported is not None:
+        place = place_of(task_class, nest.unsupported.loop, nest.unsupported.op)
+        raise refusal(nest.unsupported.reason, place)
+    pids = dict(zip(nest.pids, pid, strict=False))
+    if measured or observed is not None:
+        items = planned(nest.body, plan, pids, rounds.device.hls.unroll_up_to, measured or (), observed)
+    else:
+        items = rounds.planned(task_class, plan, pids)
+    task = _Task(task_class, rounds, plan, measured or {}, observed)
+    parts = task.whole(items, pids)
+    if observed is not None:
+        observed.require_used()
+    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations)
+
+
+@lru_cache(maxsize=4096)
+def deciding_pids(mlir: str) -> tuple[bool, ...]:
+    """By which of their process ids tasks of one class differ in trip counts, or in the rounds that use streams."""
+    nest = read_nest(mlir)
+    used = {variable for form in control_forms(nest.body) for variable in form.variables}
+    return tuple(pid in used for pid in nest.pids)
+
+
+class _Task:
+    """Builds one task.
+
+    Attributes:
+        operations: arithmetic ones of the task.
+    """
+
+    def __init__(
+        self,
+        task_class: TaskClass,
+        rounds: KnownRounds,
+        plan: Plan,
+        measured: Mapping[int, Measured],
+        observed: Observed | None,
+    ) -> None:
+        self.task_class = task_class
+        self.device = rounds.device
+        self.rounds = rounds
+        self.measured = measured
+        self.observed = observed
+        self.plan = plan
+        self.storages = plan.storages
+        self.fabric = plan.fabric
+        self.operations = 0
+        self._loops: dict[int, LoopCost] = {}
+        self._pipelines: dict[Hashable, Pipelined] = {}
+        self._straight: dict[Hashable, Pipelined] = {}
+        self._walks: dict[Hashable, Walk] = {}
+        self._sequential: set[int] = set()
+        self._states: dict[Hashable, int] = {}
+        self._rounds = 0
+
+    @property
+    def loops(self) -> tuple[LoopCost, ...]:
+        """The pipelined loops in the order in which they stand."""
+        return tuple(self._loops.values())
+
+    def whole(self, items: Sequence[Item], pids: Mapping[int, int]) -> tuple[Part, ...]:
+        """Parts of the task. Under `dataflow` its nests run at once, and what one hands to another is a double buffer
+        or a FIFO."""
+        if not self.plan.overlaps:
+            return self.block(items, 1, pids, outermost=True)
+        groups = processes(items, self.plan.sources)
+        parts = [self.block(group, 1, pids, outermost=True) for group in groups]
+        if any(map(uses_streams, parts)):
+            return tuple(part for group in parts for part in group)
+        chain = [process_of(group, cycles_of(own), self.storages) for group, own in zip(groups, parts, strict=True)]
+        self.storages = {**self.storages, **handed_on(chain, self.storages, self.plan.fifos)}
+        return (Wait(overlapped(chain, self.plan.fifos)),)
+
+    def block(
+        self, items: Sequence[Item], times: int, variables: Mapping[int, int], *, outermost: bool = False
+    ) -> tuple[Part, ...]:
+        """Parts of a block: loops one after the other, with what stands between them.
+
+        Args:
+            times: how often the block is executed.
+            variables: values of process ids, and of those loops around it on which its control depends.
+        """
+        parts: list[Part] = []
+        straight: list[Item] = []
+        for item in items:
+            moved = isinstance(item, Op) and item.block
+            if moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item):
+                parts += self._straight_line(straight, variables)
+                straight = []
+                parts += self._own_time(item, times, variables, outermost=outermost)
+            else:
+                straight.append(item)
+        return (*parts, *self._straight_line(straight, variables))
+
+    def _own_time(self, item: Item, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
+        """A loop, or a block that is moved; inside another loop it costs the call of a module as well."""
+        call = [] if outermost else [Wait(self.device.hls.call_extra)]
+        if isinstance(item, Op):
+            return [*self._moved(item), *call]
+        if isinstance(item, Branch):
+            return self._chosen(item, times, variables, outermost=outermost)
+        item = item.at(variables)
+        if item.site >= 0 and self.observed is not None:
+            first, trips = self.observed.loop(item.site, item.step)
+            item = replace(item, first=first, trips=trips)
+        flat = flatten(item, self.storages, self.rounds)
+        if flat is not None:
+            return [*self._pipelined(flat, times, variables), *call]
+        return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra), *call]
+
+    def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
+        """Loops under a condition: those of one side; of a condition on data those that take longer."""
+        holds = decided(item.test, variables)
+        if item.test is None and self.observed is not None:
+            holds = bool(self.observed.holds(item.site, 1)[0])
+        if holds is not None:
+            return list(self.block(item.sides[not holds], times, variables, outermost=outermost))  # type: ignore[arg-type]
+        sides = [self.block(side, times, variables, outermost=outermost) for side in item.sides]  # type: ignore[arg-type]
+        if any(uses_streams(side) for side in sides):
+            event = next(stream_ops(item), None)
+            place = place_of(self.task_class, op=None if event is None else event.op)
+            raise refusal("whether this stream operation happens depends on data", place)
+        return [Wait(max(cycles_of(side) for side in sides))]
+
+    def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
+        """A loop that is not pipelined: its rounds are all alike, or each is what control makes of it."""
+        self._sequential.add(loop.variable)
+        if not any(loop.variable in form.variables for form in control_forms(loop.body)) and not asks_data(loop.body):
+            return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
+        self._rounds += loop.trips
+        if self._rounds > _MOST_ROUNDS:
+            source = next((s for s in self.task_class.loops if s.name == loop.name), None)
+            raise refusal(
+                f"more than {_MOST_ROUNDS:,} rounds of this loop differ from each other",
+                source.location if source else self.task_class.location,
+                hint="make the bounds of loops inside it depend on fewer loops around them",
+            )
+        values = range(loop.first, loop.first + loop.trips * loop.step, loop.step)
+        return in_turn([self.block(loop.body, times, {**variables, loop.variable: value}) for value in values])
+
+    def _pipelined(self, flat: Flat, times: int, variables: Mapping[int, int]) -> list[Part]:
+        key = flat.loops[-1].variable
+        if key not in self._pipelines:
+            built = build(flat, self.storages, fabric=self.fabric)
+            known = self.measured.get(key)
+            self._pipelines[key] = built.at(known.ii, known.depth) if known is not None else built
+        pipelined = self._pipelines[key]
+        if pipelined.flat is not flat:
+            pipelined = replace(pipelined, flat=flat)
+        self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
+        self._count(pipelined, times)
+        # An element that the loop keeps in a register is loaded before it, and stored after it.
+        moved = [Wait(2)] if flat.round.promoted(self.storages) else []
+        return [
+            *moved,
+            Rounds(self.task_class, variables, self.observed).part(pipelined),
+            Wait(self.device.hls.loop_extra),
+        ]
+
+    def _count(self, loop: Pipelined, times: int) -> None:
+        """Add executions of a loop."""
+        flat, key = loop.flat, loop.flat.loops[-1].variable
+        names = tuple(level.name for level in flat.loops)
+        cycles = loop.cycles + self.device.hls.loop_extra
+        own = LoopCost(names, flat.trips, loop.ii, loop.depth, cycles, times, loop.limit, times * flat.trips, key)
+        other = self._loops.get(key, own)
+        if other is not own:
+            own = replace(
+                max(own, other, key=lambda cost: cost.trips),
+                times=own.times + other.times,
+                rounds=own.rounds + other.rounds,
+            )
+        self._loops[key] = own
+
+    def _straight_line(self, items: list[Item], variables: Mapping[int, int]) -> list[Part]:
+        """Operations outside loops, one after the other."""
+        if not items:
+            return []
+        key = tuple(map(id, items))
+        unrolls = any(isinstance(item, Planned) for item in items)
+        built = self._pipelines if unrolls else self._straight
+        if key not in built:
+            built[key] = build(self._once(items), self.storages, fabric=self.fabric)
+        if unrolls:  # memory ports count
+            return [Rounds(self.task_class, variables, self.observed).part(built[key])]
+        if key not in self._walks:
+            self._walks[key] = Walk(self.device, self._registers, self.fabric)
+            self._walks[key].block(items)
+        walk = self._walks[key]
+        self._states[key] = walk.finish + 1
+        answers: dict[Asked, bool] = {}
+        happens = [event for event in walk.events if self._holds(event, variables, answers)]
+        ops = [(event.stage, event.kind, event.stream) for event in happens]
+        if not ops:
+            return [Wait(walk.finish)] if walk.finish else []
+        return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
+
+    def _once(self, items: Sequence[Item]) -> Flat:
+        """Operations outside loops as a loop of one round."""
+        body = tuple(items)
+        return Flat(
+            (Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of(_NO_VARIABLE, (), body, ())
+        )
+
+    @property
+    def _registers(self) -> frozenset[str]:
+        return frozenset(name for name, storage in self.storages.items() if storage.in_registers)
+
+    def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
+        """Whether a stream operation outside loops happens; `answers` has what was asked before."""
+        known = {**variables, **dict(event.copies)}
+        for test, side in event.tests:
+            if isinstance(test, Asked):
+                if test not in answers and self.observed is not None:
+                    answers[test] = bool(self.observed.holds(test.site, 1)[0])
+                found = answers.get(test)
+            else:
+                found = decided(test, known)
+            if found is None:
+                place = place_of(self.task_class, op=event.op)
+                raise refusal("whether this stream operation happens depends on data", place)
+            if found != side:
+                return False
+        return True
+
+    def _moved(self, op: Op) -> list[Part]:
+        """A block between array and stream, an element per cycle."""
+        assert op.stream is not None
+        assert op.direction is not None
+        cycles = op.block + self.device.hls.loop_extra
+        move: list[Part] = [Wait(cycles)]
+        token = Pipe(1, 1, 1, ((0, op.direction, op.stream),))
+        self._states[id(op)] = 2
+        return [token, *move] if op.direction == "get" else [*move, token]
+
+    def logic(self) -> Resources:
+        """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
+        parts: list[tuple[Resources, int]] = []
+        shared: dict[str, tuple[Resources, int]] = {}
+        pipelines = tuple(self._pipelines.values())
+        for pipelined in (*pipelines, *self._straight.values()):
+            for unit, copies in pipelined.units:
+                needed = unit.resources, math.ceil(copies / pipelined.span)
+                if unit.resources.dsp and not self.plan.overlaps:
+                    shared[unit.kind] = max(shared.get(unit.kind, needed), needed, key=_multipliers)
+                else:
+                    parts.append(needed)
+        rules = self.device.hls
+        loops = sum(len(p.flat.loops) for p in pipelines) + len(self._sequential)
+        # A pipelined loop has a state per cycle of its interval, and remembers which of its rounds are under way.
+        states = sum(p.ii + math.ceil(p.depth / p.ii) for p in pipelines) + sum(self._states.values())
+        control = Resources(
+            ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in pipelines),
+            lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in pipelines),
+        )
+        return Resources.weighted([*parts, *shared.values(), (control, 1)])
+
+
+def _multipliers(needed: tuple[Resources, int]) -> int:
+    return needed[0].dsp * needed[1]
+
+
+def _weight(kind: str) -> int:
+    """Arithmetic operations that an operator counts as."""
+    if kind.startswith("mac"):
+        return 2
+    return int(kind.startswith(("mul", "arith.addi", "arith.subi")) or kind.rpartition(".")[2] in _ARITHMETIC)

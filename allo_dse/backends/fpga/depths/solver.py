@@ -1,0 +1,214 @@
+"""Runs of a mapping on an FPGA, at given stream depths or at the smallest that cost no time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.eval.execute.observe import Inputs, arrays_of
+from allo_dse.eval.execute.run import run_graph
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.run_result import RunResult
+
+from ..bounds import SMALLEST_DEPTH
+from ..mapping import FpgaCosts
+from ..network import FpgaNetwork, fpga_network
+
+if TYPE_CHECKING:
+    pass
+
+_DEEP = 1 << 16  # deeper streams are not built
+_MOST_SLOTS = 1 << 22  # of all streams together, which bounds the memory of a simulation
+_GROWTH = 8
+_WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a thousandth of the time
+
+
+def hopeless(network: FpgaNetwork, result: RunResult, arrays: Sequence[str]) -> SimulationError:
+    """What to say of a design that no depths help."""
+    waiting = result.deadlock.cycle if result.deadlock else ()
+    numbers = dict.fromkeys(network.wiring.array[one.stream] for one in waiting if one.stream < network.fifos)
+    circle = f": its tasks wait for each other at {' and '.join(arrays[n] for n in numbers)}" if numbers else ""
+    return SimulationError(
+        f"the design deadlocks at any stream depth{circle}",
+        hint="HLS may begin a put and a get after it in one cycle, and waits with both: put a round ahead of what "
+        "comes back. A pipelined loop that waits holds up what its earlier rounds have still to put: it needs an "
+        'interval as long as that takes, pipeline("kernel:loop", [8])',
+    )
+
+
+class Timed(Struct, frozen=True):
+    """A mapping with the network that it was simulated as."""
+
+    mapping: FpgaCosts
+    network: FpgaNetwork
+    result: RunResult
+
+
+def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
+    """Simulate a mapping at these depths.
+
+    Raises:
+        SimulationError: if it deadlocks.
+    """
+    network = fpga_network(mapping, depths)
+    result = table_engine().run(network.network, extrapolate=True)
+    if not result.finished:
+        raise SimulationError(
+            "the design deadlocks at its stream depths", hint="leave the depths to the evaluator: FpgaSimulator()"
+        )
+    return network, result
+
+
+def timed_runs(
+    mapping: FpgaCosts, depths: Mapping[str, int] | None, least: Callable[[FpgaCosts], int] = lambda _: 0
+) -> tuple[dict[str, int], tuple[Timed, ...]]:
+    """The program's runs on given inputs, or its only one, at these depths, solved ones without; and the depths.
+
+    Args:
+        least: cycles that a mapping takes at any depths.
+
+    Raises:
+        SimulationError: if one deadlocks.
+    """
+    if depths is None:
+        return solve_depths(mapping, least)
+    return dict(depths), tuple(Timed(one, *run(one, depths)) for one in mapping.runs)
+
+
+def solve_depths(
+    mapping: FpgaCosts, least: Callable[[FpgaCosts], int] = lambda _: 0
+) -> tuple[dict[str, int], tuple[Timed, ...]]:
+    """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the runs with them.
+
+    Depths grow together until time no longer falls; then each is searched below, array by array. Where the program has
+    several runs on given inputs, each stream is as deep as the one that needs most.
+
+    Raises:
+        SimulationError: for a program that deadlocks at any depth.
+    """
+    most = most_tokens(mapping)
+    solvers, deepest = [], dict.fromkeys(most, 0)
+    for one in mapping.runs:
+        solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+        depths = solver.grow(most, least(one))
+        for name in most:
+            depths[name] = solver.shrink(depths, name)
+            deepest[name] = max(deepest[name], depths[name])
+        solvers.append((one, solver))
+    return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
+
+
+class DepthSolver:
+    """Times one network at many depths."""
+
+    def __init__(self, network: FpgaNetwork, arrays: list[str]) -> None:
+        self.network = network
+        self.arrays = arrays
+        self._limit = 0
+        self._done: dict[tuple[int, ...], tuple[FpgaNetwork, RunResult]] = {}
+
+    def run(self, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
+        """The network with these depths, and what its simulation gave."""
+        key = tuple(depths[name] for name in self.arrays)
+        if key not in self._done:
+            self._done[key] = self._run(np.array(key, np.int64))
+        return self._done[key]
+
+    def _run(self, per_array: IntArray) -> tuple[FpgaNetwork, RunResult]:
+        depth = self.network.network.depth.copy()
+        wiring = self.network.wiring
+        # FIFOs inside a folded node are buffers, whose size follows from the order of its tasks.
+        depth[: self.network.fifos] = np.maximum(per_array[wiring.array], self.network.inside)
+        network = replace(self.network, network=self.network.network.with_depths(depth))
+        return network, table_engine().run(network.network, extrapolate=True)
+
+    def grow(self, most: Mapping[str, int], least: int = 0) -> dict[str, int]:
+        """The first of a series of depths after which more room saves no time; none does where a run takes about as
+        few cycles as it can."""
+        depths = {name: min(limit, SMALLEST_DEPTH) for name, limit in most.items()}
+        _, result = self.run(depths)
+        while any(depths[name] < limit for name, limit in most.items()):
+            if result.finished and least > _WORTHWHILE * result.cycles:
+                break
+            more = {name: min(limit, _GROWTH * depths[name]) for name, limit in most.items()}
+            _, other = self.run(more)
+            if result.finished and other.cycles > _WORTHWHILE * result.cycles:
+                break
+            depths, result = more, other
+        if not result.finished:
+            raise hopeless(self.network, result, self.arrays)
+        self._limit = int(result.cycles / _WORTHWHILE)
+        return depths
+
+    def shrink(self, depths: Mapping[str, int], name: str) -> int:
+        """The smallest depth of one array that costs no more than that thousandth: about what it held at most."""
+        low, high = SMALLEST_DEPTH, depths[name]
+        depth, step = min(high - 1, max(low, self._held(depths, name))), 1
+        while low < high:
+            _, result = self.run({**depths, name: depth})
+            if result.finished and result.cycles <= self._limit:
+                high, depth, step = depth, depth - step, 2 * step
+            else:
+                low, depth = depth + 1, high - step
+            depth = max((low + high) // 2, depth)
+        return high
+
+    def _held(self, depths: Mapping[str, int], name: str) -> int:
+        """The most tokens that any FIFO of an array held between nodes."""
+        network, result = self.run(depths)
+        own = network.between == self.arrays.index(name)
+        return int(result.occupancy[: network.fifos][own].max(initial=0))
+
+
+def most_tokens(mapping: FpgaCosts) -> dict[str, int]:
+    """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
+    tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
+    for task_class in mapping.vmg.program.task_classes:
+        for port in task_class.stream_ports:
+            tokens[port.stream.name] = max(tokens[port.stream.name], port.tokens or _DEEP)
+    merged = -(-mapping.vmg.task_count // max(1, mapping.vmg.node_count))  # streams that a fold makes one
+    deepest = max(SMALLEST_DEPTH, min(_DEEP, _MOST_SLOTS // max(1, mapping.vmg.program.stream_count)))
+    return {name: min(deepest, merged * count) for name, count in tokens.items()}
+
+
+# Depths at which a design also ends where nothing overlaps.
+#
+# The cost model's pipelines hold tokens: a loop gets those of later rounds before it has put those of earlier ones.
+# C++ that is executed, and circuits without pipelines, do one operation after the other, and may need more room in
+# FIFOs.
+
+
+def in_program_order(vmg: VMG, depths: Mapping[str, int], sets: Sequence[Inputs] = ()) -> dict[str, int]:
+    """The depths by stream array, deeper where tasks that do their operations in the program's order wait for ever.
+
+    They stay as they are where no depth helps.
+
+    Args:
+        sets: of inputs that the program runs on where data decides what it does; zeros without.
+    """
+    found = dict(depths)
+    for inputs in sets or ({},):
+        try:
+            found = _deeper(vmg, found, inputs)
+        except SimulationError:
+            return dict(depths)
+    return found
+
+
+def _deeper(vmg: VMG, depths: dict[str, int], inputs: Inputs) -> dict[str, int]:
+    arrays = arrays_of(vmg.program, inputs)
+    try:
+        run_graph(vmg, *arrays, depths=depths, values=bool(inputs))
+    except DeadlockError as error:
+        if not error.deeper:
+            raise
+        return _deeper(vmg, depths | error.deeper, inputs)
+    return depths

@@ -1,0 +1,136 @@
+"""The evaluator of FPGA designs: the cost model's intervals and depths, timed by the simulator.
+
+FpgaSimulator().evaluate(design)                    # the smallest stream depths that cost no time
+FpgaSimulator(depths="declared").evaluate(design)   # those that the program declares
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from allo_dse.common.records import JsonObject, keep
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.eval.evaluator import Metrics, versioned
+from allo_dse.simulator.engine.run_result import RunResult
+from allo_dse.space.design import Design
+
+from .bounds import FpgaBounds
+from .depths.depths import known_depths
+from .depths.solver import timed_runs
+from .mapping import FpgaCosts
+from .network import FpgaNetwork
+
+if TYPE_CHECKING:
+    from allo_dse.simulator.depths.front import DepthFront
+
+TIMED_ON = "timed_on"
+"""Metric: the sets of inputs that a design was timed on, where data decides, and the cycles of each."""
+
+
+class FpgaSimulator:
+    """Times a design on an FPGA and counts its resources.
+
+    Args:
+        depths: "solve" for the smallest stream depths that cost no time, or no more than the design allows, where it
+            does not say them; "declared" for those of the program. Metrics name them as `stream_depths`.
+    """
+
+    name = "fpga-simulator"
+    version = "9"
+    quick = True
+
+    def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
+        self.depths = depths
+        self.version = versioned(self.version, declared=depths == "declared")
+        self._fronts: dict[str, DepthFront] = {}
+        self._bounds = FpgaBounds(solves=depths == "solve")
+        self._timings: dict[object, _Timing] = {}
+
+    def bounding(self) -> FpgaBounds:
+        """What can be said of designs before they are evaluated."""
+        return self._bounds
+
+    def evaluate(self, design: Design) -> Metrics:
+        """Metrics of one design.
+
+        Raises:
+            SimulationError: if the design deadlocks, or its control flow depends on data.
+        """
+        mapping, depths = design.mapping.fpga, known_depths(design, self.depths, self._fronts)
+        fold = design.vmg.mesh_fold
+        if fold is None:
+            return _metrics(mapping, self._timed(mapping, depths))
+        # Designs may differ in what takes resources and no time.
+        key = mapping.shared, fold, mapping.scheduled.timing_key, None if depths is None else tuple(depths.items())
+        timing = self._timings.get(key)
+        return _metrics(mapping, timing or keep(self._timings, key, self._timed(mapping, depths)))
+
+    def _timed(self, mapping: FpgaCosts, depths: Mapping[str, int] | None) -> _Timing:
+        at, timed = timed_runs(mapping, depths, self._bounds.least_cycles)
+        slowest = max(timed, key=lambda one: one.result.cycles)
+        cycles = [int(one.result.cycles) for one in timed]
+        return _Timing(at, cycles, slowest.mapping.run, _bound(slowest.network, slowest.result))
+
+
+class _Timing(NamedTuple):
+    """What runs of a design have shown.
+
+    Attributes:
+        depths: of its streams, by array.
+        cycles: of each run. slowest: which run it is that takes most.
+        bound: see `_bound`.
+    """
+
+    depths: Mapping[str, int]
+    cycles: list[int]
+    slowest: int
+    bound: dict[str, float]
+
+
+def _metrics(mapping: FpgaCosts, timing: _Timing) -> Metrics:
+    """Metrics of the slowest run; `timed_on` says the cycles of every one."""
+    mapping, cycles = mapping.runs[timing.slowest], max(timing.cycles)
+    device, vmg = mapping.device, mapping.vmg
+    built = mapping.at(timing.depths)
+    total = built.total
+    latency_us = cycles / (device.clock_ghz * 1e3)
+    shares = {r: getattr(total, r) / device.limit(r) for r in RESOURCES if device.limit(r)}
+    sets = {"sets": len(timing.cycles), "latency_cycles": list(timing.cycles)}
+    return Metrics(
+        latency_cycles=cycles,
+        latency_us=latency_us,
+        **_throughput(mapping, latency_us),
+        pe_count=vmg.node_count,
+        utilization=round(max(shares.values()), 4),
+        **{r: getattr(total, r) for r in RESOURCES},
+        **{f"{r}_utilization": round(share, 4) for r, share in shares.items()},
+        binding=max(shares, key=lambda r: shares[r]),
+        dram_bytes=mapping.dram_bytes,
+        stream_depths=dict(timing.depths),
+        fifo_bits=built.fifo_bits,
+        bound=dict(timing.bound),
+        bottleneck=max(timing.bound, key=lambda name: timing.bound[name]),
+        **({TIMED_ON: sets} if vmg.program.runs else {}),
+        evaluator=f"{FpgaSimulator.name} {FpgaSimulator.version}",
+    )
+
+
+def _throughput(mapping: FpgaCosts, latency_us: float) -> dict[str, float]:
+    """Nothing where data decides: how many operations were executed is not counted."""
+    return {} if mapping.vmg.program.runs else {"throughput_gops": mapping.operations / latency_us * 1e-3}
+
+
+def _bound(network: FpgaNetwork, result: RunResult) -> dict[str, float]:
+    """Share of the time that the busiest processing element works, and that the busiest tensor is copied."""
+    node_of = network.network.task_node
+    stalls = result.stall_get + result.stall_put + result.stall_request
+    work = np.asarray(result.node_end - stalls, float) / max(1, result.cycles)
+    tasks = np.unique(node_of[network.task])
+    movers = [int(node_of[mover]) for mover in network.movers]
+    shares: JsonObject = {"compute": work[tasks].max() if len(tasks) else 0.0}
+    if movers:
+        shares["DRAM"] = work[movers].max()
+    return {name: round(float(share), 4) for name, share in shares.items()}

@@ -1,0 +1,19 @@
+"""HLS C++ for AMD FPGAs: `emit_project` makes a project from a compiled program; `csim` runs it without the tool.
+
+project = emit_project(program, schedule=schedule, depths={"pipe": 8}, device=Device.load("u280"))
+project.write("gemm_hls")            # kernel, test bench, host program, scripts
+c = csim(project, a, b, c)           # through g++ or clang++, with headers of ours
+
+Imports: backends.fpga, backends.fpga.cost, backends.fpga.report, common, compiler, device, eval, lang, mapper,
+  simulator, space.
+Imported by: allo_dse, backends.fpga, backends.rtl, dashboard, eval, networks, tune.
+"""
+
+from __future__ import annotations
+
+from .dataflow.folding import Folding
+from .dataflow.movers import Arrival, KernelStreams
+from .modes import CSimulation, csim
+from .project import HlsProject, emit_project
+
+__all__ = ["Arrival", "CSimulation", "Folding", "HlsProject", "KernelStreams", "csim", "emit_project"]

@@ -1,0 +1,84 @@
+"""Streams in C++: what a FIFO holds, and how task functions get it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import StreamArray
+
+from .expressions import Element, element_of_dtype
+
+WORD_BITS = 1024
+"""A block of at most so many bits moves as one word; a larger one element by element, as no FIFO is that wide."""
+
+
+class Carrier(Struct, frozen=True):
+    """C++ form of an array of streams.
+
+    Attributes:
+        block: the shape of a token; empty for single elements.
+        by_element: whether a block's elements move one after the other.
+        depth: of the FIFO, in what it holds.
+        dims: of the array of streams.
+    """
+
+    element: Element
+    block: tuple[int, ...]
+    by_element: bool
+    depth: int
+    dims: tuple[int, ...]
+
+    @property
+    def token(self) -> str:
+        """The C++ type of what the FIFO holds."""
+        if not self.block or self.by_element:
+            return str(self.element)
+        return f"hls::vector<{self.element}, {math.prod(self.block)}>"
+
+    def holding(self, tokens: int) -> Carrier:
+        """The same for FIFOs of another depth."""
+        return replace(self, depth=tokens * (math.prod(self.block) if self.by_element else 1))
+
+    @property
+    def type(self) -> str:
+        """The C++ type of one stream where it is declared."""
+        return f"hls::stream<{self.token}, {self.depth}>"
+
+
+class StreamArg(Struct, frozen=True):
+    """A stream, or with `dims` a whole array of streams, that a task function gets."""
+
+    name: str
+    carrier: Carrier
+    dims: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Its declaration as a parameter."""
+        if self.dims:
+            return f"{self.carrier.type} (&{self.name}){''.join(f'[{n}]' for n in self.dims)}"
+        return f"hls::stream< {self.carrier.token} > &{self.name}"
+
+
+def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, Carrier]:
+    """Return the C++ form of each array of streams of a program; `depths` in tokens, by name."""
+    polled = {
+        op.stream.name
+        for kernel in program.kernels
+        for task_class in kernel.classes
+        for op in task_class.stream_ops
+        if not op.blocking
+    }
+    return {array.name: _carrier(array, depths[array.name], array.name in polled) for array in program.streams}
+
+
+def _carrier(array: StreamArray, depth: int, polled: bool) -> Carrier:
+    """Blocks of a stream that is polled stay whole: whether there is one has one answer."""
+    element, size = element_of_dtype(array.dtype), math.prod(array.block)
+    by_element = bool(array.block) and not polled and size * array.dtype.bits > WORD_BITS
+    return Carrier(element, array.block, by_element, depth * (size if by_element else 1), array.shape)

@@ -1,0 +1,231 @@
+"""Part of its tile that a task class reads and writes: a box whose position is a linear function of the pid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.compiler.program.tensors import IntArray
+
+from ..cpp.linear import Atom, Linear, linear_forms
+from ..task.body import subview_parts
+
+
+class Box(Struct, frozen=True):
+    """`extents` elements from `starts` on, per dimension of the tile; `starts` are forms over the pid's axes."""
+
+    starts: tuple[Linear, ...]
+    extents: tuple[int, ...]
+
+    def corners(self, pids: IntArray) -> IntArray:
+        """First index per task and dimension: (n, rank)."""
+        result = np.zeros((len(pids), len(self.extents)), np.int64)
+        for dim, start in enumerate(self.starts):
+            result[:, dim] = start.const
+            for axis, factor in start.terms.items():
+                assert isinstance(axis, int)  # forms over the axes of the pid
+                result[:, dim] += factor * pids[:, axis]
+        return result
+
+
+class Footprint(Struct, frozen=True):
+    """Accesses to one tensor argument of a task class; `box` is None if it is not used.
+
+    Attributes:
+        overwrites: whether every element of the box is written for certain, and none is read before.
+    """
+
+    box: Box | None
+    reads: bool
+    writes: bool
+    overwrites: bool
+
+
+class _Range(Struct, frozen=True):
+    low: Linear
+    high: Linear  # inclusive
+
+
+@dataclass
+class _Access:
+    ranges: tuple[_Range | None, ...]
+    write: bool
+    certain: bool
+
+
+def footprints(
+    function: ir.Operation, tensors: Sequence[ir.Value], pids: Sequence[ir.Value], members: IntArray
+) -> list[Footprint]:
+    """The footprint of each tensor argument.
+
+    Args:
+        tensors, pids: those arguments of the function.
+        members: the pids of the tasks of the class, (n, mesh rank).
+    """
+    finder = _Finder(linear_forms(function), {pid: axis for axis, pid in enumerate(pids)})
+    result = []
+    for tensor in tensors:
+        accesses = finder.accesses(tensor)
+        extents = tuple(ir.MemRefType(tensor.type).shape)
+        result.append(_footprint(accesses, extents, members))
+    return result
+
+
+def _footprint(accesses: list[_Access], extents: tuple[int, ...], members: IntArray) -> Footprint:
+    if not accesses:
+        return Footprint(None, False, False, False)
+    reads, writes = any(not a.write for a in accesses), any(a.write for a in accesses)
+    sides = [_side([a.ranges[dim] for a in accesses], extent, members) for dim, extent in enumerate(extents)]
+    box = Box(tuple(start for start, _ in sides), tuple(extent for _, extent in sides))
+    sure = not reads and any(a.certain and _covers(a, box) for a in accesses)
+    return Footprint(box, reads, writes, sure)
+
+
+def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[Linear, int]:
+    """The smallest range that holds all, the whole side where that is not known or not in bounds."""
+    everything = Linear(), extent
+    if any(r is None for r in ranges):
+        return everything
+    known = [r for r in ranges if r is not None]
+    low, high = known[0].low, known[0].high
+    for other in known[1:]:
+        down, up = other.low - low, other.high - high
+        # Forms that differ by a constant are in one order for every pid; others cannot be compared.
+        if not (down.is_const and up.is_const):
+            return everything
+        low, high = (other.low if down.const < 0 else low), (other.high if up.const > 0 else high)
+    length = high - low
+    if not length.is_const or length.const < 0:
+        return everything
+    firsts = Box((low,), (1,)).corners(members)[:, 0]
+    if firsts.min() < 0 or firsts.max() + length.const >= extent:
+        return everything
+    return low, length.const + 1
+
+
+def _covers(access: _Access, box: Box) -> bool:
+    return all(
+        r is not None and r.low == start and (r.high - r.low) == Linear(extent - 1)
+        for r, start, extent in zip(access.ranges, box.starts, box.extents, strict=True)
+    )
+
+
+class _Finder:
+    """Accesses of a function's tensors."""
+
+    def __init__(self, forms: Mapping[ir.Value, Linear], axes: Mapping[Atom, int]) -> None:
+        self.forms = forms
+        self.axes = axes
+
+    def accesses(self, memref: ir.Value) -> list[_Access]:
+        rank = ir.MemRefType(memref.type).rank
+        return self._of(memref, [(Linear(), 1)] * rank, list(range(rank)))
+
+    def _of(self, memref: ir.Value, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
+        """Accesses of a view; `place` is where it lies in the tensor, `dims` which dimension each of its own is."""
+        found = []
+        for use in memref.uses:
+            op = use.owner.operation
+            if op.name == "memref.load":
+                found.append(self._element(op, list(op.operands)[1:], place, dims, False))
+            elif op.name == "memref.store":
+                found.append(self._element(op, list(op.operands)[2:], place, dims, True))
+            elif op.name == "memref.cast":
+                found += self._of(op.results[0], place, dims)
+            elif op.name == "memref.subview":
+                found += self._part(op, place, dims)
+            elif op.name.startswith("df."):
+                found.append(self._block(op, place, dims, ir.MemRefType(memref.type).shape))
+            elif op.name != "memref.dealloc":
+                unknown = (None,) * len(place)
+                found += [_Access(unknown, write, False) for write in (False, True)]
+        return found
+
+    def _part(self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
+        inner, parts = list(place), subview_parts(op, self.forms.__getitem__)
+        for dim, (start, step, _) in zip(dims, parts, strict=True):
+            inner[dim] = (place[dim][0] + start * place[dim][1], place[dim][1] * step)
+        own = [dim for dim, (_, _, kept) in zip(dims, parts, strict=True) if kept is not None]
+        return self._of(op.results[0], inner, own)
+
+    def _element(
+        self, op: ir.Operation, indices: list[ir.Value], place: list[tuple[Linear, int]], dims: list[int], write: bool
+    ) -> _Access:
+        forms = [start for start, _ in place]
+        for dim, index in zip(dims, indices, strict=True):
+            forms[dim] = forms[dim] + self.forms[index] * place[dim][1]
+        loops, always = _loops(op)
+        ranges = tuple(self._range(form, loops) for form in forms)
+        return _Access(ranges, write, write and always and self._dense(forms, loops))
+
+    def _block(
+        self, op: ir.Operation, place: list[tuple[Linear, int]], dims: list[int], shape: Sequence[int]
+    ) -> _Access:
+        """A block that is put from a tile, or received into one."""
+        loops, always = _loops(op)
+        ranges: list[_Range | None] = []
+        for dim, (start, step) in enumerate(place):
+            side = self._range(start, loops)
+            extent = shape[dims.index(dim)] if dim in dims else 1
+            ranges.append(None if side is None else _Range(side.low, side.high + (extent - 1) * step))
+        fixed = all(not set(start.terms) - set(self.axes) for start, _ in place)
+        unit = all(step == 1 for _, step in place)
+        certain = op.name == "df.get_block" and always and fixed and unit and self._dense([], loops)
+        return _Access(tuple(ranges), "get_block" in op.name, certain)
+
+    def _range(self, form: Linear, loops: Mapping[Atom, ir.Operation]) -> _Range | None:
+        """The values of an index over all iterations."""
+        low = high = form
+        # A linear form is least and greatest where each variable is at its first or last value, by the sign of its
+        # factor. The bounds of a loop may name variables of loops around it: one step for each level replaces all.
+        for _ in range(len(loops) + 1):
+            if not (set(low.terms) | set(high.terms)) - set(self.axes):
+                named: dict[Atom, Linear] = {pid: Linear(0, {axis: 1}) for pid, axis in self.axes.items()}
+                return _Range(low.replaced(named), high.replaced(named))
+            bounds = {v: b for v, loop in loops.items() if (b := self._bounds(loop)) is not None}
+            low = low.replaced({v: bounds[v][low.terms[v] < 0] for v in low.terms if v in bounds})
+            high = high.replaced({v: bounds[v][high.terms[v] > 0] for v in high.terms if v in bounds})
+        return None
+
+    def _bounds(self, loop: ir.Operation) -> tuple[Linear, Linear] | None:
+        """The first and last value of a loop's variable."""
+        low, high, step = (self.forms[operand] for operand in list(loop.operands)[:3])
+        if not step.is_const:
+            return None
+        length = high - low
+        if length.is_const:
+            return (low, low + (length.const - 1) // step.const * step.const) if length.const > 0 else None
+        return low, high - 1
+
+    def _dense(self, forms: list[Linear], loops: Mapping[Atom, ir.Operation]) -> bool:
+        """Return whether a store reaches every element of its box: each dimension follows its own loop, in steps of
+        1."""
+        used: set[Atom] = set()
+        for form in forms:
+            moving = [v for v in form.terms if v not in self.axes]
+            if len(moving) > 1 or any(v in used or v not in loops or abs(form.terms[v]) != 1 for v in moving):
+                return False
+            used.update(moving)
+        for variable, loop in loops.items():
+            low, high, step = (self.forms[operand] for operand in list(loop.operands)[:3])
+            runs = (high - low).is_const and (high - low).const > 0 and not set(low.terms) - set(self.axes)
+            if not runs or (variable in used and step != Linear(1)):
+                return False
+        return True
+
+
+def _loops(op: ir.Operation) -> tuple[dict[Atom, ir.Operation], bool]:
+    """The counted loops around an operation, by variable, and whether nothing else decides if it is carried out."""
+    loops: dict[Atom, ir.Operation] = {}
+    always, outer = True, op.parent
+    while outer is not None and outer.name != "func.func":
+        if outer.name == "scf.for":
+            loops[outer.regions[0].blocks[0].arguments[0]] = outer
+        else:
+            always = False
+        outer = outer.parent
+    return loops, always

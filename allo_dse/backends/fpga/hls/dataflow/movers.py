@@ -1,0 +1,340 @@
+"""Processes that move tensors between DRAM and the tasks' streams."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec import Struct
+from msgspec import field as struct_field
+
+from allo_dse.common.errors import AlloDseError
+from allo_dse.compiler.program.tensors import IntArray, Tensor
+
+from ..cpp.expressions import LOCALS, Names, counter_of, element_of_dtype, interface_type
+from ..cpp.linear import Atom, Linear
+from .tensor_plan import Group, PortPlan
+
+
+class TileStream(Struct, frozen=True):
+    """The streams between a mover and the tasks of a group, one per task.
+
+    Attributes:
+        name: of the stream, or of the array of streams if the group has several tasks.
+    """
+
+    name: str
+    group: Group
+    port: PortPlan
+
+    @property
+    def type(self) -> str:
+        return f"hls::stream<{self.port.word}, {self.port.stream_depth}>"
+
+    @property
+    def dims(self) -> str:
+        return "".join(f"[{self.group.extent[axis]}]" for axis in self.group.axes)
+
+    @property
+    def parameter(self) -> str:
+        return (
+            f"{self.type} (&{self.name}){self.dims}" if self.dims else f"hls::stream< {self.port.word} > &{self.name}"
+        )
+
+    def of(self, pid: Sequence[str]) -> str:
+        """The stream of one task, given C++ text per mesh axis, counted from the group's first."""
+        return self.name + "".join(f"[{pid[axis]}]" for axis in self.group.axes)
+
+
+def mover(name: str, tensor: Tensor, streams: Sequence[TileStream], *, load: bool) -> str:
+    """The function that loads a tensor into the tasks' streams, or stores from them."""
+    const = "const " if load else ""
+    pointer = f"{const}{interface_type(tensor.dtype)} *{tensor_name(tensor)}"
+    lines = [f"void {name}({', '.join([pointer, *(s.parameter for s in streams)])}) {{"]
+    for stream in streams:
+        lines += _group_loops(tensor, stream, load=load)
+    return "\n".join([*lines, "}"])
+
+
+def tensor_name(tensor: Tensor) -> str:
+    """Return the name of a tensor in the processes that move it."""
+    return Names(LOCALS).new(tensor.name)
+
+
+def _group_loops(tensor: Tensor, stream: TileStream, *, load: bool) -> list[str]:
+    group, port = stream.group, stream.port
+    moving = {axis for start in port.corner for axis in start.terms}
+    outer = [axis for axis in group.axes if axis in moving or not load]
+    shared = [axis for axis in group.axes if axis not in outer]
+    lines, depth = [f"  // for tasks of {group.plan.symbol}"], 1
+    pid = [f"p{axis}" for axis in range(len(group.start))]
+    for axis in outer:
+        lines += [loop(depth, pid[axis], group.extent[axis]), "#pragma HLS unroll"]
+        depth += 1
+    counters = []
+    for dim, extent in enumerate(port.box.extents):
+        counters.append(counter_of(dim) if extent > 1 else "")
+        if extent > 1:
+            step = port.lanes if dim == len(port.box.extents) - 1 else 1
+            lines.append(loop(depth, counters[-1], extent, step))
+            depth += 1
+    if any(counters):
+        lines.append("#pragma HLS pipeline II=1")
+    elif shared and depth == 1:  # what it declares is of this group
+        lines.append("  " * depth + "{")
+        depth += 1
+    lines += _element(tensor, stream, counters, pid, shared, depth, load=load)
+    return [*lines, *("  " * level + "}" for level in reversed(range(1, depth)))]
+
+
+def loop(depth: int, counter: str, extent: int, step: int = 1) -> str:
+    by = f"{counter}++" if step == 1 else f"{counter} += {step}"
+    return f"{'  ' * depth}for (int {counter} = 0; {counter} < {extent}; {by}) {{"
+
+
+def over_tile(
+    depth: int, extents: Sequence[int], strides: Sequence[int], lanes: int, inside: Callable[[str, int], list[str]]
+) -> list[str]:
+    """Loops over the words of the tile that begins at `place[tile]`, row-major.
+
+    Args:
+        depth: of the outermost loop. extents: of the tile. strides: of the tensor. lanes: elements of a word.
+        inside: what is done at an address, so deep inside.
+    """
+    address = "place[tile]"
+    loops: list[str] = []
+    for dim, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
+        if extent > 1:
+            counter, last = counter_of(dim), dim == len(extents) - 1
+            address += f" + {counter}" + (f" * {stride}" if stride > 1 else "")
+            loops.append(loop(depth + len(loops), counter, extent, lanes if last else 1))
+    deepest = depth + len(loops)
+    pipelined = ["#pragma HLS pipeline II=1"] if loops else []
+    closed = ["  " * level + "}" for level in range(deepest - 1, depth - 1, -1)]
+    return [*loops, *pipelined, *inside(address, deepest), *closed]
+
+
+def over_part(port: PortPlan, array: str, stream: str, depth: int, *, load: bool) -> list[str]:
+    """Loops over the words of a task's part of a tensor in an array, which come from a stream or go to it.
+
+    Args:
+        array: what holds the part. depth: of the outermost loop.
+    """
+    loops, place = list[str](), array
+    for dim in port.kept:
+        counter, last = counter_of(dim), dim == len(port.box.extents) - 1
+        loops.append(loop(depth + len(loops), counter, port.box.extents[dim], port.lanes if last else 1))
+        place += f"[{counter}]"
+    deepest = depth + len(loops)
+    indent, pipelined = "  " * deepest, ["#pragma HLS pipeline II=1"] if deepest > 1 else []
+    closed = ["  " * level + "}" for level in range(deepest - 1, depth - 1, -1)]
+    if port.lanes == 1:
+        moved = f"{indent}{place} = {stream}.read();" if load else f"{indent}{stream}.write({place});"
+        return [*loops, *pipelined, moved, *closed]
+    lane, each = f"{place[:-1]} + lane]", [loop(deepest, "lane", port.lanes), "#pragma HLS unroll"]
+    if load:
+        words = [f"{indent}const {port.word} word = {stream}.read();", *each, f"{indent}  {lane} = word[lane];"]
+        return [*loops, *pipelined, *words, f"{indent}}}", *closed]
+    words = [f"{indent}{port.word} word;", *each, f"{indent}  word[lane] = {lane};", f"{indent}}}"]
+    return [*loops, *pipelined, *words, f"{indent}{stream}.write(word);", *closed]
+
+
+@dataclass
+class Copiers:
+    """Functions that fill arrays from a stream or send what they hold, each written once.
+
+    A task or a node calls one for each tensor: HLS tools run functions that have nothing in common at the same time,
+    and loops one after the other (UG1399, "Loop Parallelism").
+
+    Attributes:
+        names: of functions.
+        texts: of those that were asked for.
+    """
+
+    names: Names
+    texts: list[str] = field(default_factory=list)
+    _known: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def function(self, wanted: str, parameters: Sequence[str], lines: Sequence[str]) -> str:
+        """The name of one."""
+        key = wanted, *parameters, *lines
+        if key not in self._known:
+            name = self._known[key] = self.names.new(wanted)
+            head = f"void {name}({', '.join(parameters)}) {{"
+            self.texts.append("\n".join([head, "#pragma HLS inline off", *lines, "}"]))
+        return self._known[key]
+
+
+def table(name: str, values: Sequence[int]) -> str:
+    """A constant array."""
+    return f"  static const int {name}[{len(values)}] = {{{', '.join(map(str, values))}}};"
+
+
+def _element(
+    tensor: Tensor,
+    stream: TileStream,
+    counters: Sequence[str],
+    pid: Sequence[str],
+    shared: Sequence[int],
+    depth: int,
+    *,
+    load: bool,
+) -> list[str]:
+    """Move one element, or one word."""
+    port, indent, own = stream.port, "  " * depth, stream.of(pid)
+    address = _address(tensor, stream, counters)
+    if not load and port.lanes == 1:
+        return stored(port, address, f"{own}.read()", depth)
+    if not load:
+        return [f"{indent}const {port.word} word = {own}.read();", *stored(port, address, "word", depth)]
+    if port.lanes == 1 and not shared:
+        return [f"{indent}{own}.write({_value(port, address)});"]
+    lines = loaded(port, address, depth)
+    for level, axis in enumerate(shared):
+        lines += [loop(depth + level, pid[axis], stream.group.extent[axis]), "#pragma HLS unroll"]
+    lines.append(f"{'  ' * (depth + len(shared))}{own}.write(element);")
+    return [*lines, *("  " * (depth + len(shared) - 1 - level) + "}" for level in range(len(shared)))]
+
+
+def loaded(port: PortPlan, address: str, depth: int) -> list[str]:
+    """Load one element, or one word, into `element`."""
+    indent, value = "  " * depth, _value(port, address)
+    if port.lanes == 1:
+        return [f"{indent}const {port.word} element = {value};"]
+    each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
+    return [f"{indent}{port.word} element;", *each, f"{indent}  element[lane] = {value};", f"{indent}}}"]
+
+
+def stored(port: PortPlan, address: str, value: str, depth: int) -> list[str]:
+    """Store one element, or one word."""
+    indent = "  " * depth
+    target = f"{_there(port, address)}{'.range()' if port.port.tensor.dtype.is_fixed else ''}"
+    if port.lanes == 1:
+        return [f"{indent}{target} = {value};"]
+    each = [loop(depth, "lane", port.lanes), "#pragma HLS unroll"]
+    return [*each, f"{indent}  {target} = {value}[lane];", f"{indent}}}"]
+
+
+def _there(port: PortPlan, address: str) -> str:
+    return f"{tensor_name(port.port.tensor)}[{address}{' + lane' if port.lanes > 1 else ''}]"
+
+
+def _value(port: PortPlan, address: str) -> str:
+    there, dtype = _there(port, address), port.port.tensor.dtype
+    return f"({element_of_dtype(dtype)}){there}.range()" if dtype.is_fixed else there
+
+
+def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str:
+    """Return the row-major address of the element in DRAM."""
+    named: dict[Atom, Linear] = {axis: Linear(start, {f"p{axis}": 1}) for axis, start in enumerate(stream.group.start)}
+    place = Linear()
+    for corner, counter, stride in zip(stream.port.corner, counters, tensor.strides, strict=True):
+        moved = corner.replaced(named)
+        constant: dict[Atom, Linear] = {
+            f"p{axis}": Linear() for axis in range(len(stream.group.start)) if axis not in stream.group.axes
+        }
+        index = moved.replaced(constant) + (Linear(0, {counter: 1}) if counter else Linear())
+        place = place + index * stride
+    return place.text(str)
+
+
+# Tensors that pass from kernel to kernel: AXI streams of their tiles, as the first kernel's mover sends them.
+#
+# The second kernel receives them into a memory, tile by tile, and loads from that what its tasks need, once it has
+# come.
+
+
+class Arrival(Struct, frozen=True):
+    """Order and layout of a tensor that arrives through a stream.
+
+    Attributes:
+        places: of the first elements of the tiles, as they come. extents: of a tile, `strides` of the tensor, by
+            dimension. word: the C++ type of what comes at once, which is so many `bits` and `lanes` elements.
+    """
+
+    places: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    word: str
+    bits: int
+    lanes: int
+
+    @classmethod
+    def of(cls, tensor: Tensor, port: PortPlan, moves: Sequence[tuple[tuple[int, ...], int]]) -> Arrival:
+        """Build the arrival from the extents and places of tiles, in the order in which they are sent.
+
+        Raises:
+            AlloDseError: where these are not all of the tensor once, in tiles of one shape.
+        """
+        shapes, places = {extents for extents, _ in moves}, tuple(place for _, place in moves)
+        if len(shapes) != 1:
+            raise AlloDseError(f"HLS C++: {tensor.name} cannot be a stream: its tiles have several shapes")
+        arrival = cls(places, shapes.pop(), tensor.strides, port.word, port.lanes * tensor.dtype.bits, port.lanes)
+        if not np.array_equal(np.sort(arrival.elements, axis=None), np.arange(math.prod(tensor.shape))):
+            raise AlloDseError(f"HLS C++: {tensor.name} cannot be a stream: not every element is written once")
+        return arrival
+
+    @property
+    def elements(self) -> IntArray:
+        """Places of all elements as they come: (tiles, elements of a tile)."""
+        return np.array(self.places)[:, None] + _inside(self.extents, self.strides)
+
+    @property
+    def words(self) -> int:
+        """Size of the memory for the whole tensor, in words."""
+        return len(self.places) * math.prod(self.extents) // self.lanes
+
+    @property
+    def stream(self) -> str:
+        """The C++ type of the stream."""
+        return f"hls::stream<ap_axiu<{self.bits}, 0, 0, 0>>"
+
+    def asked(self, moves: Sequence[tuple[tuple[int, ...], int]], strides: Sequence[int]) -> list[int]:
+        """For each tile, as they come, the first of some moves before which it must be there, or one that comes later;
+        as many as there are moves for what none needs.
+
+        Args:
+            moves: extents and places of tiles in a tensor of these strides.
+        """
+        came, first = np.empty(self.words * self.lanes, np.int64), np.full(len(self.places), len(moves))
+        came[self.elements] = np.arange(len(self.places))[:, None]
+        for (extents, place), number in {move: number for number, move in reversed([*enumerate(moves)])}.items():
+            np.minimum.at(first, came[place + _inside(extents, strides)], number)
+        return [int(number) for number in np.minimum.accumulate(first[::-1])[::-1]]
+
+    def receiver(self, function: str, name: str) -> str:
+        """The process that writes what comes into the memory, and says so of each tile."""
+        parameters = f"{self.stream} &{name}, {self.word} memory[{self.words}], hls::stream<bool> &there"
+
+        def received(address: str, depth: int) -> list[str]:
+            return [f"{'  ' * depth}allo::receive({name}, memory[{self.place_of(address)}]);"]
+
+        head = [f"void {function}({parameters}) {{", table("place", self.places), loop(1, "tile", len(self.places))]
+        tile = over_tile(2, self.extents, self.strides, self.lanes, received)
+        return "\n".join([*head, *tile, "    there.write(true);", "  }", "}"])
+
+    def place_of(self, address: str) -> str:
+        """Return the position of a word in the memory."""
+        return f"({address}) / {self.lanes}" if self.lanes > 1 else address
+
+
+class KernelStreams(Struct, frozen=True):
+    """The tensors of a kernel that are AXI streams, by name: those it sends, and how those come that it receives.
+
+    Attributes:
+        memory: what holds those, "uram" or "bram".
+    """
+
+    sent: frozenset[str] = frozenset()
+    received: Mapping[str, Arrival] = struct_field(default_factory=dict)
+    memory: str = "bram"
+
+
+def _inside(extents: Sequence[int], strides: Sequence[int]) -> IntArray:
+    """Places of a tile's elements, row-major, from its first."""
+    inside = np.zeros((), np.int64)
+    for extent, stride in zip(extents, strides, strict=True):
+        inside = inside[..., None] + np.arange(extent) * stride
+    return inside.ravel()

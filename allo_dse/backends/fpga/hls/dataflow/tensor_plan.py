@@ -1,0 +1,332 @@
+"""Access of tasks to their tensors, and the groups of tasks that are called together.
+
+A tensor lies in DRAM. Usually one process loads it and hands every task its part through a stream, another stores what
+tasks send; a task keeps its part in an array of its own. Where several tasks write the same elements, or some read what
+others write, all go to DRAM directly. Tasks that share a process find their parts in its arrays, which are filled
+before the first of them and sent after the last, unless the schedule leaves the tensor in DRAM: then the streams of the
+two processes hold the next part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import AlloDseError
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.jit import run_passes
+from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import STREAM, CompiledProgram, Directive
+from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.tensors import IntArray, Tensor, TensorPort
+
+from ..cpp.expressions import element_of_dtype
+from ..cpp.linear import Linear
+from ..task.tokens import TAKE
+from .footprint import Box, Footprint, footprints
+
+Access = Literal["unused", "value", "stream", "tiles", "kept", "shared", "onchip"]
+"""How a task reaches a tensor: not at all; a scalar by value; through load and store processes; through those, and
+streams that hold the whole part; in an array of the process that runs it, which goes through them; element by element
+in DRAM; in memory on the chip that lies outside of the kernel."""
+NAME = "df.name"
+TILE_STREAM_DEPTH = 2
+_PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
+
+
+class PortPlan(Struct, frozen=True):
+    """One tensor argument of a task class.
+
+    Attributes:
+        origin: where the tile begins in the tensor, per dimension; forms over the pid's axes.
+        lanes: elements of a word that is moved: neighbours in the last dimension of the boxes of all tasks, which they
+            divide.
+    """
+
+    port: TensorPort
+    access: Access
+    footprint: Footprint
+    origin: tuple[Linear, ...]
+    lanes: int = 1
+
+    @property
+    def is_moved(self) -> bool:
+        """True if it moves to and from the task through streams."""
+        return self.access in ("stream", "tiles")
+
+    @property
+    def is_kept(self) -> bool:
+        """True if the process that runs the task keeps it for all of its tasks."""
+        return self.access == "kept"
+
+    @property
+    def stream_depth(self) -> int:
+        """Depth of the streams between the task and the processes that load and store, in words."""
+        return math.prod(self.box.extents) // self.lanes if self.access == "tiles" else TILE_STREAM_DEPTH
+
+    @property
+    def word(self) -> str:
+        """The C++ type of what load and store processes move."""
+        element = element_of_dtype(self.port.tensor.dtype)
+        return f"hls::vector<{element}, {self.lanes}>" if self.lanes > 1 else str(element)
+
+    @property
+    def box(self) -> Box:
+        assert self.footprint.box is not None
+        return self.footprint.box
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions that an array with the task's part has."""
+        return tuple(dim for dim, extent in enumerate(self.box.extents) if extent > 1)
+
+    @property
+    def copies_in(self) -> bool:
+        return self.footprint.reads or (self.footprint.writes and not self.footprint.overwrites)
+
+    @property
+    def copies_out(self) -> bool:
+        return self.footprint.writes
+
+    @property
+    def dims(self) -> str:
+        """Dimensions of that array, as C++ declares them."""
+        return "".join(f"[{self.box.extents[dim]}]" for dim in self.kept)
+
+    def place(self, pid: tuple[int, ...]) -> int:
+        """Return the row-major index in the tensor of the first element of a task's box."""
+        corner = Box(self.corner, self.box.extents).corners(np.array([pid], np.int64))[0]
+        return int(corner @ np.array(self.port.tensor.strides, np.int64))
+
+    @property
+    def corner(self) -> tuple[Linear, ...]:
+        """Start of the box in the tensor, per dimension."""
+        return tuple(a + b for a, b in zip(self.origin, self.box.starts, strict=True))
+
+
+class ClassPlan(Struct, frozen=True, eq=False):
+    """A task class with its body in MLIR, lowered to loops and scalar operations.
+
+    Attributes:
+        symbol: its C++ name.
+        members: the pids of its tasks, (n, mesh rank), in row-major order.
+    """
+
+    kernel: Kernel
+    task_class: TaskClass
+    symbol: str
+    module: ir.Module
+    function: ir.Operation
+    members: IntArray
+    ports: tuple[PortPlan, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if its tasks do nothing."""
+        return len(list(self.function.regions[0].blocks[0].operations)) == 1
+
+
+class Group(Struct, frozen=True):
+    """Tasks of one class whose pids form a box: they are called in one nest of loops."""
+
+    plan: ClassPlan
+    start: tuple[int, ...]
+    extent: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.extent)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The mesh axes along which it has several tasks."""
+        return tuple(axis for axis, extent in enumerate(self.extent) if extent > 1)
+
+
+def tensors_of(program: CompiledProgram) -> tuple[Tensor, ...]:
+    """The region's arguments, and memory of the program's own that several tasks use: scratch buffers in DRAM."""
+    return (*program.tensors, *(one.tensor for one in program.shared))
+
+
+class TensorOptions(Struct, frozen=True):
+    """Decisions of a schedule about the region's tensors.
+
+    Attributes:
+        onchip: those that are in memory on the chip and are not copied.
+        dram: those that stay in DRAM but for the tiles of the tasks at work.
+        word_bits: width of the words in which tensors are moved, by name.
+        fifos: tasks' own arrays that are FIFOs, by name.
+    """
+
+    onchip: frozenset[str]
+    dram: frozenset[str]
+    word_bits: Mapping[str, int]
+    fifos: frozenset[str]
+
+
+def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
+    """The directives that say where tensors are and how they move."""
+    names = {tensor.name for tensor in program.tensors}
+    own = [d for d in directives if d.scope in regions and d.name in names]
+    places = {d.name: d.options["memory"] for d in own if d.kind == "place"}
+    onchip, dram = (frozenset(n for n, said in places.items() if said == place) for place in ("onchip", "dram"))
+    words = {d.name: int(d.options["bits"]) for d in own if d.kind == "pack"}
+    return TensorOptions(onchip, dram, words, frozenset(d.name for d in directives if d.kind == STREAM))
+
+
+def class_plans(
+    program: CompiledProgram, symbols: dict[str, str], options: TensorOptions, *, folded: bool
+) -> list[ClassPlan]:
+    """All task classes, within the current MLIR context.
+
+    Args:
+        symbols: C++ names of bodies, by symbol.
+        options: what the schedule says about tensors.
+        folded: whether nodes execute several tasks.
+    """
+    found = []
+    for kernel in program.kernels:
+        pids = np.argwhere(np.ones(kernel.mesh, bool)).astype(np.int64)
+        numbers = kernel.class_of(pids)
+        for position, task_class in enumerate(kernel.classes):
+            found.append(_lowered(kernel, task_class, symbols, pids[numbers == position], options.fifos))
+    access = {tensor.name: _access(tensor, found, options, folded) for tensor in program.tensors}
+    access |= {one.tensor.name: "shared" for one in program.shared}
+    lanes = {tensor.name: _lanes(tensor, found, options.word_bits.get(tensor.name, 0)) for tensor in program.tensors}
+    return [_with_access(plan, access, lanes) for plan in found]
+
+
+def _lowered(
+    kernel: Kernel,
+    task_class: TaskClass,
+    symbols: dict[str, str],
+    members: IntArray,
+    fifos: frozenset[str],
+) -> ClassPlan:
+    module = ir.Module.parse(task_class.body.mlir)
+    _take_from(fifos, module)
+    run_passes(module, _PASSES)
+    function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
+    arguments = list(function.regions[0].blocks[0].arguments)
+    rank = len(kernel.mesh)
+    ports = sorted(task_class.tensor_ports, key=lambda port: port.arg)
+    marks = footprints(function, arguments[rank : rank + len(ports)], arguments[:rank], members)
+    planned = tuple(PortPlan(port, "unused", mark, _origin(port)) for port, mark in zip(ports, marks, strict=True))
+    return ClassPlan(kernel, task_class, symbols[task_class.body.symbol], module, function, members, planned)
+
+
+def _take_from(fifos: frozenset[str], module: ir.Module) -> None:
+    """Replace loads from FIFOs by operations that no pass removes or merges: each takes an element away."""
+    module.context.allow_unregistered_dialects = True
+    for op in nested_ops(module) if fifos else ():
+        if op.name != "memref.load":
+            continue
+        array = op.operands[0]
+        while not isinstance(array, ir.BlockArgument) and array.owner.name in ("memref.subview", "memref.cast"):
+            array = array.owner.operands[0]
+        attributes = {} if isinstance(array, ir.BlockArgument) else array.owner.attributes
+        if NAME in attributes and ir.StringAttr(attributes[NAME]).value in fifos:
+            with op.location, ir.InsertionPoint(op):
+                taken = ir.Operation.create(TAKE, [op.results[0].type], list(op.operands))
+            op.results[0].replace_all_uses_with(taken.results[0])
+            op.erase()
+
+
+def _origin(port: TensorPort) -> tuple[Linear, ...]:
+    if not port.tile.grid:
+        return ()
+    if not port.tile.is_affine:
+        raise AlloDseError(f"HLS C++: the tiles of {port.tensor.name} do not follow the process id linearly")
+    return tuple(
+        Linear(offset * extent, {axis: factor * extent for axis, factor in enumerate(row) if factor})
+        for row, offset, extent in zip(port.tile.matrix, port.tile.offset, port.tile_shape, strict=True)
+    )
+
+
+def _with_access(plan: ClassPlan, access: Mapping[str, Access], lanes: Mapping[str, int]) -> ClassPlan:
+    ports = []
+    for port in plan.ports:
+        name = port.port.tensor.name
+        used: Access = access[name] if port.footprint.box is not None else "unused"
+        ports.append(replace(port, access=used, lanes=lanes.get(name, 1)))
+    return replace(plan, ports=tuple(ports))
+
+
+def _lanes(tensor: Tensor, plans: Sequence[ClassPlan], word_bits: int) -> int:
+    lanes, rest = divmod(word_bits, tensor.dtype.bits)
+    boxes = (port.footprint.box for plan in plans for port in plan.ports if port.port.tensor == tensor)
+    return math.gcd(lanes, *(box.extents[-1] for box in boxes if box and box.extents)) if lanes and not rest else 1
+
+
+def _access(tensor: Tensor, plans: Sequence[ClassPlan], options: TensorOptions, folded: bool) -> Access:
+    if tensor.name in options.onchip:
+        return "onchip"
+    users = [(plan, port) for plan in plans for port in plan.ports if port.port.tensor == tensor]
+    users = [(plan, port) for plan, port in users if port.footprint.box is not None]
+    written = any(port.footprint.writes for _, port in users)
+    if not tensor.shape:
+        return "shared" if written else "value"
+    if written and _overlap(tensor, users):
+        return "shared"
+    if tensor.name in options.dram:
+        return "tiles"
+    return "kept" if folded else "stream"
+
+
+def _overlap(tensor: Tensor, users: Sequence[tuple[ClassPlan, PortPlan]]) -> bool:
+    """Return whether a task accesses an element that another task writes, or that it writes itself as another
+    argument."""
+    owner = np.full(tensor.shape, -1, np.int64)
+    numbered = list(_boxes(users))
+    for number, port, box in numbered:
+        if port.footprint.writes:
+            if (owner[box] >= 0).any() and (owner[box] != number).any():
+                return True
+            owner[box] = number
+    return any(not np.isin(owner[box], (-1, number)).all() for number, port, box in numbered if port.footprint.reads)
+
+
+def _boxes(users: Sequence[tuple[ClassPlan, PortPlan]]) -> Iterator[tuple[int, PortPlan, tuple[slice, ...]]]:
+    numbers: dict[tuple[str | int, ...], int] = {}
+    for plan, port in users:
+        corners = Box(port.corner, port.box.extents).corners(plan.members)
+        for pid, corner in zip(plan.members.tolist(), corners.tolist(), strict=True):
+            number = numbers.setdefault((plan.kernel.name, port.port.arg, *pid), len(numbers))
+            box = tuple(slice(c, c + n) for c, n in zip(corner, port.box.extents, strict=True))
+            yield number, port, box
+
+
+def groups_of(plan: ClassPlan) -> list[Group]:
+    """The tasks of a class as few boxes of pids, in row-major order of their first tasks."""
+    if not len(plan.members):
+        return []
+    left = np.zeros(plan.kernel.mesh, bool)
+    left[tuple(plan.members.T)] = True
+    groups = []
+    while left.any():
+        # From the first task that is left as far as alike ones reach, the last axis first: not always the fewest boxes,
+        # but meshes whose classes differ at their borders are cut along these.
+        start = tuple(int(i) for i in np.argwhere(left)[0])
+        extent = [1] * len(start)
+        for axis in reversed(range(len(start))):
+            while _fits(left, start, extent, axis):
+                extent[axis] += 1
+        left[tuple(slice(s, s + n) for s, n in zip(start, extent, strict=True))] = False
+        groups.append(Group(plan, start, tuple(extent)))
+    return groups
+
+
+def _fits(left: NDArray[np.bool_], start: tuple[int, ...], extent: list[int], axis: int) -> bool:
+    """Return whether a box can grow by one along an axis."""
+    position = start[axis] + extent[axis]
+    if position >= left.shape[axis]:
+        return False
+    sides = [slice(s, s + n) for s, n in zip(start, extent, strict=True)]
+    sides[axis] = slice(position, position + 1)
+    return bool(left[tuple(sides)].all())

@@ -1,0 +1,305 @@
+"""The top function: streams, and one call per process."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import TaskClass, tile_of
+from allo_dse.compiler.program.tensors import IndexMap, StreamArray, Tensor
+
+from ..cpp.expressions import Names, element_of_dtype, identifier, interface_type
+from ..cpp.linear import Linear
+from ..cpp.streams import Carrier
+from ..task.pragmas import LoopPragmas
+from .functions import Parameter, TaskFunction, array_pragmas_of, tensor_text
+from .movers import Arrival, Copiers, KernelStreams, TileStream, mover, tensor_name
+from .tensor_plan import ClassPlan, Group, PortPlan, groups_of, tensors_of
+
+AXI_BITS = 512
+
+
+class Argument(Struct, frozen=True):
+    """An argument of the top function.
+
+    Attributes:
+        tensor: position of the tensor among the region's arguments; several arguments can mean one tensor.
+        text: its declaration.
+        element: the C++ type of its elements.
+        is_value: whether it is a scalar passed by value.
+        extents: of a tensor in memory on the chip, whose declaration has its dimensions; empty for others.
+        pragmas: about such memory.
+        writes: whether the kernel writes it.
+        stream: how it comes or goes where it is an AXI stream.
+        size: elements behind the pointer.
+    """
+
+    name: str
+    tensor: int
+    text: str
+    element: str
+    is_value: bool
+    writes: bool
+    size: int
+    extents: tuple[int, ...] = ()
+    pragmas: tuple[str, ...] = ()
+    stream: Arrival | None = None
+
+    def passed(self, buffer: str) -> str:
+        """The argument of a call, given the buffer that holds the tensor."""
+        if self.stream is not None:
+            return f"{buffer}_stream"
+        if self.is_value:
+            return f"{buffer}[0]"
+        inner = "".join(f"[{n}]" for n in self.extents[1:])
+        return f"({self.element} (*){inner}){buffer}" if inner else buffer
+
+
+@dataclass
+class Top:
+    """The top function under construction.
+
+    Attributes:
+        pragmas: what a schedule says of the loops and arrays of a task class.
+        streams: tensors that pass from kernel to kernel.
+        memories: names of arguments that are memory on the chip which several kernels use, by tensor and tile.
+    """
+
+    program: CompiledProgram
+    functions: Mapping[str, TaskFunction]
+    carriers: Mapping[str, Carrier]
+    names: Names
+    pragmas: Callable[[TaskClass], LoopPragmas]
+    streams: KernelStreams
+    copiers: Copiers
+    memories: dict[tuple[str, int], str] = field(default_factory=dict)
+    arguments: list[Argument] = field(default_factory=list)
+    movers: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    tiles: dict[tuple[int, str, str], TileStream] = field(default_factory=dict)
+    stream_names: dict[str, str] = field(default_factory=dict)
+
+    # -- arguments ---------------------------------------------------------------------------------------------------
+
+    def argument(self, tensor: Tensor, wanted: str, *, writes: bool, raw: bool = False) -> str:
+        """Add a pointer argument; returns its name."""
+        name = self.names.new(wanted)
+        element = str(element_of_dtype(tensor.dtype)) if raw else interface_type(tensor.dtype)
+        text = f"{'' if writes else 'const '}{element} *{name}"
+        size = max(1, math.prod(tensor.shape))
+        self.arguments.append(
+            Argument(name, tensors_of(self.program).index(tensor), text, element, False, writes, size)
+        )
+        return name
+
+    def stream(self, tensor: Tensor, wanted: str, how: Arrival, *, writes: bool) -> str:
+        """Add a tensor that is an AXI stream; returns its name."""
+        name, element = self.names.new(wanted), str(element_of_dtype(tensor.dtype))
+        number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
+        text = f"{how.stream} &{name}"
+        self.arguments.append(Argument(name, number, text, element, False, writes, size, stream=how))
+        return name
+
+    def memory(self, plan: ClassPlan, port: PortPlan, wanted: str, tile: int = 0, *, writes: bool) -> str:
+        """Add a tensor in memory on the chip; returns its name.
+
+        Args:
+            tile: which tile of it a task uses. Kernels that have the tensor in common have one memory for each.
+        """
+        tensor = port.port.tensor
+        common = self.program.common_tensors.get(tensor.name)
+        place = (tensor.name, tile if common and common.is_tiled else 0)
+        if common and place in self.memories:
+            return self.memories[place]
+        name, element = self.names.new(tensor.name if common else wanted), str(element_of_dtype(tensor.dtype))
+        text = tensor_text(tensor, name, writes=writes or common is not None)
+        number, size = tensors_of(self.program).index(tensor), math.prod(tensor.shape)
+        pragmas = array_pragmas_of(self.pragmas(plan.task_class), plan, port, name, range(len(tensor.shape)))
+        if common:
+            self.memories[place] = name
+            pragmas = (*pragmas, f"stream variable={name} type=unsync")
+        self.arguments.append(
+            Argument(name, number, text, element, False, writes or common is not None, size, tensor.shape, pragmas)
+        )
+        return name
+
+    def value(self, tensor: Tensor) -> str:
+        """Add an argument passed by value, once; returns its name."""
+        number = tensors_of(self.program).index(tensor)
+        for argument in self.arguments:
+            if argument.tensor == number:
+                return argument.name
+        name, element = self.names.new(tensor.name), str(element_of_dtype(tensor.dtype))
+        self.arguments.append(Argument(name, number, f"{element} {name}", element, True, False, 1))
+        return name
+
+
+def declare_streams(top: Top, used: Sequence[StreamArray]) -> None:
+    """The program's streams."""
+    for array in used:
+        top.stream_names[array.name] = declare_stream(top, array.name, top.carriers[array.name], array.shape)
+
+
+def declare_stream(top: Top, wanted: str, carrier: Carrier, shape: Sequence[int]) -> str:
+    """A stream or an array of streams; returns its name."""
+    name = top.names.new(wanted)
+    dims = "".join(f"[{n}]" for n in shape)
+    title = "" if dims else f'("{name}")'
+    top.lines.append(f"  {carrier.type} {name}{dims}{title};")
+    top.lines.append(f"#pragma HLS stream variable={name} depth={carrier.depth}")
+    return name
+
+
+def declare_tiles(top: Top, groups: Sequence[Group]) -> None:
+    """Streams between tasks and the processes that load and store tensors, and those processes' calls."""
+    for number, group in enumerate(groups):
+        for parameter in top.functions[group.plan.symbol].parameters:
+            if parameter.kind in ("in", "out"):
+                port = group.plan.ports[parameter.number]
+                name = top.names.new(f"{port.port.tensor.name}_{group.plan.symbol}_{parameter.kind}")
+                stream = TileStream(name, group, port)
+                top.tiles[number, parameter.kind, port.port.tensor.name + str(parameter.number)] = stream
+                top.lines.append(f"  {stream.type} {name}{stream.dims}" + (";" if stream.dims else f'("{name}");'))
+                top.lines.append(f"#pragma HLS stream variable={name} depth={port.stream_depth}")
+
+
+def call_movers(top: Top, kind: str) -> None:
+    """Calls of the processes that load (kind "in") or store ("out") tensors."""
+    for tensor in top.program.tensors:
+        streams = [s for (_, k, _), s in top.tiles.items() if k == kind and s.port.port.tensor == tensor]
+        if not streams:
+            continue
+        both = kind == "in" and any(k == "out" and s.port.port.tensor == tensor for (_, k, _), s in top.tiles.items())
+        pointer = top.argument(tensor, f"{tensor.name}_in" if both else tensor.name, writes=kind == "out")
+        name = top.names.new(f"{'load' if kind == 'in' else 'store'}_{tensor_name(tensor)}")
+        top.movers.append(mover(name, tensor, streams, load=kind == "in"))
+        top.lines.append(f"  ALLO_PROCESS({name}, {', '.join([pointer, *(s.name for s in streams)])});")
+
+
+def call_group(top: Top, number: int, group: Group) -> None:
+    """The calls of a group's tasks: a nest of loops, or one by one where their streams do not follow the pid."""
+    function = top.functions[group.plan.symbol]
+    if _must_enumerate(group, function):
+        for offset in itertools.product(*(range(n) for n in group.extent)):
+            _call(top, number, group, function, [str(o) for o in offset], 1)
+        return
+    depth = 1
+    pid = ["0"] * len(group.start)
+    for axis in group.axes:
+        pid[axis] = f"p{axis}"
+        top.lines.append(f"{'  ' * depth}for (int p{axis} = 0; p{axis} < {group.extent[axis]}; p{axis}++) {{")
+        top.lines.append("#pragma HLS unroll")
+        depth += 1
+    _call(top, number, group, function, pid, depth)
+    top.lines += ["  " * level + "}" for level in range(depth - 1, 0, -1)]
+
+
+def _must_enumerate(group: Group, function: TaskFunction) -> bool:
+    bindings = group.plan.task_class.body.streams
+    tables = any(not isinstance(b, StreamArray) and not b.index.is_affine for b in bindings)
+    # A pointer is another argument for each call, and template arguments and entries of tables are constants: none of
+    # them follows the counter of a loop.
+    return tables or function.has_state or any(p.kind == "pointer" for p in function.parameters)
+
+
+def _call(top: Top, number: int, group: Group, function: TaskFunction, offset: Sequence[str], depth: int) -> None:
+    """One call; `offset` is C++ text of the pid relative to the group's first task, per axis."""
+    pid = [_plus(start, text) for start, text in zip(group.start, offset, strict=True)]
+    arguments = [_argument(top, number, group, parameter, pid, offset) for parameter in function.parameters]
+    name = function.symbol
+    if function.has_state:
+        name += f"<{_linear_pid(group.plan, [p.const for p in pid])}>"
+    top.lines.append(f"{'  ' * depth}ALLO_PROCESS({', '.join([name, *arguments])});")
+
+
+def _plus(start: int, text: str) -> Linear:
+    return Linear(start + int(text)) if text.isdigit() else Linear(start, {text: 1})
+
+
+def _linear_pid(plan: ClassPlan, pid: Sequence[int]) -> int:
+    return int(np.ravel_multi_index(tuple(pid), plan.kernel.mesh))
+
+
+def _argument(
+    top: Top, number: int, group: Group, parameter: Parameter, pid: Sequence[Linear], offset: Sequence[str]
+) -> str:
+    plan = group.plan
+    if parameter.kind == "pid":
+        return pid[parameter.number].text(str)
+    if parameter.kind == "stream":
+        binding = plan.task_class.body.streams[parameter.number]
+        if isinstance(binding, StreamArray):
+            return top.stream_names[binding.name]
+        return top.stream_names[binding.stream.name] + stream_index(binding.index, pid)
+    port = plan.ports[parameter.number]
+    tensor = port.port.tensor
+    if parameter.kind == "value":
+        return top.value(tensor)
+    if parameter.kind in ("in", "out"):
+        return top.tiles[number, parameter.kind, tensor.name + str(parameter.number)].of(offset)
+    task = identifier("_".join([tensor.name, plan.kernel.name, *(str(p.const) for p in pid)]))
+    wanted = tensor.name if _only_user(top, plan, tensor) else task
+    if port.access == "onchip":
+        tile = int(tile_of(port.port, np.array([[p.const for p in pid]], np.int64))[0])
+        return top.memory(plan, port, wanted, tile, writes=port.copies_out)
+    return top.argument(tensor, wanted, writes=port.copies_out, raw=port.access == "shared")
+
+
+def _only_user(top: Top, plan: ClassPlan, tensor: Tensor) -> bool:
+    """Return whether a tensor has only one pointer because a kernel of one task is its only user."""
+    users = [k for k in top.program.kernels if tensor in k.args]
+    return users == [plan.kernel] and plan.kernel.task_count == 1
+
+
+def stream_index(index: IndexMap, pid: Sequence[Linear]) -> str:
+    """Subscripts of a stream of an array, for a pid whose axes are linear forms over names."""
+    if index.table is not None:
+        linear = int(index.table[tuple(p.const for p in pid)])
+        return "".join(f"[{int(i)}]" for i in np.unravel_index(linear, index.grid))
+    places = []
+    for row, start in zip(index.matrix, index.offset, strict=True):
+        form = sum((pid[axis] * factor for axis, factor in enumerate(row)), Linear(start))
+        places.append(f"[{form.text(str)}]")
+    return "".join(places)
+
+
+def used_streams(program: CompiledProgram, plans: Sequence[ClassPlan]) -> list[StreamArray]:
+    """The stream arrays that tasks use, in the order of their declaration."""
+    names = {
+        (binding if isinstance(binding, StreamArray) else binding.stream).name
+        for plan in plans
+        for binding in plan.task_class.body.streams
+    }
+    return [array for array in program.streams if array.name in names]
+
+
+def interface_pragmas(arguments: Sequence[Argument]) -> Iterator[str]:
+    """Pragmas of the top function's arguments: each pointer an AXI master of its own, streams between kernels ports."""
+    for argument in arguments:
+        if argument.is_value:
+            yield f"interface s_axilite port={argument.name}"
+            continue
+        if argument.stream is not None:
+            yield f"interface axis port={argument.name}"
+            continue
+        if argument.extents:
+            yield f"interface ap_memory port={argument.name}"
+            yield from argument.pragmas
+            continue
+        yield (
+            f"interface m_axi port={argument.name} bundle=gmem_{argument.name} offset=slave "
+            f"depth={argument.size} max_widen_bitwidth={AXI_BITS}"
+        )
+        yield f"interface s_axilite port={argument.name}"
+    yield "interface s_axilite port=return"
+
+
+def ordered_groups(plans: Sequence[ClassPlan]) -> list[Group]:
+    """All groups with something to do, in the order of the program."""
+    return [group for plan in plans if not plan.is_empty for group in groups_of(plan)]

@@ -1,0 +1,142 @@
+"""HLS projects of designs and of folded graphs.
+
+hls_project(design).write("best/hls")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from allo_dse.common.errors import AlloDseError, SimulationError
+from allo_dse.common.records import replace
+from allo_dse.device.device import FpgaDevice
+from allo_dse.eval.execute.observe import Inputs
+from allo_dse.eval.execute.run import wiring_of
+from allo_dse.eval.golden_data import golden_data
+from allo_dse.eval.tolerances import tolerances_of
+from allo_dse.eval.verify import Smaller
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
+from allo_dse.space.design import Design
+from allo_dse.space.params import Assignment
+
+from ..depths.depths import as_built
+from ..depths.solver import in_program_order
+from .dataflow.folding import Folding
+from .dataflow.movers import KernelStreams
+from .prediction import predicted
+from .project import HlsProject, emit_project
+
+SMALL = "small"
+"""The directory of the project of a smaller instance."""
+
+
+def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
+    """Which tasks of a graph share a process; None where each has its own.
+
+    Raises:
+        SimulationError: for a stream that the program does not have, or a depth below 1.
+    """
+    if vmg.node_count == vmg.task_count:
+        return None
+    wiring = wiring_of(vmg, depths or {})
+    nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())
+    return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()), tuple(vmg.uses.turns.tolist()))
+
+
+def hls_project(
+    design: Design,
+    depths: Mapping[str, int] | None = None,
+    streams: KernelStreams | None = None,
+    *,
+    verify_with: Smaller | None = None,
+) -> HlsProject:
+    """The HLS project of a design: its schedule, stream depths and folds, for its device.
+
+    Args:
+        depths: of streams by name, where they differ from the design's; without any, those that it is evaluated with.
+        streams: tensors that pass from kernel to kernel.
+        verify_with: as for `verify_design`; tolerances of large programs come from that instance.
+    """
+    own = dict(as_built(design).depths) if depths is None else {**dict(design.depths), **depths}
+    device = design.device if isinstance(design.device, FpgaDevice) else None
+    return emit_project(
+        design.program,
+        schedule=design.schedule,
+        depths=own,
+        device=device,
+        folding=folding_of(design.vmg, own),
+        streams=streams,
+        tolerances={n: (one.largest, one.rms) for n, one in tolerances_of(design.program, verify_with).items()},
+    )
+
+
+def board_project(
+    design: Design,
+    depths: Mapping[str, int] | None = None,
+    *,
+    reference: Callable[..., object] | None = None,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None,
+    inputs: Callable[[Program], Sequence[Inputs]] | None = None,
+    streams: KernelStreams | None = None,
+) -> HlsProject:
+    """The HLS project of a design with what it takes to test it and to judge what tools make of it.
+
+    It has inputs with golden outputs, what the cost model predicts, and, with `verify_with`, the same design of a
+    smaller instance in `small/`, because C++ takes minutes for large ones.
+
+    Given depths are those that were solved, and made larger where the C++ needs that, which does its operations in the
+    program's order; depths of the design itself stay.
+
+    Args:
+        reference, verify_with: as for `verify_design`. Without a reference the program is run for golden outputs; of
+            a large instance only where there is no smaller one.
+        inputs: the sets of inputs of a program; random ones without.
+        streams: tensors that pass from kernel to kernel. Such a kernel has inputs in any order, no golden outputs;
+            its smaller instance has no streams.
+    """
+    sets = inputs or (lambda _: ())
+    if depths and not design.depths:
+        depths = in_program_order(design.vmg, depths, sets(design.program) if design.program.runs else ())
+    project = hls_project(design, depths, streams, verify_with=verify_with)
+    prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
+    if prediction is not None:
+        project = project.with_prediction(prediction)
+    small = _small_project(design, depths, reference, verify_with, sets)
+    own = {} if small is not None and reference is None else _data_of(design.program, reference, sets)
+    if streams is not None:
+        own = {name: content for name, content in own.items() if "/golden/" not in name}
+    if small is None:
+        return replace(project, data=own)
+    files = {f"{SMALL}/{name}": text for name, text in small.files.items()}
+    data = {f"{SMALL}/{name}": content for name, content in small.data.items()}
+    return replace(project, files={**project.files, **files}, data={**own, **data})
+
+
+def _small_project(
+    design: Design,
+    depths: Mapping[str, int] | None,
+    reference: Callable[..., object] | None,
+    verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
+    sets: Callable[[Program], Sequence[Inputs]],
+) -> HlsProject | None:
+    """The design of the instance that it is verified with; None where there is none that can be tested."""
+    if verify_with is None:
+        return None
+    try:
+        program = design.program.with_params(**verify_with(Assignment(design.program.params)))
+        small = replace(design, program=program)
+        data = golden_data(program, reference, sets(program))
+        return replace(hls_project(small, depths), data=data) if data else None
+    except AlloDseError:
+        return None
+
+
+def _data_of(
+    program: Program, reference: Callable[..., object] | None, sets: Callable[[Program], Sequence[Inputs]]
+) -> dict[str, bytes]:
+    """Inputs and golden outputs; none of a program that cannot be run on them."""
+    try:
+        return golden_data(program, reference, sets(program))
+    except SimulationError:
+        return {}

@@ -1,0 +1,98 @@
+"""What the cost model says of an HLS project, in the words of the tool's report; and the two side by side.
+
+A comparison is plain data, kept in a design's metrics:
+
+    {"loops": [{"function": "gemm_all", "loop": "k_2", "ii": [4, 5], "depth": [14, 15], ...}],
+     "resources": {"dsp": [10, 12], ...}, "cycles": 1200}
+
+Each pair is what was predicted and what was reported; None of a loop that only the other one pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import JsonObject
+from allo_dse.device.fpga_model import RESOURCES
+
+from ..depths.solver import run
+from ..evaluator import FpgaSimulator
+from ..mapping import FpgaCosts
+from ..report import HlsReport
+from .project import HlsProject, PredictedLoop, Prediction
+from .retime import Timings, labelled
+
+FUNCTION, LOOP = "function", "loop"
+
+
+def predicted(mapping: FpgaCosts, project: HlsProject) -> Prediction | None:
+    """What the model says of a design's project; None where control that depends on data has no static times."""
+    depths = mapping.depths or {}
+    try:
+        _, result = run(mapping, depths)
+        loops = predicted_loops(mapping, project)
+    except SimulationError:
+        return None
+    return Prediction(
+        source=f"{FpgaSimulator.name} {FpgaSimulator.version}",
+        latency_cycles=int(result.cycles),
+        clock_mhz=mapping.device.clock_ghz * 1e3,
+        resources={name: getattr(mapping.total, name) for name in RESOURCES},
+        loops=loops,
+    )
+
+
+def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedLoop, ...]:
+    """The pipelined loops of the cost model that have a label in the C++, in the order in which they stand.
+
+    Raises:
+        SimulationError: where control depends on data.
+    """
+    labels = labelled(mapping.vmg.program, project)
+    found: dict[tuple[str, str], PredictedLoop] = {}
+    for uses in mapping.vmg.uses.classes:
+        for _, task_class, pid in uses:
+            function = project.functions.get(task_class.body.symbol)
+            names = {variable: label for label, variable in labels.get(function or "", {}).items()}
+            for loop in mapping.cost(task_class, pid).loops if function else ():
+                name = names.get(loop.variable)
+                if function is not None and name is not None:
+                    found.setdefault(
+                        (function, name), PredictedLoop(function, name, loop.trips, loop.ii, loop.depth, loop.cycles)
+                    )
+    return tuple(found.values())
+
+
+def comparison(mapping: FpgaCosts, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:
+    """Predicted against reported, per loop that either pipelines and per resource that the report states."""
+    found = predicted(mapping, project)
+    if found is None:
+        return {}
+    reported = _reported(mapping, project, timings)
+    model = {(one.function, one.name): (one.ii, one.depth) for one in found.loops}
+    places = sorted(
+        dict.fromkeys([*model, *reported]), key=lambda place: list(project.functions.values()).index(place[0])
+    )
+    nothing = (None, None)
+    loops = [
+        {FUNCTION: place[0], LOOP: place[1], "ii": [ii, found_ii], "depth": [depth, found_depth]}
+        for place in places
+        for (ii, depth), (found_ii, found_depth) in [(model.get(place, nothing), reported.get(place, nothing))]
+    ]
+    stated = {name: getattr(report.resources, name) for name in RESOURCES}
+    resources = {name: [found.resources[name], value] for name, value in stated.items() if value is not None}
+    return {"cycles": found.latency_cycles, "loops": loops, "resources": resources}
+
+
+def _reported(mapping: FpgaCosts, project: HlsProject, timings: Timings) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """II and depth that a report states, by function and label."""
+    labels = labelled(mapping.vmg.program, project)
+    found = {}
+    for task_class in mapping.vmg.program.task_classes:
+        function = project.functions.get(task_class.body.symbol)
+        own = timings.get((task_class.kernel, task_class.name), {})
+        for label, variable in labels.get(function or "", {}).items():
+            if function is not None and variable in own:
+                found[function, label] = (own[variable].ii, own[variable].depth)
+    return found

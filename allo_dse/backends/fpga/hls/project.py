@@ -1,0 +1,303 @@
+"""An HLS project: the kernel, a test bench, a host program and build scripts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+import jinja2
+from msgspec import Struct, field
+
+from allo_dse.common.files import write_whole
+from allo_dse.common.quoting import tcl_word
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directive
+from allo_dse.device.device import FpgaDevice
+from allo_dse.lang.storage import storage_dtype
+from allo_dse.lang.types import DType
+
+from .cpp.expressions import Names
+from .dataflow.folding import Folding
+from .dataflow.movers import Arrival, KernelStreams
+from .dataflow.tensor_plan import tensors_of
+from .emit import Kernel, emit_kernel
+from .task.pragmas import LoopSource
+
+PACKAGE = "allo_dse.backends.fpga.hls"
+DEFAULT_PART, DEFAULT_CLOCK_NS = "xcu280-fsvh2892-2L-e", 3.33
+DEFAULT_DEVICE = "u280"
+RENDERED = (
+    "kernel.cpp",
+    "kernel.h",
+    "tensors.h",
+    "testbench.cpp",
+    "host.cpp",
+    "connectivity.cfg",
+    "run_hls.tcl",
+    "Makefile",
+    "README.md",
+)
+"""Files that are written from a template each."""
+HEADERS = (
+    "allo_csim.h",
+    "ap_axi_sdata.h",
+    "ap_fixed.h",
+    "ap_int.h",
+    "hls_half.h",
+    "hls_math.h",
+    "hls_stream.h",
+    "hls_vector.h",
+)
+"""What stands for the vendor's headers in C simulation."""
+
+
+class Buffer(Struct, frozen=True):
+    """A tensor of the region as host programs hold it.
+
+    Attributes:
+        file: the name of its file, without the suffix.
+        bytes: of an element in the file; `stride` of one in the card's memory.
+        kind: what bits mean: "i" signed, "u" unsigned, "f" floating point, "b" bfloat16.
+        tolerance: largest difference of an element, and root mean square of all, over that of the golden values.
+        is_scratch: it is no argument of the program, and what it should hold is not checked.
+        positions: of the kernel's arguments that mean it. argument: name of the first of these.
+        stream: how it comes or goes where it is no buffer on a card but a stream between kernels. Its file has its
+            elements in the order in which they do.
+    """
+
+    name: str
+    file: str
+    element: str
+    shape: tuple[int, ...]
+    bytes: int
+    stride: int
+    bits: int
+    kind: str
+    tolerance: tuple[float, float]
+    is_scratch: bool
+    is_value: bool
+    writes: bool
+    positions: tuple[int, ...]
+    argument: str
+    stream: Arrival | None = None
+
+    @property
+    def count(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+
+class PredictedLoop(Struct, frozen=True):
+    """A pipelined loop as the cost model sees it; `name` is its label in the C++ function."""
+
+    function: str
+    name: str
+    trips: int
+    ii: int
+    depth: int
+    cycles: int
+
+
+class Prediction(Struct, frozen=True):
+    """What a design is worth before any tool has seen it.
+
+    Attributes:
+        source: the evaluator that says so.
+        resources: by name: lut, ff, dsp, bram18, uram.
+    """
+
+    source: str
+    latency_cycles: int
+    clock_mhz: float
+    resources: Mapping[str, int]
+    loops: tuple[PredictedLoop, ...]
+
+    @property
+    def latency_us(self) -> float:
+        return self.latency_cycles / self.clock_mhz
+
+
+class HlsProject(Struct, frozen=True):
+    """Files of a project by name, relative to its directory.
+
+    Attributes:
+        top: the name of the top function.
+        functions: the C++ name of each task body, by its symbol.
+        loops: per C++ function and label of a loop, what it is in the source.
+        buffers: the region's tensors that the kernel uses, as files of the test bench.
+        data: contents of the test bench's binary files, by name.
+    """
+
+    program: CompiledProgram
+    top: str
+    files: Mapping[str, str]
+    functions: Mapping[str, str]
+    loops: Mapping[str, Mapping[str, LoopSource]]
+    buffers: tuple[Buffer, ...]
+    externals: tuple[str, ...]
+    data: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def hls_code(self) -> str:
+        """The kernel's C++."""
+        return self.files["kernel.cpp"]
+
+    def write(self, directory: str | Path) -> list[Path]:
+        """Write all files, making the directory; returns their paths."""
+        written = []
+        contents = {name: text.encode() for name, text in self.files.items()} | dict(self.data)
+        for name, content in contents.items():
+            path = Path(directory) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, content)
+            written.append(path)
+        return written
+
+    def with_prediction(self, prediction: Prediction) -> HlsProject:
+        """The project whose README says what the tools should find."""
+        text = _environment().get_template("prediction.md.j2").render(prediction=prediction, top=self.top)
+        return replace(self, files={**self.files, "README.md": f"{self.files['README.md']}\n{text}"})
+
+
+def emit_project(
+    program: CompiledProgram,
+    *,
+    schedule: Sequence[Directive] = (),
+    depths: Mapping[str, int] | None = None,
+    device: FpgaDevice | None = None,
+    folding: Folding | None = None,
+    streams: KernelStreams | None = None,
+    tolerances: Mapping[str, tuple[float, float]] | None = None,
+) -> HlsProject:
+    """The HLS project of a program.
+
+    Args:
+        schedule: directives beside those of the program itself.
+        depths: of streams by name, where they differ from the declared ones.
+        device: an FPGA; its part and clock go into the scripts (a U280 at 3.33 ns by default).
+        folding: which tasks share a process; each has one of its own by default.
+        streams: tensors that pass from kernel to kernel, of a folded program.
+        tolerances: of results, see `Buffer`; none by default, so that floats are compared bit by bit.
+
+    Raises:
+        AlloDseError: for a stream that the program does not have, or an operation without translation.
+    """
+    kernel = emit_kernel(program, schedule=schedule, depths=depths, folding=folding, streams=streams)
+    buffers = _buffers(program, kernel, tolerances or {})
+    values = {
+        "kernel": kernel,
+        "buffers": buffers,
+        "call": [a.passed(_buffer(buffers, i).name) for i, a in enumerate(kernel.arguments)],
+        "flow": "vivado" if any(a.extents for a in kernel.arguments) else "vitis",
+        "shared": [b.file for b in buffers if len(b.positions) > 2],
+        "header": "kernel.h",
+        "source": _source(program),
+        "version": _version(),
+        "fabric_adders": any(d.kind == ADDERS and d.options["impl"] == "fabric" for d in schedule),
+        "banks": list(_banks(kernel, buffers, device or FpgaDevice.load(DEFAULT_DEVICE))),
+        **_target(device),
+    }
+    files = {name: _environment().get_template(f"{name}.j2").render(values) for name in RENDERED}
+    files |= {name: _header(name) for name in ("allo_hls.h", "allo_check.h")}
+    files |= {f"csim/{name}": _header(name) for name in HEADERS}
+    return HlsProject(program, kernel.name, files, kernel.symbols, kernel.loops, buffers, kernel.externals)
+
+
+def _buffers(
+    program: CompiledProgram, kernel: Kernel, tolerances: Mapping[str, tuple[float, float]]
+) -> tuple[Buffer, ...]:
+    names, found = Names({a.name for a in kernel.arguments} | {kernel.name}), []
+    for number, tensor in enumerate(tensors_of(program)):
+        own = [(i, a) for i, a in enumerate(kernel.arguments) if a.tensor == number]
+        if not own:
+            continue
+        size = storage_dtype(tensor.dtype).itemsize
+        found.append(
+            Buffer(
+                name=names.new(f"{tensor.name}_buffer"),
+                file=tensor.name,
+                element=own[0][1].element,
+                shape=tensor.shape or (1,),
+                bytes=size,
+                stride=1 << (size - 1).bit_length(),
+                bits=tensor.dtype.bits,
+                kind=_kind(tensor.dtype),
+                tolerance=tolerances.get(tensor.name, (0.0, 0.0)),
+                is_scratch=tensor not in program.tensors,
+                is_value=own[0][1].is_value,
+                writes=any(a.writes for _, a in own),
+                positions=tuple(i for i, _ in own),
+                argument=own[0][1].name,
+                stream=own[0][1].stream,
+            )
+        )
+    return tuple(found)
+
+
+def _kind(dtype: DType) -> str:
+    if dtype.is_float:
+        return "b" if dtype.kind == "bfloat" else "f"
+    return "i" if dtype.is_signed else "u"
+
+
+def _banks(kernel: Kernel, buffers: Sequence[Buffer], device: FpgaDevice) -> Iterator[tuple[str, str]]:
+    """The memory of each argument that is a pointer to DRAM: that of its tensor's port."""
+    number = 0
+    for buffer in buffers:
+        arguments = [kernel.arguments[position] for position in buffer.positions]
+        if buffer.is_value or buffer.stream or any(argument.extents for argument in arguments):
+            continue
+        for argument in arguments:
+            yield argument.name, device.external.bank_of(number)
+        number += 1
+
+
+def _buffer(buffers: Sequence[Buffer], position: int) -> Buffer:
+    return next(b for b in buffers if position in b.positions)
+
+
+def _target(device: FpgaDevice | None) -> dict[str, str | float | None]:
+    """Part and clock for the scripts."""
+    if device is None:
+        return {"part": DEFAULT_PART, "clock_ns": DEFAULT_CLOCK_NS, "uncertainty": None}
+    return {
+        "part": device.part or DEFAULT_PART,
+        "clock_ns": device.clock.period_ns,
+        "uncertainty": round(100 * device.clock.uncertainty),
+    }
+
+
+def _source(program: CompiledProgram) -> str:
+    """The file that the program is from."""
+    locations = [kernel.location for kernel in program.kernels if kernel.location is not None]
+    return locations[0].file_name if locations else ""
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("allo-dse")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader(PACKAGE, "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    made.filters["tcl_word"] = tcl_word
+    return made
+
+
+def _header(name: str) -> str:
+    return (resources.files(PACKAGE) / "include" / name).read_text()

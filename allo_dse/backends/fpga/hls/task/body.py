@@ -1,0 +1,294 @@
+"""A task function under construction: its text, and what MLIR values are in C++."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from allo_dse.common.errors import AlloDseError
+from allo_dse.common.mlir.bindings import ir
+
+from ..cpp.expressions import INDEX, Element, Names, Node, const, element_of, leaf, render, too_long
+from ..cpp.linear import Atom, Linear, atomic
+from ..cpp.operations import scalar
+from ..cpp.streams import StreamArg
+from .pragmas import LoopPragmas, LoopSource
+
+# Arrays of a task function, and parts of them, as C++ lvalues.
+
+
+Name = Callable[[Atom], str]
+
+
+class Array(Struct, frozen=True, eq=False):
+    """A variable (no dimensions kept), an array, or memory behind a pointer.
+
+    Attributes:
+        extents: per dimension of the memref.
+        origin: per dimension the index in the memref of the first element that is kept.
+        kept: the dimensions that the C++ array has.
+        pointer: for memory behind a pointer, where the memref's first element lies and its strides, in elements.
+        element: as C++ declares it.
+    """
+
+    name: str
+    element: Element
+    extents: tuple[int, ...]
+    origin: tuple[Linear, ...] = ()
+    kept: tuple[int, ...] | None = None
+    pointer: tuple[Linear, tuple[int, ...]] | None = None
+
+    def at(self, indices: Sequence[Linear], name: Name) -> str:
+        """One element."""
+        if self.pointer is not None:
+            place, strides = self.pointer
+            for index, stride in zip(indices, strides, strict=True):
+                place = place + index * stride
+            return f"{self.name}[{place.text(name)}]"
+        dims = range(len(self.extents)) if self.kept is None else self.kept
+        own = [indices[d] - self.origin[d] if self.origin else indices[d] for d in dims]
+        return self.name + "".join(f"[{index.text(name)}]" for index in own)
+
+
+class View(Struct, frozen=True, eq=False):
+    """Part of an array: per dimension of the array where it begins, its step, and which dimension of the view it is."""
+
+    array: Array
+    starts: tuple[Linear, ...]
+    steps: tuple[int, ...]
+    dims: tuple[int | None, ...]
+
+    def at(self, indices: Sequence[Linear], name: Name) -> str:
+        return self.array.at(self.indices(indices), name)
+
+    def indices(self, own: Sequence[Linear]) -> list[Linear]:
+        """Indices into the array."""
+        return [
+            start if dim is None else start + own[dim] * step
+            for start, step, dim in zip(self.starts, self.steps, self.dims, strict=True)
+        ]
+
+
+def whole(array: Array) -> View:
+    rank = len(array.extents)
+    return View(array, (Linear(),) * rank, (1,) * rank, tuple(range(rank)))
+
+
+def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], Linear]) -> View:
+    """The view that a `memref.subview` of a view is."""
+    parts = subview_parts(op, form)
+    begin, step, dim = [], [], []
+    for start, stride, own in zip(source.starts, source.steps, source.dims, strict=True):
+        first, pace, place = (Linear(), 1, None) if own is None else parts[own]
+        begin.append(start + first * stride)
+        step.append(stride * pace)
+        dim.append(place)
+    return View(source.array, tuple(begin), tuple(step), tuple(dim))
+
+
+def subview_parts(op: ir.Operation, form: Callable[[ir.Value], Linear]) -> list[tuple[Linear, int, int | None]]:
+    """Per dimension that a `memref.subview` is taken of: where it begins, its step, and its dimension in the result."""
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    offsets, sizes, steps = (
+        list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
+    )
+    operands = iter(list(op.operands)[1:])
+    dropped = len(sizes) - ir.MemRefType(op.results[0].type).rank
+    parts: list[tuple[Linear, int, int | None]] = []
+    kept = 0
+    for offset, size, step in zip(offsets, sizes, steps, strict=True):
+        start = form(next(operands)) if offset == dynamic else Linear(offset)
+        drop = dropped > 0 and size == 1  # any extent of one may be dropped: its index is 0
+        parts.append((start, step, None if drop else kept))
+        dropped, kept = dropped - drop, kept + (not drop)
+    return parts
+
+
+INDENT = "  "
+MOVED = "\0"
+"""Stands for a line that has been moved."""
+
+
+@dataclass
+class Body:
+    """Translation of one body.
+
+    Attributes:
+        handlers: what writes an operation, by its name.
+        values: what MLIR values are in C++.
+        pending: expressions that read variables and have not been written yet; they are written before what they read
+            changes.
+        unset: scalar variables that have been declared but not used yet, with the line of the declaration.
+        addresses: values that are addresses of vendor kernels or of their operands.
+        results: what sends the results of tensor arguments at the end.
+        sources: what loops are in the source, by label.
+    """
+
+    names: Names
+    pragmas: LoopPragmas
+    handlers: Mapping[str, Callable[[Body, ir.Operation], None]]
+    forms: dict[ir.Value, Linear] = field(default_factory=dict)
+    values: dict[ir.Value, Node] = field(default_factory=dict)
+    atoms: dict[Atom, str] = field(default_factory=dict)
+    views: dict[ir.Value, View] = field(default_factory=dict)
+    streams: dict[ir.Value, StreamArg] = field(default_factory=dict)
+    pending: dict[ir.Value, Node] = field(default_factory=dict)
+    unset: dict[Array, int] = field(default_factory=dict)
+    labels: Names = field(default_factory=Names)
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    externals: dict[ir.Value, str] = field(default_factory=dict)
+    addresses: set[ir.Value] = field(default_factory=set)
+    results: dict[ir.Value, str] = field(default_factory=dict)
+    sources: dict[str, LoopSource] = field(default_factory=dict)
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append(INDENT * self.depth + text if text else "")
+
+    def initialise(self, variable: Array, text: str) -> bool:
+        """Declare a scalar variable where it is first set, if that is in the function's outermost block."""
+        place = self.unset.pop(variable, None)
+        if place is None or self.depth > 1 or self.lines[place] is MOVED:
+            return False
+        if any(re.search(rf"\b{variable.name}\b", line) for line in self.lines[place + 1 :]):
+            return False
+        self.lines[place] = MOVED
+        self.line(f"{variable.element} {variable.name} = {text};")
+        return True
+
+    def pragma(self, text: str) -> None:
+        self.lines.append(f"#pragma HLS {text}")
+
+    @contextmanager
+    def block(self, opening: str, closing: str = "}") -> Iterator[None]:
+        self.line(opening)
+        self.depth += 1
+        with self.names.scope():
+            yield
+        self.depth -= 1
+        self.line(closing)
+
+    def label(self, source: LoopSource) -> str:
+        """A label for a loop, by which reports name it."""
+        label = self.labels.new(source.label)
+        self.sources[label] = source
+        return label
+
+    def atom_text(self, value: Atom) -> str:
+        """The text of an atom of a linear form: an MLIR value, or a name already."""
+        return value if isinstance(value, str) else self.atoms[value]
+
+    def index(self, value: ir.Value) -> Linear:
+        return self.forms[value]
+
+    def index_text(self, value: ir.Value) -> str:
+        return self.forms[value].text(self.atom_text)
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def node(self, value: ir.Value) -> Node:
+        """The expression of a value, which is used up by asking for it if it is pending."""
+        if isinstance(value.type, ir.IndexType):
+            form = self.forms[value]
+            if form.is_const:
+                return const(form.const, INDEX)
+            return leaf(atomic(form.text(self.atom_text)), INDEX)
+        self.pending.pop(value, None)
+        return self.values[value]
+
+    def define(self, value: ir.Value, node: Node, hint: str = "v") -> None:
+        """Give a value its expression: in place where it is used once, else a variable."""
+        uses = list(value.uses)
+        if not uses:
+            return
+        if isinstance(value.type, ir.IndexType):
+            if len(uses) == 1 and not node.reads and not too_long(node):
+                self.atoms[value] = atomic(render(node))
+            else:
+                self.atoms[value] = self.variable(node, hint)
+            return
+        block = value.owner.operation.block
+        movable = not node.reads or (len(uses) == 1 and uses[0].owner.operation.block == block)
+        if node.is_simple or (len(uses) == 1 and movable and not too_long(node)):
+            self.values[value] = node
+            if node.reads:
+                self.pending[value] = node
+        else:
+            self.values[value] = leaf(self.variable(node, hint), node.type)
+
+    def variable(self, node: Node, hint: str) -> str:
+        name = self.names.new(hint)
+        self.line(f"const {node.type} {name} = {render(node)};")
+        return name
+
+    def flush(self, changed: frozenset[Array]) -> None:
+        """Write pending expressions that read what is about to change."""
+        for value, node in list(self.pending.items()):
+            if node.reads & changed:
+                del self.pending[value]
+                self.values[value] = leaf(self.variable(node, "v"), node.type)
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
+
+    def statements(self, block: ir.Block) -> None:
+        """All operations of a block except its terminator; returns with nothing pending but what that uses."""
+        for op in block.operations:
+            if op.operation.name not in ("scf.yield", "scf.condition", "func.return"):
+                self.statement(op.operation)
+
+    def statement(self, op: ir.Operation) -> None:
+        handler = self.handlers.get(op.name)
+        if handler is not None:
+            handler(self, op)
+        elif op.name.startswith(("arith.", "math.")):
+            self._scalar(op)
+        else:
+            raise AlloDseError(f"HLS C++ has no translation for {op.name}", hint="please report the program")
+
+    def _scalar(self, op: ir.Operation) -> None:
+        result = op.results[0]
+        if any(operand in self.addresses for operand in op.operands):
+            self.addresses.add(result)
+            return  # part of the call of a vendor kernel
+        if isinstance(result.type, ir.IndexType) and self.forms[result].terms.get(result) != 1:
+            return  # part of a linear form
+        hint = "at" if isinstance(result.type, ir.IndexType) else "v"
+        self.define(result, scalar(op, [self.node(operand) for operand in op.operands]), hint)
+
+    # -- variables that change ---------------------------------------------------------------------------------------
+
+    def declare(self, value: ir.Value, hint: str, initial: ir.Value | None = None) -> str:
+        """A variable for a value that is assigned on several ways."""
+        name = self.names.new(hint)
+        type_ = element_of(value.type)
+        start = "" if initial is None else f" = {render(self.node(initial))}"
+        self.line(f"{type_} {name}{start};")
+        self.bind(value, name)
+        return name
+
+    def bind(self, value: ir.Value, name: str) -> None:
+        """Let a value be what a variable holds now."""
+        if isinstance(value.type, ir.IndexType):
+            self.atoms[value] = name
+        else:
+            self.values[value] = leaf(name, element_of(value.type))
+
+    def assign(self, names: Sequence[str], values: Iterable[ir.Value]) -> None:
+        """Assign all at once: no value may see another variable's new content."""
+        texts = [
+            self.index_text(value) if isinstance(value.type, ir.IndexType) else render(self.node(value))
+            for value in values
+        ]
+        if len(names) > 1:
+            for position, (value, text) in enumerate(zip(values, texts, strict=True)):
+                texts[position] = self.names.new("next")
+                self.line(f"const {element_of(value.type)} {texts[position]} = {text};")
+        for name, text in zip(names, texts, strict=True):
+            if name != text:
+                self.line(f"{name} = {text};")

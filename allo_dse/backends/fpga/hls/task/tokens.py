@@ -1,0 +1,188 @@
+"""Stream operations of task bodies as calls of `hls::stream`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from allo_dse.common.mlir.bindings import ir
+
+from ..cpp.expressions import BOOL, const, leaf, render
+from ..cpp.linear import Linear, atom
+from ..cpp.streams import StreamArg
+from .body import Body
+
+TAKE = "fifo.load"
+"""A load from an array that is a FIFO."""
+
+
+def _stream(body: Body, op: ir.Operation) -> tuple[StreamArg, str]:
+    """The stream that an operation uses."""
+    form = body.index(op.operands[0])
+    base = next(a for a in form.terms if a in body.streams)
+    argument = body.streams[base]
+    linear = form - atom(base)
+    if not argument.dims:
+        return argument, argument.name
+    if len(argument.dims) == 1 or linear.is_const:
+        return argument, argument.name + _subscripts(linear, argument.dims, body)
+    text, places = linear.text(body.atom_text), []
+    for axis, extent in enumerate(argument.dims):
+        stride = math.prod(argument.dims[axis + 1 :])
+        whole = f"({text}) / {stride}" if stride > 1 else f"({text})"
+        places.append(f"[{whole}]" if axis == 0 else f"[{whole} % {extent}]")
+    return argument, argument.name + "".join(places)
+
+
+def _subscripts(linear: Linear, dims: tuple[int, ...], body: Body) -> str:
+    if len(dims) == 1:
+        return f"[{linear.text(body.atom_text)}]"
+    places = []
+    for axis, extent in enumerate(dims):
+        place = linear.const // math.prod(dims[axis + 1 :])
+        places.append(f"[{place if axis == 0 else place % extent}]")
+    return "".join(places)
+
+
+def _get(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    result = op.results[0]
+    if not list(result.uses):
+        body.line(f"{stream}.read();")
+        return
+    name = body.names.new(f"{argument.name.removesuffix('_in')}_token")
+    body.line(f"const {argument.carrier.token} {name} = {stream}.read();")
+    body.values[result] = leaf(name, argument.carrier.element)
+
+
+def _put(body: Body, op: ir.Operation) -> None:
+    _, stream = _stream(body, op)
+    body.line(f"{stream}.write({render(body.node(op.operands[1]))});")
+
+
+def _get_block(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    view = body.views[op.operands[1]]
+    body.flush(frozenset([view.array]))
+    if argument.carrier.by_element:
+        _copy_block(body, op, lambda place, at: f"{place} = {stream}.read();")
+        return
+    with body.block("{"):
+        token = body.names.new("token")
+        body.line(f"const {argument.carrier.token} {token} = {stream}.read();")
+        _copy_block(body, op, lambda place, at: f"{place} = {token}[{at}];")
+
+
+def _put_block(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    if argument.carrier.by_element:
+        _copy_block(body, op, lambda place, at: f"{stream}.write({place});")
+        return
+    with body.block("{"):
+        token = body.names.new("token")
+        body.line(f"{argument.carrier.token} {token};")
+        _copy_block(body, op, lambda place, at: f"{token}[{at}] = {place};")
+        body.line(f"{stream}.write({token});")
+
+
+def _copy_block(body: Body, op: ir.Operation, statement: Callable[[str, str], str]) -> None:
+    """Loops over the elements of a block, row-major."""
+    buffer = op.operands[1]
+    shape = tuple(ir.MemRefType(buffer.type).shape)
+    view = body.views[buffer]
+    with ExitStack() as stack:
+        counters = []
+        for axis, extent in enumerate(shape):
+            counter = body.names.new("ijklmn"[axis] if axis < 6 else "i")
+            head = f"for (int {counter} = 0; {counter} < {extent}; {counter}++) {{"
+            stack.enter_context(body.block(f"{body.labels.new('block')}: {head}" if axis == 0 else head))
+            counters.append(counter)
+        body.pragma("pipeline II=1")
+        place = view.at([Linear(0, {counter: 1}) for counter in counters], body.atom_text)
+        position = Linear()
+        for counter, extent in zip(counters, shape, strict=True):
+            position = position * extent + Linear(0, {counter: 1})
+        body.line(statement(place, position.text(str)))
+
+
+def _try_get(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    value, ok = op.results
+    name, success = body.names.new("value"), body.names.new("ok")
+    body.line(f"{argument.carrier.token} {name} = {render(const(0, argument.carrier.element))};")
+    body.line(f"const bool {success} = {stream}.read_nb({name});")
+    body.values[value] = leaf(name, argument.carrier.element)
+    body.values[ok] = leaf(success, BOOL)
+
+
+def _try_get_block(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    view = body.views[op.operands[1]]
+    body.flush(frozenset([view.array]))
+    token, success = body.names.new("token"), body.names.new("ok")
+    body.line(f"{argument.carrier.token} {token};")
+    body.line(f"const bool {success} = {stream}.read_nb({token});")
+    with body.block(f"if ({success}) {{"):
+        _copy_block(body, op, lambda place, at: f"{place} = {token}[{at}];")
+    body.values[op.results[0]] = leaf(success, BOOL)
+
+
+def _try_put(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    value, success = body.node(op.operands[1]), body.names.new("ok")
+    body.line(f"const bool {success} = {stream}.write_nb(({argument.carrier.token})({render(value)}));")
+    body.values[op.results[0]] = leaf(success, BOOL)
+
+
+def _try_put_block(body: Body, op: ir.Operation) -> None:
+    argument, stream = _stream(body, op)
+    token, success = body.names.new("token"), body.names.new("ok")
+    body.line(f"{argument.carrier.token} {token};")
+    _copy_block(body, op, lambda place, at: f"{token}[{at}] = {place};")
+    body.line(f"const bool {success} = {stream}.write_nb({token});")
+    body.values[op.results[0]] = leaf(success, BOOL)
+
+
+def _occupancy(body: Body, op: ir.Operation) -> None:
+    _, stream = _stream(body, op)
+    name = body.names.new("answer")
+    body.line(f"const bool {name} = {stream}.{op.name.removeprefix('df.')}();")
+    body.values[op.results[0]] = leaf(name, BOOL)
+
+
+def _external(body: Body, op: ir.Operation) -> None:
+    """A call of a vendor kernel: the address is an argument of the body, the operands are addresses of tiles."""
+    callee, *words = op.operands
+    arrays = [body.views[_source_of(word)].array for word in words]
+    body.flush(frozenset(arrays))
+    body.line(f"{body.externals[_source_of(callee)]}({', '.join(array.name for array in arrays)});")
+
+
+def _source_of(value: ir.Value) -> ir.Value:
+    """The argument or memref that an address is computed from."""
+    while not isinstance(value, ir.BlockArgument) and not isinstance(value.type, ir.MemRefType):
+        value = value.owner.operands[0]
+    return value
+
+
+def _address(body: Body, op: ir.Operation) -> None:
+    """Part of the call of a vendor kernel, which is written where it happens."""
+    body.addresses.add(op.results[0])
+
+
+TOKEN_HANDLERS: dict[str, Callable[[Body, ir.Operation], None]] = {
+    "df.get": _get,
+    "df.put": _put,
+    "df.get_block": _get_block,
+    "df.put_block": _put_block,
+    "df.try_get": _try_get,
+    "df.try_get_block": _try_get_block,
+    "df.try_put": _try_put,
+    "df.try_put_block": _try_put_block,
+    "df.empty": _occupancy,
+    "df.full": _occupancy,
+    "memref.extract_aligned_pointer_as_index": _address,
+    "llvm.inttoptr": _address,
+    "llvm.call": _external,
+}

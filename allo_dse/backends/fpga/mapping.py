@@ -1,0 +1,361 @@
+"""A folded graph on an FPGA: what each task class costs, and the resources of the whole.
+
+    mapped = FpgaCosts(vmg, device, schedule, depths)
+    mapped.cost(task_class)            # TaskCost: times, loops, operators
+    mapped.resources["arrays"]         # Resources by part; mapped.total is their sum
+
+A node is a processing element: tasks that a fold puts on one node use the same hardware in turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from msgspec import Struct
+
+from allo_dse.common.errors import StaticControlError
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import Directive
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.shared_tensors import conflicts, is_region, kept_in_common, of_region
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import RESOURCES, Resources
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.violation import Violation
+
+from .cost.by_class import observed_of
+from .cost.memory import fifo_resources
+from .cost.task_cost import Measured, TaskCost, task_cost
+from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse
+
+_HANG_ON_DEPTHS = ("depths", "resources", "total")
+
+
+@dataclass(frozen=True, eq=False)
+class FpgaCosts:
+    """What a folded graph with a schedule costs on a device: its tasks, FIFOs and tensors.
+
+    Attributes:
+        schedule: directives beside those of the program.
+        depths: stream depths by array name, where they differ from the declared ones.
+        measured: per kernel and class what is known of its loops (see `task_cost`).
+        rates: elements per cycle that a tensor's copies are known to move, by its name.
+        run: which of the program's runs on given inputs is timed, where data decides.
+    """
+
+    vmg: VMG
+    device: FpgaDevice
+    schedule: tuple[Directive, ...] = ()
+    depths: Mapping[str, int] | None = None
+    measured: Mapping[tuple[str, str], Mapping[int, Measured]] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+    run: int = 0
+
+    @cached_property
+    def _reported(self) -> dict[tuple[str, str, Pid], TaskCost]:
+        return {}
+
+    def cost(self, task_class: TaskClass, pid: Pid = ()) -> TaskCost:
+        """Times and operators of a class; `pid` of the task, where tasks of the class differ.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        pid = self.shared.deciding(task_class, pid, self.run)
+        known = self.measured.get((task_class.kernel, task_class.name))
+        if not known:
+            return self.scheduled.cost(task_class, pid, self.run)
+        key = task_class.kernel, task_class.name, pid
+        if key not in self._reported:
+            observed = observed_of(self.vmg.program, task_class, pid, self.run)
+            self._reported[key] = task_cost(
+                self.vmg.program, task_class, self.device, self.schedule, pid, known, observed
+            )
+        return self._reported[key]
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations of the whole program; a multiply-add is two."""
+        return sum(self.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in self.shared.alike(self.run))
+
+    @property
+    def runs(self) -> tuple[FpgaCosts, ...]:
+        """The mapping in each of the program's runs on given inputs; just this one where data decides on nothing."""
+        return tuple(replace(self, run=number) for number in range(len(self.vmg.program.runs))) or (self,)
+
+    @cached_property
+    def shared(self) -> SharedCosts:
+        """What it has in common with all designs of the program."""
+        return SharedCosts.of(self.vmg.graph, self.device)
+
+    @cached_property
+    def scheduled(self) -> Scheduled:
+        """What it has in common with those that have its schedule."""
+        return self.shared.scheduled(self.schedule, self.rates)
+
+    @property
+    def tensors(self) -> tuple[TensorUse, ...]:
+        """The tensors that tasks use."""
+        return self.scheduled.tensors
+
+    @property
+    def streamed(self) -> Mapping[str, TensorUse]:
+        """The tensors that stay in DRAM, by name: a node has the tile of the task at work, and in a FIFO the next."""
+        return self.scheduled.streamed
+
+    @property
+    def dram_bytes(self) -> int:
+        """Bytes that are read from DRAM and written there."""
+        return self.scheduled.copied_bytes + sum(map(self.moved_bytes, self.streamed.values()))
+
+    def moved_bytes(self, use: TensorUse) -> int:
+        """Of a tensor that stays in DRAM, as often as they come and go."""
+        words = sum(self.vmg.uses.moved_words(use.tensor.name, does) for does in use.directions)
+        return words * use.tensor.dtype.bits // BITS_PER_BYTE
+
+    @cached_property
+    def resources(self) -> dict[str, Resources]:
+        """By part: logic, arrays (their own and copies of tensors), streams, tensors (AXI)."""
+        return {**self.processing, "streams": self._streams(), "tensors": self._axi()}
+
+    @cached_property
+    def processing(self) -> Processing:
+        """The parts of `resources` that processing elements take, which are known without a look at any stream."""
+        fold = self.vmg.mesh_fold
+        if fold is None or self.measured or self.run:
+            return self._processing()
+        return self.shared.processing((fold, self.scheduled.processing_key), self._processing)
+
+    def _processing(self) -> Processing:
+        logic, arrays = [], []
+        for number, group in enumerate(self.vmg.groups):
+            for _, task_class, pid in self.vmg.uses.classes[number]:
+                cost = self.cost(task_class, pid)
+                logic.append((cost.logic, group.count))
+                arrays.append((cost.arrays(self.device, self._held(number, task_class, cost)), group.count))
+            if self.streamed:
+                arrays.append((self._tile_fifos(number), group.count))
+        return {"logic": Resources.weighted(logic), "arrays": Resources.weighted(arrays)}
+
+    def _held(self, group: int, task_class: TaskClass, cost: TaskCost) -> tuple[int, ...]:
+        """How many of each array of a class a node of a group has."""
+        held, uses = self.scheduled.held(task_class, cost), self.vmg.uses
+        # Tasks on nodes of their own overlap with what hands them their tiles, which are double-buffered; nodes with
+        # several keep them in arrays.
+        overlaps = 1 < self.vmg.node_count == self.vmg.task_count
+        return tuple(
+            one if isinstance(one, int) else uses.tiles(group, task_class, one[0]) * (2 if one[1] and overlaps else 1)
+            for one in held
+        )
+
+    @property
+    def total(self) -> Resources:
+        """Everything the design takes."""
+        return Resources.total(self.resources.values())
+
+    def at(self, depths: Mapping[str, int]) -> FpgaCosts:
+        """The same at other depths of its streams, on which nothing that is kept depends but their resources."""
+        other = replace(self, depths=depths)
+        vars(other).update((name, value) for name, value in vars(self).items() if name not in _HANG_ON_DEPTHS)
+        return other
+
+    def _tile_fifos(self, group: int) -> Resources:
+        """Of one node: a FIFO for the next tile, or the last result, of each tensor that stays in DRAM."""
+        words: dict[tuple[str, str], int] = {}
+        for _, task_class, _ in self.vmg.uses.classes[group] if self.streamed else ():
+            for port in task_class.tensor_ports:
+                for does in ("reads", "writes"):
+                    if port.tensor.name in self.streamed and getattr(port, does):
+                        key = port.tensor.name, does
+                        words[key] = max(words.get(key, 0), math.prod(port.tile_shape))
+        parts = []
+        for (name, _), count in words.items():
+            use = self.streamed[name]
+            parts.append(fifo_resources(self.device, use.tensor.dtype.bits * use.lanes, math.ceil(count / use.lanes)))
+        return Resources.total(parts)
+
+    @property
+    def fifos(self) -> tuple[tuple[str, int], ...]:
+        """Per stream array its name and the number of FIFOs it has between nodes."""
+        return self.vmg.uses.connections
+
+    def _streams(self) -> Resources:
+        """FIFOs between nodes, and inside nodes, where tasks run in turn, buffers for what one leaves for others."""
+        inside = tuple((one.array, one.number, one.tokens) for one in self.vmg.uses.buffers)
+        return self.shared.fifos(inside + self._deep(self.depths or {}))
+
+    def _deep(self, depths: Mapping[str, int]) -> Fifos:
+        """The FIFOs between nodes at these depths, and as declared where they say none."""
+        streams = self.shared.streams
+        return tuple((name, count, depths.get(name, streams[name].depth)) for name, count in self.fifos)
+
+    def fifos_at(self, depths: Mapping[str, int]) -> Resources:
+        """What the FIFOs between nodes take at these depths, and as declared where they say none."""
+        return self.shared.fifos(self._deep(depths))
+
+    def bits_at(self, depths: Mapping[str, int]) -> int:
+        """Bits of memory that these are."""
+        return self.shared.fifo_bits(self._deep(depths))
+
+    @property
+    def fifo_bits(self) -> int:
+        """Bits of memory that the FIFOs between nodes are."""
+        return self.bits_at(self.depths or {})
+
+    def _table_of_tiles(self, use: TensorUse) -> Resources:
+        """Memory that says which tile is next and which nodes it is for: an entry for each task at most."""
+        kernels = [k for k in self.vmg.program.kernels if any(arg.name == use.tensor.name for arg in k.args)]
+        words = sum(kernel.task_count for kernel in kernels)
+        bits = math.prod(use.tensor.shape).bit_length() + self.vmg.node_count.bit_length()
+        if words * bits <= self.device.arrays.lutram_bits:
+            return Resources(lut=math.ceil(self.device.arrays.lut_per_bit * bits * math.ceil(words / 64)))
+        return Resources(bram18=self.device.arrays.bram18(words, bits))
+
+    def _axi(self) -> Resources:
+        tables = [(self._table_of_tiles(use), use.reads + use.writes) for use in self.streamed.values()]
+        return Resources.weighted([(self.scheduled.interfaces, 1), *tables])
+
+
+# Whether a folded graph with its schedule fits an FPGA.
+
+
+_INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
+
+_FAR_TOO_LARGE = 8
+"""Times a resource of the device: a design that needs more is refused without the cost of connecting its elements."""
+
+
+def fpga_violations(mapping: FpgaCosts) -> list[Violation]:
+    """All limits of an FPGA that a mapping exceeds; empty when it fits."""
+    vmg = mapping.vmg
+    schedule = (*vmg.program.schedule, *mapping.schedule)
+    found = [*_partitions(vmg, schedule), *_common(mapping, schedule), *_interfaces(mapping)]
+    try:
+        return [*found, *_resources(mapping)]
+    except StaticControlError as error:
+        return [*found, Violation("static_control", vmg.program.name, 1, 0, f"{error.message}; {error.hint}")]
+
+
+def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
+    """A tensor cannot have more banks along a dimension than elements."""
+    shapes = {tensor.name: tensor.shape for tensor in vmg.program.tensors}
+    for directive in of_region(vmg.program, schedule):
+        shape = shapes.get(directive.name)
+        if directive.kind != "partition" or shape is None or not is_region(directive.scope, vmg.program):
+            continue
+        for axis, banks in directive.banks(shape).items():
+            if banks > shape[axis]:
+                where = f"dimension {axis + 1} of {directive.name}"
+                yield Violation("partition_factor", where, banks, shape[axis])
+
+
+def _common(mapping: FpgaCosts, schedule: Sequence[Directive]) -> Iterator[Violation]:
+    """What kernels have in common has one partition, and a port of each bank for every task that uses it."""
+    program, ports = mapping.vmg.program, mapping.device.arrays.ports
+    for found in conflicts(program, schedule):
+        yield Violation(
+            "partition_conflict", f"dimension {found.axis + 1} of {found.tensor}", 2, 1, ", ".join(found.uses)
+        )
+    for tensor, common in kept_in_common(program, schedule).items():
+        if common.users > ports:
+            users = ", ".join(k.name for k in program.kernels if any(arg.name == tensor for arg in k.args))
+            yield Violation("bank_ports", tensor, common.users, ports, users)
+
+
+def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:
+    needed = sum(not use.onchip for use in mapping.tensors)
+    limit = mapping.device.external.ports * _INTERFACES_PER_PORT
+    if needed > limit:
+        yield Violation("axi_interfaces", mapping.device.name, needed, limit)
+
+
+def _resources(mapping: FpgaCosts) -> Iterator[Violation]:
+    """Resources beyond the device's; of the processing elements only where these need a multiple of what there is."""
+    alone = list(_beyond(mapping, mapping.processing))
+    is_hopeless = any(violation.needed > _FAR_TOO_LARGE * violation.limit for violation in alone)
+    yield from alone if is_hopeless else _beyond(mapping, mapping.resources)
+
+
+def _beyond(mapping: FpgaCosts, parts: Mapping[str, Resources]) -> Iterator[Violation]:
+    total = Resources.total(parts.values())
+    for resource in RESOURCES:
+        needed, limit = getattr(total, resource), mapping.device.limit(resource)
+        if needed > limit:
+            detail = ", ".join(f"{part} {n:,}" for part, r in parts.items() if (n := getattr(r, resource)))
+            yield Violation(resource, mapping.device.name, needed, limit, detail)
+
+
+# Tensors that several kernels use: one partition serves all of them, and may be too little for one.
+#
+# `partition` of a region's tensor is one directive, so every kernel has the same banks of it. Where a kernel's loop
+# still waits for ports, its accesses do not go along the dimension, or not in the steps, that the banks are of.
+
+
+class Use(Struct, frozen=True):
+    """How a kernel uses a tensor.
+
+    Attributes:
+        place: the kernel, and where it is in the source.
+        waiting: of a loop that waits for the ports of the tensor's banks, its name and interval; None if none does.
+    """
+
+    place: str
+    waiting: tuple[str, int] | None
+
+    def __str__(self) -> str:
+        if self.waiting is None:
+            return f"serve {self.place}"
+        loop, ii = self.waiting
+        return f"are too few for {self.place}, whose loop {loop} waits for their ports (interval {ii})"
+
+
+class Conflict(Struct, frozen=True):
+    """A tensor whose banks one of its uses would have otherwise.
+
+    Attributes:
+        uses: one per kernel, those that wait last.
+    """
+
+    tensor: str
+    banks: int
+    uses: tuple[Use, ...]
+
+    def __str__(self) -> str:
+        return f"the {self.banks} bank{'s' * (self.banks > 1)} of {self.tensor} {', '.join(map(str, self.uses))}"
+
+
+def partition_conflicts(mapping: FpgaCosts) -> list[Conflict]:
+    """The tensors that at least two kernels use and whose partition does not serve all of them.
+
+    Raises:
+        SimulationError: where control depends on data.
+    """
+    found = []
+    for tensor, by_kernel in _uses(mapping).items():
+        uses = sorted((use for _, use in by_kernel.values()), key=lambda use: use.waiting is not None)
+        if len(uses) > 1 and uses[-1].waiting:
+            found.append(Conflict(tensor, max(banks for banks, _ in by_kernel.values()), tuple(uses)))
+    return found
+
+
+def _uses(mapping: FpgaCosts) -> dict[str, dict[str, tuple[int, Use]]]:
+    """By tensor and kernel the banks that the kernel finds, and how it uses them: its class that waits longest."""
+    found: dict[str, dict[str, tuple[int, Use]]] = {}
+    classes = {(k.name, c.name): (k, c, pid) for uses in mapping.vmg.uses.classes for k, c, pid in uses}
+    for kernel, task_class, pid in classes.values():
+        place = f"{kernel.name} ({kernel.location})" if kernel.location is not None else kernel.name
+        cost = mapping.cost(task_class, pid)
+        tensors = {port.arg: port.tensor.name for port in task_class.tensor_ports if port.tensor.shape}
+        for name, storage in cost.storages.items():
+            if storage.array.argument in tensors:
+                slow = [loop for loop in cost.loops if loop.limit == f"ports of {name}"]
+                worst = max(slow, key=lambda loop: loop.ii, default=None)
+                use = Use(place, (worst.names[-1], worst.ii) if worst is not None else None)
+                uses = found.setdefault(tensors[storage.array.argument], {})
+                known = uses.get(kernel.name)
+                if known is None or (use.waiting or ("", 0))[1] > (known[1].waiting or ("", 0))[1]:
+                    uses[kernel.name] = storage.banks, use
+    return found

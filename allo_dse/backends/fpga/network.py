@@ -1,0 +1,332 @@
+"""A design on an FPGA as a network of operation tables.
+
+Tasks do what the cost model says, at its intervals and depths; copies of tensors between DRAM and the chip are
+processes of their own, which use their AXI port in turn and hand a token to each node whose tiles have arrived, and get
+one when it has written its last. Of a tensor that stays in DRAM a tile waits in a FIFO of the node until its task
+begins, which empties it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.tensors import IntArray, StreamArray, TensorPort, ends_of
+from allo_dse.eval.execute.run import Wiring, wiring_of
+from allo_dse.mapper.graph.ports import tasks_by_class
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
+from allo_dse.simulator.run_time.records import Code
+
+from .cost.loops.events import Again, Part, Pipe, Wait
+from .cost.memory import BRAM18_BITS
+from .mapping import FpgaCosts
+from .shared_costs import TensorUse
+
+# Copies of tensors between DRAM and the chip, as processes of a design's network.
+
+
+Does = Literal["reads", "writes"]
+_Step = tuple[IntArray, Code, IntArray | int, IntArray | int]
+"""Operations of one kind: what they belong to, their code, ports and cycles."""
+
+_NO_PIECE = 1 << 62
+"""There are fewer."""
+
+
+class TensorCopies:
+    """The processes that copy tensors, and the streams on which they and tasks hear of one another.
+
+    Of a tensor that is copied as a whole, a node hears that its tiles are all there, and says when it has written the
+    last of its results. Of one that stays in DRAM, a node has a FIFO for one tile.
+
+    Args:
+        logged: processes that deliver tiles log when each has been moved.
+
+    Attributes:
+        arrived, done: by tensor, the stream on which each node hears that its tiles are there, and on which it says
+            that its results are; -1 where it has none: (nodes,).
+        fifo: by tensor and what is done with it, the streams of each node that say whether there is room, and whether
+            there is a tile: (2, nodes).
+        deliveries: the processes that move tiles of tensors that stay in DRAM.
+    """
+
+    def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, *, logged: bool = False) -> None:
+        self._mapping = mapping
+        self._builder = builder
+        self._logged = logged
+        self._last_read: dict[str, IntArray] = {}
+        self._first_written: dict[str, IntArray] = {}
+        self._find_pieces()
+        self.arrived = {name: self._streams(last >= 0)[0] for name, last in self._last_read.items()}
+        self.done = {name: self._streams(first < _NO_PIECE)[0] for name, first in self._first_written.items()}
+        self.fifo = {key: self._streams(used, 2) for key, used in self._using_nodes().items()}
+        self.deliveries: dict[tuple[str, str], int] = {}
+
+    def _ports(self, place: str) -> Iterator[tuple[TensorPort, IntArray, IntArray]]:
+        """The ports of tensors in one place, with the nodes and the process ids of the tasks that use them."""
+        vmg, names = self._mapping.vmg, {use.tensor.name for use in self._mapping.tensors if use.place == place}
+        for task_class, tasks, pids in tasks_by_class(vmg.program):
+            for port in task_class.tensor_ports:
+                if port.tensor.name in names:
+                    yield port, vmg.node_of_task[tasks], pids
+
+    def _find_pieces(self) -> None:
+        """Which is the last of the pieces that nodes read, and the first of those they write, in the order in which
+        they are copied."""
+        count, grids = self._mapping.vmg.node_count, self._mapping.shared.pieces.grids
+        for port, nodes, pids in self._ports("auto"):
+            name = port.tensor.name
+            first, last = ends_of(port, pids, grids[name])
+            if port.reads:
+                np.maximum.at(self._last_read.setdefault(name, np.full(count, -1)), nodes, last)
+            if port.writes:
+                np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
+
+    def _using_nodes(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
+        """Which nodes use the tensors that stay in DRAM."""
+        found: dict[tuple[str, str], NDArray[np.bool_]] = {}
+        for port, nodes, _ in self._ports("dram"):
+            for does in ("reads", "writes"):
+                if getattr(port, does):
+                    key = port.tensor.name, does
+                    found.setdefault(key, np.zeros(self._mapping.vmg.node_count, bool))[nodes] = True
+        return found
+
+    def _streams(self, used: NDArray[np.bool_], each: int = 1) -> IntArray:
+        """New streams for these nodes, which hold one token: (each, nodes)."""
+        found = np.full((each, len(used)), -1)
+        found[:, used] = self._builder.streams(np.ones(each * used.sum(), np.int64)).reshape(each, -1)
+        return found
+
+    def movers(self) -> tuple[int, ...]:
+        """Add the processes; tensors beyond the number of AXI ports share them in turn."""
+        external = self._mapping.device.external
+        uses = [use for use in self._mapping.tensors if not use.onchip]
+        ports = [self._builder.resource() for _ in range(min(external.ports, len(uses)))]
+        numbers = []
+        for position, use in enumerate(uses):
+            port = ports[external.port_of(position)]
+            move = self.deliver if use.place == "dram" else self._copy
+            numbers += [move(use, does, port) for does in use.directions]
+        return tuple(numbers)
+
+    def deliver(self, use: TensorUse, does: Does, port: int) -> int:
+        """Tiles of a tensor that stays in DRAM, on their way turn by turn."""
+        vmg, streams = self._mapping.vmg, self.fifo[use.tensor.name, does]
+        tiles, nodes = vmg.uses.deliveries(use.tensor.name, does), np.flatnonzero(streams[0] >= 0)
+        place = np.searchsorted(nodes, vmg.node_of_task[tiles.task])
+        number, place = np.divmod(np.unique(tiles.number * len(nodes) + place), len(nodes))
+        room, tile = place, place + len(nodes)
+        words, of = np.unique(tiles.words, return_inverse=True)
+        cycles = np.array([use.cycles(one) for one in words.tolist()], np.int64)[of]
+        request: _Step = np.arange(len(of)), Code.REQUEST, 0, cycles
+        if does == "reads":
+            steps: list[_Step] = [(number, Code.PUT, room, 0), request, (number, Code.PUT, tile, 0)]
+        else:
+            steps = [(number, Code.GET, tile, 0), request, (number, Code.GET, room, 0)]
+        process = self._process(does, steps, streams[:, nodes].ravel(), port, logged=self._logged)
+        self.deliveries[use.tensor.name, does] = process
+        return process
+
+    def _copy(self, use: TensorUse, does: Does, port: int) -> int:
+        """A whole tensor, piece by piece; nodes are told of the last of theirs, or tell of their first."""
+        name, pieces = use.tensor.name, self._mapping.shared.pieces
+        streams, ends = (self.arrived, self._last_read) if does == "reads" else (self.done, self._first_written)
+        nodes = np.flatnonzero(streams[name] >= 0)
+        moved: IntArray = getattr(pieces, does)[name]
+        request: _Step = moved, Code.REQUEST, 0, use.cycles(pieces.words[name])
+        code = Code.PUT if does == "reads" else Code.GET
+        told: _Step = ends[name][nodes], code, np.arange(len(nodes)), 0
+        steps = [request, told] if does == "reads" else [told, request]
+        return self._process(does, steps, streams[name][nodes], port)
+
+    def _process(
+        self, does: Does, steps: Sequence[_Step], streams: IntArray, port: int, *, logged: bool = False
+    ) -> int:
+        """A process that does, of all that belongs to one tile or piece, step after step, and then of the next."""
+        belongs = np.concatenate([own for own, *_ in steps])
+        rows, at = np.zeros((len(belongs), 4), np.int64), 0
+        for own, code, ports, cycles in steps:
+            part = rows[at : at + len(own)]
+            part[:, 0], part[:, 1], part[:, 2], part[:, 3] = code, ports, cycles, logged and code == Code.REQUEST
+            at += len(own)
+        table, latency_cycles = Table(), self._mapping.device.external.latency_cycles
+        if does == "reads":
+            table.wait(latency_cycles)
+        table.add(rows[np.argsort(belongs, kind="stable")])
+        if does == "writes":
+            table.wait(latency_cycles)
+        return self._builder.process(table, streams.tolist(), [port], log=len(table) if logged else 0)
+
+
+class FpgaNetwork(Struct, frozen=True):
+    """A network, and what its parts stand for.
+
+    Attributes:
+        task: table process of each of the program's tasks.
+        wiring: the FIFOs, which are the network's first streams.
+        movers: process numbers of copies in and out.
+        deliveries: those of tensors that stay in DRAM, by tensor and "reads" or "writes"; where they were to, they log
+            when each tile has been moved.
+        inside: per FIFO the tokens it must hold because it is a buffer within a folded node; 0 between nodes.
+    """
+
+    network: Network
+    task: IntArray
+    wiring: Wiring
+    movers: tuple[int, ...]
+    inside: IntArray
+    deliveries: Mapping[tuple[str, str], int]
+
+    @property
+    def fifos(self) -> int:
+        return len(self.wiring.depth)
+
+    @property
+    def between(self) -> IntArray:
+        """Per FIFO the number of its array of streams; -1 inside nodes."""
+        return np.where(self.inside > 0, -1, self.wiring.array)
+
+
+def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int], *, logged: bool = False) -> FpgaNetwork:
+    """The network of a design; `depths` by stream array, where they differ from the declared ones.
+
+    Args:
+        logged: processes that deliver tiles log when each has been moved.
+
+    Raises:
+        SimulationError: if the buffers inside its nodes are larger than the device's memory.
+    """
+    vmg, builder = mapping.vmg, NetworkBuilder()
+    wiring = wiring_of(vmg, depths)
+    _require_room(mapping)
+    builder.streams(wiring.depth)
+    copies = TensorCopies(mapping, builder, logged=logged)
+    task = add_tasks(mapping, builder, wiring.fifo, copies)
+    movers = copies.movers()
+    for group in vmg.groups:
+        tasks = group.leaves.tasks()
+        builder.nodes(task[tasks].ravel(), np.full(len(tasks), group.leaves.leaf_count, np.int64))
+    for mover in movers:
+        builder.node([mover])
+    return FpgaNetwork(builder.build(), task, wiring, movers, vmg.uses.fifos.held, copies.deliveries)
+
+
+def _require_room(mapping: FpgaCosts) -> None:
+    """Refuse buffers that no design can have before a simulation allocates them."""
+    device, buffers = mapping.device, mapping.vmg.uses.buffers
+    arrays = {stream.name: stream for stream in mapping.vmg.program.streams}
+    bits = [arrays[b.array].dtype.bits * math.prod(arrays[b.array].block) * b.tokens * b.number for b in buffers]
+    uram_bits = device.arrays.uram_words * device.arrays.uram_bits
+    room = device.limit("bram18") * BRAM18_BITS + device.limit("uram") * uram_bits
+    if sum(bits) > room:
+        worst = buffers[bits.index(max(bits))]
+        raise SimulationError(
+            f"buffers inside the nodes take {sum(bits) / 8e6:,.1f} MB, the device has {room / 8e6:,.1f} MB: "
+            f"nodes hold up to {worst.tokens:,} tokens of {worst.array} between their tasks",
+            hint="fold less, or chain tasks in the order in which tokens are used",
+        )
+
+
+def add_tasks(mapping: FpgaCosts, builder: NetworkBuilder, fifo: IntArray, copies: TensorCopies) -> IntArray:
+    """A table process for each of the program's tasks.
+
+    Args:
+        fifo: per stream of the program, the stream of the network that carries it.
+
+    Returns:
+        Their numbers: (tasks,).
+    """
+    program, node_of_task = mapping.vmg.program, mapping.vmg.node_of_task
+    numbers, orders = np.empty(program.task_count, np.int64), [group.leaves.tasks() for group in mapping.vmg.groups]
+    arrived = _at_end(copies.arrived, node_of_task, np.concatenate([tasks[:, 0] for tasks in orders]))
+    done = _at_end(copies.done, node_of_task, np.concatenate([tasks[:, -1] for tasks in orders]))
+    base = 1 + len(copies.done)
+    ends = (arrived >= 0).sum(axis=1) * base + (done >= 0).sum(axis=1)
+    for task_class, pid, tasks, pids in mapping.shared.alike(mapping.run):
+        own = []
+        for binding in task_class.body.streams:
+            assert not isinstance(binding, StreamArray)  # the cost model refuses bodies that compute stream numbers
+            own.append(fifo[program.first_stream[binding.stream.name] + binding.index.linear(pids)])
+        moves, parts = _moves(mapping, task_class), mapping.cost(task_class, pid).parts
+        room = [side for name, does, _ in moves for side in copies.fifo[name, does][:, node_of_task[tasks]]]
+        kinds, which = np.unique(ends[tasks], return_inverse=True)
+        tables = [_table(len(own), divmod(kind, base), moves, parts) for kind in kinds.tolist()]
+        numbers[tasks] = builder.processes(tables, which, np.vstack([*own, arrived[tasks].T, done[tasks].T, *room]).T)
+    return numbers
+
+
+def _at_end(streams: Mapping[str, IntArray], node_of_task: IntArray, tasks: IntArray) -> IntArray:
+    """The streams of nodes by tensor, given to tasks of theirs; -1 for all others: (tasks of the program, tensors)."""
+    found = np.full((len(node_of_task), len(streams)), -1)
+    for column, of_node in enumerate(streams.values()):
+        found[tasks, column] = of_node[node_of_task[tasks]]
+    return found
+
+
+_Moves = Sequence[tuple[str, str, int]]
+"""What tasks of a class copy of tensors that stay in DRAM, in the order in which they do: tensor, "reads" or "writes",
+and cycles."""
+
+
+def _moves(mapping: FpgaCosts, task_class: TaskClass) -> _Moves:
+    found = []
+    for name, use in mapping.streamed.items():
+        for port in task_class.tensor_ports:
+            if port.tensor.name == name:
+                cycles = use.cycles(math.prod(port.tile_shape))
+                found += [(name, does, cycles) for does in ("reads", "writes") if getattr(port, does)]
+    return found
+
+
+def _table(first: int, ends: tuple[int, int], moves: _Moves, parts: Iterable[Part]) -> Table:
+    """What a task does.
+
+    Args:
+        first: how many streams are the task's own; the others follow.
+        ends: how many tensors it waits for, and how many wait for it.
+    """
+    table, (arrivals, dones) = Table(), ends
+    for port in range(first, first + arrivals):
+        table.get(port)
+    rooms = range(first + arrivals + dones, first + arrivals + dones + 2 * len(moves), 2)
+    own = [(does, cycles, room) for (_, does, cycles), room in zip(moves, rooms, strict=True)]
+    _copy(table.get, table, [(cycles, room + 1, room) for does, cycles, room in own if does == "reads"])
+    write_parts(table, parts)
+    _copy(table.put, table, [(cycles, room, room + 1) for does, cycles, room in own if does == "writes"])
+    for port in range(first + arrivals, first + arrivals + dones):
+        table.put(port)
+    return table
+
+
+def _copy(use: Callable[[int], None], table: Table, copies: Sequence[tuple[int, int, int]]) -> None:
+    """Copy tiles from FIFOs, or to them, at the same time: of each its cycles, and what to use before and after."""
+    for _, before, _ in copies:
+        use(before)
+    clock = 0
+    for cycles, _, after in sorted(copies):
+        table.advance(cycles - clock)
+        clock = cycles
+        use(after)
+
+
+def write_parts(table: Table, parts: Iterable[Part]) -> None:
+    """What the cost model says a task does, as operations of a table."""
+    for part in parts:
+        if isinstance(part, Wait):
+            table.advance(part.cycles)
+        elif isinstance(part, Pipe):
+            with table.pipeline(part.rounds, ii=part.ii, depth=max(part.depth, *(s for s, *_ in part.ops))) as round_:
+                for stage, kind, port in part.ops:
+                    getattr(round_, kind)(port, stage=stage)
+        elif isinstance(part, Again):
+            with table.repeat(part.count):
+                write_parts(table, part.parts)

@@ -1,0 +1,134 @@
+"""Recorded runs of FPGA designs: who worked when, what waited for what, and what was in every FIFO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.eval.recording import MAX_EVENTS, Recording, whole_run
+from allo_dse.simulator.network.network import Labels
+from allo_dse.simulator.network.stream_ends import Ends, stream_ends
+from allo_dse.space.design import Design
+
+from .depths.solver import timed_runs
+from .hls.retime import ReportTimes, retimed
+from .mapping import FpgaCosts
+from .network import FpgaNetwork, fpga_network
+
+
+@dataclass(frozen=True)
+class FpgaLabels(Labels):
+    """Names of the tasks, copies and FIFOs of an FPGA design's network.
+
+    Attributes:
+        number: per table process the program's task, or -1 for copies.
+        copies: names of the copies, by table process.
+        ends: who is at either end of each stream: those beyond the program's FIFOs say that a tile has arrived or is
+            done.
+    """
+
+    program: CompiledProgram
+    network: FpgaNetwork
+    number: IntArray
+    copies: Mapping[int, str]
+    ends: Ends
+
+    def task(self, task: int) -> str:
+        return self.copies[task] if task in self.copies else self.program.task_name(int(self.number[task]))
+
+    def stream(self, stream: int) -> str:
+        if stream >= self.network.fifos:
+            return self._tile(stream)
+        return self.program.stream_name(int(self.network.wiring.stream[stream]))
+
+    def _tile(self, stream: int) -> str:
+        source, target = int(self.ends.producer[stream]), int(self.ends.consumer[stream])
+        if source in self.copies:
+            return f"{self.copies[source]} for {self.task(target)}"
+        return f"{self.copies[target]} from {self.task(source)}"
+
+    def array(self, stream: int) -> str:
+        """What shares one depth with a stream."""
+        if stream >= self.network.fifos:
+            return self._tile(stream)
+        return self.program.streams[int(self.network.wiring.array[stream])].name
+
+    def operation(self, task: int, op: int) -> str:
+        return f"operation {op} of {self.task(task)}"
+
+    def resource(self, resource: int) -> str:
+        return f"AXI port {resource}"
+
+
+class FpgaRecording(Recording, frozen=True):
+    """A recording of an FPGA design; times are cycles.
+
+    Attributes:
+        depths: stream depths of the run.
+        task_of: per process the program's task, or -1 for copies.
+        fifos: how many of the streams are the program's FIFOs; they come first.
+    """
+
+    depths: Mapping[str, int] = msgspec.field(default_factory=dict)
+    task_of: IntArray = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+    fifos: int = 0
+
+
+def record_fpga(
+    design: Design,
+    depths: Mapping[str, int] | None = None,
+    *,
+    report: ReportTimes | None = None,
+    max_events: int | None = None,
+) -> FpgaRecording:
+    """Simulate a design so that any part of its run can be looked at.
+
+    Args:
+        depths: stream depths by array where they differ from the declared ones; by default the design's, or else the
+            smallest that cost no time.
+        report: intervals and depths of loops that the HLS tool has reported; by default the cost model's.
+        max_events: operations of a part that are kept; by default `MAX_EVENTS`.
+
+    Raises:
+        DeviceError: if the design is not for an FPGA.
+        SimulationError: if it deadlocks, or its control flow depends on data.
+    """
+    mapping = design.mapping.fpga
+    used = dict(design.depths if depths is None else depths)
+    used, timed = timed_runs(mapping, None if depths is None and not used else used)
+    mapping = max(timed, key=lambda one: one.result.cycles).mapping
+    if report is not None:
+        mapping = retimed(mapping, report)
+    network = fpga_network(mapping, used)
+    labels = _labels(mapping, network)
+    whole = whole_run(network.network, labels)
+    return FpgaRecording(
+        network.network,
+        labels,
+        whole,
+        max_events or MAX_EVENTS,
+        used,
+        labels.number,
+        network.fifos,
+    )
+
+
+def _labels(mapping: FpgaCosts, network: FpgaNetwork) -> FpgaLabels:
+    """Names in the order in which `fpga_network` makes processes and streams."""
+    program = mapping.vmg.program
+    number = np.full(network.network.task_count, -1)
+    number[network.task] = np.arange(len(network.task))
+    names = [
+        f"{verb} {use.tensor.name}"
+        for use in mapping.tensors
+        if not use.onchip
+        for verb, does in (("load", use.reads), ("store", use.writes))
+        if does
+    ]
+    copies = dict(zip(network.movers, names, strict=True))
+    return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))

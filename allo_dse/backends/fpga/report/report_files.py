@@ -1,0 +1,445 @@
+"""Reports from a path: one file, or all files of a project put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import iterparse
+
+from .report import (
+    Cosim,
+    Cycles,
+    HlsFifo,
+    HlsLoop,
+    HlsOperator,
+    HlsReport,
+    HlsReportError,
+    Instance,
+    Module,
+    Resources,
+    Violation,
+    first_known,
+)
+from .text_report import bound_operators, merged_operators, read_summary_report, read_text_report
+from .text_tables import cycles, parse_text, real, whole
+
+# `csynth.xml` of Vivado HLS 2018.3 to Vitis HLS 2025.
+#
+# Until 2019 the file has the top function only; later ones list all modules, and FIFOs since 2020. Loops are elements
+# named after themselves, so the same name may occur many times.
+#
+# A report needs neither a document type nor entities: defusedxml rejects both. It does not limit nesting, on which
+# loops are read by recursion.
+
+
+DEEPEST = 200
+
+
+def read_tree(path: Path, data: bytes) -> Element:
+    """Return the root element of an XML document.
+
+    Raises:
+        HlsReportError: if it is damaged, truncated, too deeply nested, or has a document type.
+    """
+    level = 0
+    events = iterparse(BytesIO(data), ("start", "end"), forbid_dtd=True)
+    try:
+        for event, _ in events:
+            level += 1 if event == "start" else -1
+            if level > DEEPEST:
+                raise HlsReportError(f"{path}: elements nested more than {DEEPEST} deep", hint="not an HLS report")
+    except DefusedXmlException:
+        raise HlsReportError(f"{path}: has a document type or entities", hint="an HLS report has neither") from None
+    except (ParseError, LookupError, ValueError) as error:  # the latter two: an encoding that does not exist
+        raise HlsReportError(
+            f"{path}: damaged or truncated: {error}", hint="run csynth again, or copy the report once more"
+        ) from None
+    root: Element = events.root
+    return root
+
+
+def text(element: Element | None, path: str) -> str:
+    """Stripped text of a descendant; empty when there is none."""
+    found = element.find(path) if element is not None else None
+    return (found.text or "").strip() if found is not None else ""
+
+
+_LOOP_FIELDS = frozenset({"TripCount", "Latency", "PipelineDepth", "PipelineII", "IterationLatency"})
+_NO_VIOLATION = ("", "-")
+
+
+def read_xml_report(path: Path, data: bytes) -> HlsReport:
+    """The report of a `csynth.xml`.
+
+    Raises:
+        HlsReportError: if the file is damaged, truncated or something else.
+    """
+    root = read_tree(path, data)
+    user = root.find("UserAssignments")
+    if root.tag != "profile" or user is None:
+        raise HlsReportError(f"{path}: not an HLS synthesis report (its root is <{root.tag}>)", hint="give csynth.xml")
+    top = text(user, "TopModelName")
+    modules, violations = _modules(root, top)
+    fifos, tool_fifos = _fifos(root)
+    performance = root.find("PerformanceEstimates")
+    overall = performance.find("SummaryOfOverallLatency") if performance is not None else None
+    notes = () if root.find("ModuleInformation") is not None else ("the report has no modules but the top function",)
+    return HlsReport(
+        files=(str(path),),
+        tool=text(root, "ReportVersion/Version"),
+        top=top,
+        part=text(user, "Part"),
+        family=text(user, "ProductFamily"),
+        clock_ns=real(text(user, "TargetClockPeriod")),
+        uncertainty_ns=real(text(user, "ClockUncertainty")),
+        estimated_ns=real(text(performance, "SummaryOfTimingAnalysis/EstimatedClockPeriod")),
+        kind=text(performance, "PipelineType"),
+        latency=_latency(overall),
+        interval=Cycles(min=whole(text(overall, "Interval-min")), max=whole(text(overall, "Interval-max"))),
+        resources=_resources(root.find("AreaEstimates/Resources")),
+        available=_resources(root.find("AreaEstimates/AvailableResources")),
+        modules=modules,
+        fifos=fifos,
+        operators=tuple(_operators(root)),
+        tool_fifos=tool_fifos,
+        violations=violations,
+        notes=notes,
+    )
+
+
+def _modules(root: Element, top: str) -> tuple[tuple[Module, ...], tuple[Violation, ...]]:
+    instances = _instances(root)
+    modules, violations = [], []
+    for element in root.iterfind("ModuleInformation/Module"):
+        name = text(element, "Name")
+        found = _violations(element.find("PerformanceEstimates/SummaryOfViolations"), name)
+        violations += [v for v in found if v.kind not in _NO_VIOLATION]
+        sources = {v.loop: v.source for v in found if v.loop}
+        modules.append(_module(element, name, sources, instances.get(name, ())))
+    if not modules:  # before 2020: the top function is all there is
+        modules.append(_module(root, top, {}, instances.get(top, ())))
+    return tuple(modules), tuple(violations)
+
+
+def _module(element: Element, name: str, sources: dict[str, str], instances: tuple[Instance, ...]) -> Module:
+    performance = element.find("PerformanceEstimates")
+    overall = performance.find("SummaryOfOverallLatency") if performance is not None else None
+    loops = performance.find("SummaryOfLoopLatency") if performance is not None else None
+    interval = cycles(text(overall, "PipelineInitiationInterval"))
+    if not interval.known:
+        interval = Cycles(min=whole(text(overall, "Interval-min")), max=whole(text(overall, "Interval-max")))
+    return Module(
+        name=name,
+        kind=text(overall, "PipelineType") or text(performance, "PipelineType"),
+        latency=_latency(overall),
+        interval=interval,
+        estimated_ns=real(text(performance, "SummaryOfTimingAnalysis/EstimatedClockPeriod")),
+        resources=_resources(element.find("AreaEstimates/Resources")),
+        loops=_loops(loops, name, sources),
+        instances=instances,
+    )
+
+
+def _loops(parent: Element | None, module: str, sources: dict[str, str]) -> tuple[HlsLoop, ...]:
+    """Loops directly below an element: those of its children that have a loop's fields."""
+    loops = []
+    for element in parent if parent is not None else ():
+        if element.tag in _LOOP_FIELDS or not any(child.tag in _LOOP_FIELDS for child in element):
+            continue
+        name = text(element, "Name") or element.tag
+        ii, depth = whole(text(element, "PipelineII")), whole(text(element, "PipelineDepth"))
+        loops.append(
+            HlsLoop(
+                name=name,
+                module=module,
+                trip_count=_trip_count(element),
+                latency=cycles(text(element, "Latency")),
+                ii=ii,
+                depth=depth if depth is not None else whole(text(element, "IterationLatency")),
+                # reports before 2020 do not say which loops are pipelined, but only those have an interval
+                kind=text(element, "PipelineType") or ("no" if ii is None else "yes"),
+                source=sources.get(name, ""),
+                loops=_loops(element, module, sources),
+            )
+        )
+    return tuple(loops)
+
+
+def _trip_count(loop: Element) -> Cycles:
+    low, high = text(loop, "TripCount/range/min"), text(loop, "TripCount/range/max")
+    return Cycles(min=whole(low), max=whole(high)) if low or high else cycles(text(loop, "TripCount"))
+
+
+def _latency(overall: Element | None) -> Cycles:
+    low, mean, high = (whole(text(overall, f"{case}-caseLatency")) for case in ("Best", "Average", "Worst"))
+    return Cycles(min=low, avg=mean, max=high)
+
+
+def _resources(element: Element | None) -> Resources:
+    dsp = text(element, "DSP") or text(element, "DSP48E")
+    names = {"bram18": "BRAM_18K", "ff": "FF", "lut": "LUT", "uram": "URAM"}
+    return Resources(dsp=whole(dsp), **{name: whole(text(element, tag)) for name, tag in names.items()})
+
+
+def _violations(element: Element | None, module: str) -> list[Violation]:
+    """What the report notes about a module and its loops, whether violated or not."""
+    if element is None:
+        return []
+    loops = element.iterfind("SummaryOfLoopViolations/*")
+    return [_violation(element, module, ""), *(_violation(e, module, text(e, "Name") or e.tag) for e in loops)]
+
+
+def _violation(element: Element, module: str, loop: str) -> Violation:
+    reason = text(element, "ViolationType")
+    return Violation(
+        kind=text(element, "IssueType"),
+        reason="" if reason in _NO_VIOLATION else reason,
+        module=module,
+        loop=loop,
+        distance=whole(text(element, "IterationDistance")),
+        source=text(element, "SourceLocation"),
+    )
+
+
+def _instances(root: Element) -> dict[str, tuple[Instance, ...]]:
+    """Instances in each module, by the module's name."""
+    found: dict[str, tuple[Instance, ...]] = {}
+    for parent in root.iterfind("RTLDesignHierarchy/TopModule"):
+        pending = [parent]
+        while pending:
+            element = pending.pop()
+            below = element.findall("InstancesList/Instance")
+            pending += below
+            if below:
+                inside = tuple(Instance(text(b, "InstName"), text(b, "ModuleName")) for b in below)
+                found.setdefault(text(element, "ModuleName"), inside)
+    return found
+
+
+def _fifos(root: Element) -> tuple[tuple[HlsFifo, ...], tuple[HlsFifo, ...]]:
+    """The design's FIFOs, with what the storage table says about them, and those that only that table has."""
+    parents = {instance.name: instance.module for inside in _instances(root).values() for instance in inside}
+    top = text(root, "UserAssignments/TopModelName")
+    storage = _storage(root)
+    fifos, designed = [], set()
+    for element in root.iterfind("FIFOInformation/FIFOInst"):
+        name, parent = text(element, "Name"), text(element, "ParentInst")
+        module = parents.get(parent.rsplit("/", 1)[-1], parent) if parent else top
+        designed.add((module, name))
+        fifos.append(_fifo(name, module, whole(text(element, "StaticDepth")), storage.get((module, name))))
+    own = [(*place, None, node) for place, node in storage.items() if place not in designed]
+    return tuple(fifos), tuple(_fifo(name, module, depth, node) for module, name, depth, node in own)
+
+
+def _fifo(name: str, module: str, depth: int | None, node: dict[str, str] | None) -> HlsFifo:
+    node = node or {}
+    size = node.get("STORAGESIZE", "").split()
+    return HlsFifo(
+        name=name,
+        module=module,
+        depth=depth if depth is not None else whole(size[1] if len(size) > 1 else ""),
+        width=whole(size[0] if size else ""),
+        implementation=node.get("IMPL", ""),
+        resources=Resources(bram18=whole(node.get("BRAM")), uram=whole(node.get("URAM"))),
+        source=node.get("SOURCE", "").removeprefix(":0"),
+    )
+
+
+def _storage(root: Element) -> dict[tuple[str, str], dict[str, str]]:
+    """Attributes of the storage nodes that are FIFOs, by module and instance name."""
+    found = {}
+    for module in root.iterfind("ModuleInformation/Module"):
+        name = text(module, "Name")
+        for node in module.iterfind("BindNodes/BindNode"):
+            if node.get("BINDTYPE") == "storage" and node.get("OPTYPE") == "fifo":
+                found[name, node.get("RTLNAME", "")] = dict(node.attrib)
+    return found
+
+
+def _operators(root: Element) -> Iterator[HlsOperator]:
+    for module in root.iterfind("ModuleInformation/Module"):
+        nodes = (dict(node.attrib) for node in module.iterfind("BindNodes/BindNode"))
+        yield from bound_operators(text(module, "Name"), nodes)
+
+
+_OUTCOME = {"pass": True, "fail": False}
+
+_TITLE = re.compile(r"^\s*== (?:\w+ HLS|Synthesis Summary) Report (?:for|of)", re.MULTILINE)
+
+
+def read_hls_report(path: str | Path) -> HlsReport:
+    """Read what an HLS tool (Vivado HLS 2018.3 to Vitis HLS 2025) reported about a design.
+
+    Args:
+        path: a `csynth.xml`, `csynth.rpt`, `*_csynth.rpt` or `*_cosim.rpt`, or a directory (a project, a solution or a
+            report directory), whose reports are put together.
+
+    Raises:
+        HlsReportError: if there is no report, or a file is damaged, truncated or something else.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _read_project(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise HlsReportError(f"{path}: {error.strerror}", hint="give csynth.xml or the project's directory") from None
+    return _read_file(path, data)
+
+
+def _read_file(path: Path, data: bytes) -> HlsReport:
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+        return read_xml_report(path, data)
+    text = data.decode("utf-8", errors="replace")
+    title = _TITLE.search(text)
+    if title is None:
+        return read_cosim_report(path, text)
+    return read_summary_report(path, text) if "Summary" in title.group() else read_text_report(path, text)
+
+
+def _read_project(path: Path) -> HlsReport:
+    """The synthesis of the one solution below a directory, with details of text reports and its co-simulation."""
+    syntheses = _files(path, "csynth.xml") or _files(path, "csynth.rpt")
+    if len(syntheses) > 1:
+        raise HlsReportError(
+            f"{path} has {len(syntheses)} designs: {', '.join(str(f.relative_to(path)) for f in syntheses)}",
+            hint="give the directory of one solution",
+        )
+    modules = [_read(file) for file in _files(path, "*_csynth.rpt") or _files(path, "*_csynth.xml")]
+    cosims = [_read(file) for file in _files(path, "*_cosim.rpt")]
+    if syntheses:
+        report = _with_details(_read(syntheses[0]), modules)
+    elif modules:
+        report = _with_details(_top_of(path, modules), modules)
+    elif cosims:
+        report = cosims[0]
+    else:
+        raise HlsReportError(f"{path}: has no HLS reports", hint="run csynth first; they are in SOLUTION/syn/report")
+    fitting = [c for c in cosims if c.top == report.top] or cosims
+    return replace(
+        report,
+        cosims=tuple(cosim for found in fitting for cosim in found.cosims),
+        files=tuple(dict.fromkeys(name for part in (report, *modules, *fitting) for name in part.files)),
+    )
+
+
+def _read(path: Path) -> HlsReport:
+    return _read_file(path, path.read_bytes())
+
+
+def _files(path: Path, pattern: str) -> list[Path]:
+    """Files below a directory, without the tool's own working copies."""
+    return sorted(
+        f
+        for f in path.rglob(pattern)
+        if f.is_file() and not any(part.startswith(".") for part in f.relative_to(path).parts)
+    )
+
+
+def _top_of(path: Path, reports: list[HlsReport]) -> HlsReport:
+    """The report of the module that no other one has an instance of."""
+    inside = {instance.module for report in reports for module in report.modules for instance in module.instances}
+    tops = [report for report in reports if report.top not in inside]
+    if len(tops) != 1:
+        names = ", ".join(report.top for report in tops) or "none"
+        raise HlsReportError(f"{path}: cannot tell the top function ({names})", hint="give one solution's csynth.xml")
+    return tops[0]
+
+
+def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
+    """A report with what other reports of its modules know beyond it."""
+    modules = {module.name: module for module in report.modules}
+    fifos = {(fifo.module, fifo.name): fifo for detail in details for fifo in detail.fifos}
+    for detail in details:
+        for module in detail.modules:
+            known = modules.get(module.name)
+            modules[module.name] = module if known is None else _merged_module(known, module)
+    own = next((detail for detail in details if detail.top == report.top), report)
+    return replace(
+        report,
+        clock_ns=report.clock_ns or own.clock_ns,
+        uncertainty_ns=report.uncertainty_ns or own.uncertainty_ns,
+        estimated_ns=report.estimated_ns or own.estimated_ns,
+        modules=tuple(modules.values()),
+        fifos=tuple(_merged_fifo(fifo, fifos) for fifo in report.fifos) or tuple(fifos.values()),
+        operators=merged_operators(report.operators, (one for detail in details for one in detail.operators)),
+        available=report.available if report.available.lut is not None else own.available,
+    )
+
+
+def _merged_module(known: Module, other: Module) -> Module:
+    return replace(
+        known,
+        estimated_ns=known.estimated_ns or other.estimated_ns,
+        loops=_merged_loops(known.loops, other.loops) if known.loops else other.loops,
+        instances=other.instances or known.instances,
+    )
+
+
+def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tuple[HlsLoop, ...]:
+    """Loops in the same order in both reports; where the reports differ the first one holds."""
+    if [loop.name for loop in known] != [loop.name for loop in others]:
+        return known
+    return tuple(
+        replace(
+            loop,
+            ii=first_known(loop.ii, other.ii),
+            ii_target=other.ii_target,
+            depth=first_known(loop.depth, other.depth),
+            loops=_merged_loops(loop.loops, other.loops),
+        )
+        for loop, other in zip(known, others, strict=True)
+    )
+
+
+def _merged_fifo(known: HlsFifo, others: Mapping[tuple[str, str], HlsFifo]) -> HlsFifo:
+    """Complete a FIFO from XML with the width, depth and registers that only text reports have."""
+    names = (known.name, known.name.removesuffix("_U"))
+    other = next((others[known.module, name] for name in names if (known.module, name) in others), known)
+    return replace(
+        known,
+        width=first_known(known.width, other.width),
+        depth=first_known(known.depth, other.depth),
+        resources=known.resources.filled(other.resources),
+    )
+
+
+def read_cosim_report(path: Path, text: str) -> HlsReport:
+    """A report that has nothing but co-simulations.
+
+    Raises:
+        HlsReportError: if the file is damaged, truncated or something else.
+    """
+    for table in parse_text(path, text).tables:
+        if {"rtl", "status"} <= set(table.columns):
+            cosims = tuple(_cosim(path, row) for row in table.records())
+            top = path.stem.removesuffix("_cosim") if path.stem.endswith("_cosim") else ""
+            return HlsReport(files=(str(path),), top=top, cosims=cosims)
+    raise HlsReportError(
+        f"{path}: no report of an HLS tool, or truncated", hint="give csynth.xml, *_csynth.rpt or *_cosim.rpt"
+    )
+
+
+def _cosim(path: Path, row: dict[str, str]) -> Cosim:
+    status = row["status"].lower()
+    if status not in ("na", *_OUTCOME):
+        raise HlsReportError(f"{path}: status {row['status']!r} is none of Pass, Fail, NA", hint="copy it again")
+    total = next((value for name, value in row.items() if name.startswith("total execution")), "")
+    return Cosim(
+        language=row["rtl"].strip(),
+        passed=_OUTCOME.get(status),
+        latency=_cycles(row, "latency"),
+        interval=_cycles(row, "interval"),
+        total_cycles=whole(total),
+    )
+
+
+def _cycles(row: dict[str, str], name: str) -> Cycles:
+    cells = {column.rsplit(" ", 1)[-1]: value for column, value in row.items() if column.startswith(name)}
+    return Cycles(min=whole(cells.get("min")), avg=whole(cells.get("avg")), max=whole(cells.get("max")))

@@ -1,0 +1,334 @@
+"""`<module>_csynth.rpt`: the text report of one module, with the target intervals that XML lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from .report import (
+    NO_AMOUNTS,
+    Cycles,
+    HlsFifo,
+    HlsLoop,
+    HlsOperator,
+    HlsReport,
+    HlsReportError,
+    Instance,
+    Module,
+    Resources,
+    Violation,
+)
+from .text_tables import TextReport, cycles, parse_text, real, whole
+
+# Floating-point units of a design, as reports name them: `fadd_32ns_32ns_32_7_full_dsp_1_U4` has seven stages.
+
+
+_UNIT = re.compile(r"(?:^|_)([a-z]+)(?:_\d+n?s?)*_\d+_(\d+)_(full|max|med|no)_dsp(?:_|$)")
+_IMPLEMENTATIONS = {"full": "fulldsp", "max": "maxdsp", "med": "meddsp", "no": "fabric"}
+
+
+def named_operator(unit: str, rtl_module: str, module: str, resources: Resources) -> HlsOperator | None:
+    """The operator that an instance of an RTL module is; None where it is no floating-point one."""
+    found = _UNIT.search(rtl_module)
+    if found is None:
+        return None
+    operation, stages, dsps = found.groups()
+    return HlsOperator(unit, module, operation, _IMPLEMENTATIONS[dsps], int(stages) - 1, resources)
+
+
+def merged_operators(known: Iterable[HlsOperator], others: Iterable[HlsOperator]) -> tuple[HlsOperator, ...]:
+    """Units that either report has; XML does not say flip-flops and LUTs, and text does not say all units."""
+    found = {(one.module, one.name): one for one in known}
+    for other in others:
+        key = other.module, other.name
+        mine = found.get(key, other)
+        found[key] = replace(mine, resources=mine.resources.filled(other.resources))
+    return tuple(found.values())
+
+
+def bound_operators(module: str, nodes: Iterable[dict[str, str]]) -> Iterator[HlsOperator]:
+    """The units that an XML report binds a module's operations to, each once."""
+    seen = set()
+    for node in nodes:
+        name, latency, dsp = (node.get(key, "") for key in ("RTLNAME", "LATENCY", "DSP"))
+        if node.get("BINDTYPE") != "op" or name in seen or not latency.isdecimal():
+            continue
+        seen.add(name)
+        resources = Resources(dsp=int(dsp)) if dsp.isdecimal() else NO_AMOUNTS
+        yield HlsOperator(name, module, node.get("OPTYPE", ""), node.get("IMPL", ""), int(latency), resources)
+
+
+_SECTIONS = ("Performance Estimates", "Utilization Estimates", "Interface")
+
+
+def read_text_report(path: Path, text: str) -> HlsReport:
+    """The report of one module.
+
+    Raises:
+        HlsReportError: if the file is damaged, truncated or something else.
+    """
+    parsed = parse_text(path, text)
+    if "HLS Report for" not in parsed.title:
+        raise HlsReportError(f"{path}: not the report of an HLS module", hint="give a *_csynth.rpt or csynth.xml")
+    for section in _SECTIONS:
+        if parsed.table(section) is None:
+            raise HlsReportError(f"{path}: truncated: has no table of section `{section}`", hint="copy it again")
+    name = parsed.title.split("'")[1] if parsed.title.count("'") == 2 else parsed.title.split()[-1]
+    latency, interval, kind = _overall(parsed)
+    clock = next(_records(parsed, "Performance Estimates", "Timing", "Summary"), {})
+    resources = _total(parsed, "total")
+    module = Module(
+        name=name,
+        kind=kind,
+        latency=latency,
+        interval=interval,
+        estimated_ns=real(clock.get("estimated")),
+        resources=resources,
+        loops=_loops(parsed, name),
+        instances=_instances(parsed),
+    )
+    return HlsReport(
+        files=(str(path),),
+        tool=parsed.header.get("Version", "").split(" ")[0],
+        top=name,
+        part=parsed.header.get("Target device", ""),
+        family=parsed.header.get("Product family", ""),
+        clock_ns=real(clock.get("target")),
+        uncertainty_ns=real(clock.get("uncertainty")),
+        estimated_ns=module.estimated_ns,
+        kind=kind,
+        latency=latency,
+        interval=interval,
+        resources=resources,
+        available=_total(parsed, "available"),
+        modules=(module,),
+        fifos=_fifos(parsed, name),
+        operators=tuple(_operators(parsed, name)),
+    )
+
+
+def _records(parsed: TextReport, *headings: str) -> Iterator[dict[str, str]]:
+    table = parsed.table(*headings)
+    return iter(()) if table is None else table.records()
+
+
+def _overall(parsed: TextReport) -> tuple[Cycles, Cycles, str]:
+    row = next(_records(parsed, "Performance Estimates", "Latency", "Summary"), {})
+    return _between(row, "latency (cycles)", "latency"), _between(row, "interval"), row.get("pipeline type", "")
+
+
+def _between(row: dict[str, str], *names: str) -> Cycles:
+    """A range whose columns are called `NAME min` and `NAME max`; reports before 2020 say `latency` only."""
+    for name in names:
+        if f"{name} min" in row:
+            return Cycles(min=whole(row[f"{name} min"]), max=whole(row.get(f"{name} max")))
+    return Cycles()
+
+
+def _total(parsed: TextReport, name: str) -> Resources:
+    for row in _records(parsed, "Utilization Estimates", "Summary"):
+        if row.get("name", "").strip().lower() == name:
+            return _resources(row)
+    return Resources()
+
+
+def _resources(row: dict[str, str]) -> Resources:
+    return Resources(
+        bram18=whole(row.get("bram_18k")),
+        dsp=whole(row.get("dsp", row.get("dsp48e"))),
+        ff=whole(row.get("ff")),
+        lut=whole(row.get("lut")),
+        uram=whole(row.get("uram")),
+    )
+
+
+def _instances(parsed: TextReport) -> tuple[Instance, ...]:
+    return tuple(
+        Instance(row["instance"].strip(), row["module"])
+        for row in _records(parsed, "Performance Estimates", "Latency", "Detail", "Instance")
+        if row.get("instance") and row.get("module")
+    )
+
+
+def _loops(parsed: TextReport, module: str) -> tuple[HlsLoop, ...]:
+    """Loops as a tree: the names of inner ones begin with one `+` more than those around them."""
+    rows = []
+    for row in _records(parsed, "Performance Estimates", "Latency", "Detail", "Loop"):
+        mark = row.get("loop name", "").strip()
+        name = mark.lstrip("-+ ")
+        if not name:
+            continue
+        level = len(mark) - len(mark.lstrip("+")) if mark.startswith("+") else 0
+        rows.append((level, _loop(row, name, module)))
+    return nested(rows)
+
+
+def _loop(row: dict[str, str], name: str, module: str) -> HlsLoop:
+    trip = cycles(row.get("trip count"))
+    return HlsLoop(
+        name=name,
+        module=module,
+        trip_count=trip,
+        latency=_between(row, "latency (cycles)", "latency"),
+        ii=whole(row.get("initiation interval achieved")),
+        ii_target=whole(row.get("initiation interval target")),
+        depth=whole(row.get("iteration latency")),
+        kind=row.get("pipelined", ""),
+    )
+
+
+def nested(rows: Sequence[tuple[int, HlsLoop]]) -> tuple[HlsLoop, ...]:
+    """Loops given in order with their levels, put into one another."""
+    outer: list[HlsLoop] = []
+    at = 0
+    while at < len(rows):
+        level, loop = rows[at]
+        end = at + 1
+        while end < len(rows) and rows[end][0] > level:
+            end += 1
+        outer.append(_with_loops(loop, nested(rows[at + 1 : end])))
+        at = end
+    return tuple(outer)
+
+
+def _with_loops(loop: HlsLoop, loops: tuple[HlsLoop, ...]) -> HlsLoop:
+    return replace(loop, loops=loops) if loops else loop
+
+
+def _fifos(parsed: TextReport, module: str) -> tuple[HlsFifo, ...]:
+    return tuple(
+        HlsFifo(
+            name=row["name"].strip(),
+            module=module,
+            depth=whole(row.get("depth")),
+            width=whole(row.get("bits")),
+            resources=_resources(row),
+        )
+        for row in _records(parsed, "Utilization Estimates", "Detail", "FIFO")
+        if row.get("name", "").strip() and row["name"].strip() != "Total"
+    )
+
+
+def _operators(parsed: TextReport, module: str) -> Iterator[HlsOperator]:
+    for row in _records(parsed, "Utilization Estimates", "Detail", "Instance"):
+        name, rtl_module = row.get("instance", "").strip(), row.get("module", "")
+        found = named_operator(name, rtl_module, module, _resources(row))
+        if found is not None:
+            yield found
+
+
+# `csynth.rpt` of Vitis HLS: one table of all modules and loops, indented as they are nested.
+
+
+_INTERFACES_SINCE = "2021"
+"""The first version whose summaries have a section about interfaces, which comes after the table of modules."""
+_ISSUES = {"II": "II Violation", "Timing": "Timing Violation"}
+
+
+@dataclass
+class _Row:
+    """A module of the table, while the rows below it are read."""
+
+    level: int
+    name: str
+    kind: str
+    cells: dict[str, str]
+    loops: list[tuple[int, HlsLoop]] = field(default_factory=list)
+    instances: list[Instance] = field(default_factory=list)
+
+
+def read_summary_report(path: Path, text: str) -> HlsReport:
+    """The report of all modules.
+
+    Raises:
+        HlsReportError: if the file is damaged, truncated or something else.
+    """
+    parsed = parse_text(path, text)
+    table = parsed.table("Performance & Resource Estimates")
+    if "Synthesis Summary Report" not in parsed.title or table is None:
+        raise HlsReportError(f"{path}: not a synthesis summary, or truncated", hint="give csynth.rpt or csynth.xml")
+    tool = parsed.header.get("Version", "").split(" ")[0]
+    has_interfaces = not tool or tool >= _INTERFACES_SINCE
+    if has_interfaces and parsed.table("HW Interfaces") is None:
+        raise HlsReportError(f"{path}: truncated: has no table of section `HW Interfaces`", hint="copy it again")
+    rows, violations = _rows(list(table.records()))
+    if not rows:
+        raise HlsReportError(f"{path}: its table has no modules", hint="copy it again")
+    modules = tuple(_module(row) for row in rows)
+    return HlsReport(
+        files=(str(path),),
+        tool=tool,
+        top=modules[0].name,
+        part=parsed.header.get("Target device", ""),
+        family=parsed.header.get("Product family", ""),
+        clock_ns=real(parsed.header.get("Target clock")),
+        kind=modules[0].kind,
+        latency=modules[0].latency,
+        interval=modules[0].interval,
+        resources=modules[0].resources,
+        modules=modules,
+        violations=tuple(violations),
+        notes=("the summary rounds: amounts of the whole device are not in it",),
+    )
+
+
+def _rows(records: list[dict[str, str]]) -> tuple[list[_Row], list[Violation]]:
+    """Modules with their loops and instances; a loop belongs to the nearest module above it that is less indented."""
+    modules: list[_Row] = []
+    around: list[_Row] = []
+    violations = []
+    for cells in records:
+        label = cells.get("modules & loops", "")
+        mark = label.strip()[:1]
+        level = len(label) - len(label.lstrip())
+        name = label.strip()[1:].strip()
+        if mark not in ("+", "o") or not name:
+            continue
+        around = [row for row in around if row.level < level]
+        issue = cells.get("issue type", "-")
+        kind = cells.get("pipelined", "")
+        if mark == "+":
+            row = _Row(level, name.removesuffix("*"), kind, cells)
+            if around:
+                around[-1].instances.append(Instance("", row.name))
+            around.append(row)
+            modules.append(row)
+        elif around:
+            around[-1].loops.append((level, _summary_loop(cells, name.removesuffix("*"), around[-1].name)))
+        if issue not in ("-", "") and around:
+            loop = name.removesuffix("*") if mark == "o" else ""
+            violations.append(Violation(_ISSUES.get(issue, issue), "", around[-1].name, loop))
+    return modules, violations
+
+
+def _summary_loop(cells: dict[str, str], name: str, module: str) -> HlsLoop:
+    return HlsLoop(
+        name=name,
+        module=module,
+        trip_count=cycles(cells.get("trip count")),
+        latency=cycles(cells.get("latency (cycles)")),
+        ii=whole(cells.get("interval")),
+        depth=whole(cells.get("iteration latency")),
+        kind=cells.get("pipelined", ""),
+    )
+
+
+def _module(row: _Row) -> Module:
+    names = {"bram18": "bram", "dsp": "dsp", "ff": "ff", "lut": "lut", "uram": "uram"}
+    amounts = {ours: _amount(row.cells.get(column)) for ours, column in names.items()}
+    return Module(
+        name=row.name,
+        kind=row.kind,
+        latency=cycles(row.cells.get("latency (cycles)")),
+        interval=cycles(row.cells.get("interval")),
+        resources=Resources(**amounts),
+        loops=nested(row.loops),
+        instances=tuple(row.instances),
+    )
+
+
+def _amount(cell: str | None) -> int | None:
+    """`39 (17%)`; `-` stands for none here. None where the column is missing or what it says is no amount."""
+    return 0 if cell == "-" else whole((cell or "").split(" ")[0])

@@ -1,0 +1,334 @@
+"""What all folds of a program have in common on an FPGA, under one schedule or whatever their schedule is.
+
+shared = SharedCosts.of(graph, device)      # one for a program and a device
+shared.scheduled(schedule).tensors          # how tensors reach designs with that schedule
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct, field
+
+from allo_dse.common.records import keep
+from allo_dse.compiler.program.compiled import CompiledProgram, Directive
+from allo_dse.compiler.program.kernel import TaskClass
+from allo_dse.compiler.program.shared_tensors import is_region, of_region
+from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+from allo_dse.mapper.graph.ports import tasks_by_class
+from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
+
+from .cost.by_class import ClassCosts
+from .cost.memory import Storage, fifo_bits, fifo_resources
+from .cost.task_cost import TaskCost, deciding_pids
+
+Pid = tuple[int, ...]
+Processing = Mapping[str, Resources]
+"""What processing elements take, by part."""
+Fifos = tuple[tuple[str, int, int], ...]
+"""Stream arrays by name, how many FIFOs there are of each, and their depth in tokens."""
+AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
+"""Tasks that cost the same: their class, the process ids that decide on it, their numbers, and all their ids."""
+Held = int | tuple[TensorPort, bool]
+"""How often a node has an array: so often, or once for each of its tiles of a port's tensor, and twice where tasks
+overlap and the second is true."""
+BITS_PER_BYTE = 8
+
+
+class TensorUse(Struct, frozen=True):
+    """How a tensor reaches the design.
+
+    Attributes:
+        place: "onchip" in the design's memory already, so that nothing is copied; "dram" where it stays, tiles coming
+            and going task by task; "auto" copied as a whole, to the nodes that use it and back.
+        words_per_cycle: elements that are copied per cycle. lanes: of a word.
+    """
+
+    tensor: Tensor
+    reads: bool
+    writes: bool
+    place: str
+    words_per_cycle: float
+    lanes: int
+
+    @property
+    def onchip(self) -> bool:
+        return self.place == "onchip"
+
+    @property
+    def directions(self) -> tuple[Literal["reads", "writes"], ...]:
+        """What tasks do with it."""
+        ways: tuple[Literal["reads", "writes"], ...] = ("reads", "writes")
+        return tuple(does for does in ways if getattr(self, does))
+
+    def cycles(self, words: int) -> int:
+        """What so many elements take to copy."""
+        return math.ceil(words / self.words_per_cycle)
+
+
+class SharedCosts(Struct, frozen=True, eq=False, dict=True):
+    """What designs of one program on one device have in common."""
+
+    graph: ProgramGraph
+    device: FpgaDevice
+    _schedules: dict[object, Scheduled] = field(default_factory=dict)
+    _fifos: dict[Fifos, Resources] = field(default_factory=dict)
+    _bits: dict[Fifos, int] = field(default_factory=dict)
+    _processing: dict[Hashable, Processing] = field(default_factory=dict)
+    _alike: dict[int, tuple[AlikeTasks, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
+        """Those of a program's graph, which keeps them."""
+        known = graph.once(_by_device)
+        if device.key not in known:
+            known[device.key] = SharedCosts(graph, device)
+        return known[device.key]
+
+    def scheduled(self, schedule: tuple[Directive, ...], rates: Mapping[str, float] | None = None) -> Scheduled:
+        """What designs with one schedule have in common.
+
+        Args:
+            rates: elements per cycle that a tensor's copies are known to move, by its name.
+        """
+        key = (schedule, tuple(rates.items())) if rates else schedule
+        known = self._schedules.get(key)
+        return known or keep(self._schedules, key, Scheduled(self, schedule, rates or {}))
+
+    @cached_property
+    def streams(self) -> Mapping[str, StreamArray]:
+        """By name."""
+        return {stream.name: stream for stream in self.graph.program.streams}
+
+    def processing(self, key: Hashable, made: Callable[[], Processing]) -> Processing:
+        """What processing elements take, which is made where nothing is known of this fold and these costs."""
+        known = self._processing.get(key)
+        return keep(self._processing, key, made()) if known is None else known
+
+    def differs(self, task_class: TaskClass, run: int) -> bool:
+        """Whether tasks of a class take different times."""
+        return self._is_observed(task_class, run) or any(deciding_pids(task_class.body.mlir))
+
+    def deciding(self, task_class: TaskClass, pid: Pid, run: int) -> Pid:
+        """What tasks of a class that take the same times have in common: of the task's ids those that decide on them,
+        and 0 for others; nothing where no id does."""
+        if self._is_observed(task_class, run):
+            return pid
+        decides = deciding_pids(task_class.body.mlir)
+        return tuple(one if own else 0 for one, own in zip(pid, decides, strict=True)) if any(decides) else ()
+
+    def _is_observed(self, task_class: TaskClass, run: int) -> bool:
+        """Whether data decides on what tasks of a class do."""
+        runs = self.graph.program.runs
+        return bool(runs) and (task_class.kernel, task_class.name) in runs[run].classes
+
+    def alike(self, run: int) -> tuple[AlikeTasks, ...]:
+        """All tasks; which are alike does not hang on how the program is folded and scheduled."""
+        if run not in self._alike:
+            self._alike[run] = tuple(self._alike_tasks(run))
+        return self._alike[run]
+
+    def _alike_tasks(self, run: int) -> Iterator[AlikeTasks]:
+        for cls, tasks, pids in tasks_by_class(self.graph.program):
+            if not self.differs(cls, run):
+                if len(tasks):
+                    yield cls, (), tasks, pids
+                continue
+            groups = defaultdict[Pid, list[int]](list)
+            for at, pid in enumerate(pids.tolist()):
+                groups[self.deciding(cls, tuple(pid), run)].append(at)
+            for decides, group in groups.items():
+                yield cls, decides, tasks[group], pids[group]
+
+    @property
+    def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
+        """The tensors that tasks use, and whether they read and write them."""
+        ports = list(self.graph.program.tensor_ports)
+        reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
+        shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
+        every = ((tensor, tensor.name in reads, tensor.name in writes) for tensor in shaped)
+        return tuple(use for use in every if any(use[1:]))
+
+    @cached_property
+    def pieces(self) -> TensorPieces:
+        """Of tensors, as tasks use them."""
+        return TensorPieces.of(self.graph.program)
+
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """By tensor, what divides the rows of all of its tiles: no word has elements of two rows."""
+        found = defaultdict[str, int](int)
+        for port in self.graph.program.tensor_ports:
+            found[port.tensor.name] = math.gcd(found[port.tensor.name], *port.tile_shape[-1:])
+        return found
+
+    def fifos(self, fifos: Fifos) -> Resources:
+        """What FIFOs take."""
+        return self._fifos.get(fifos) or keep(self._fifos, fifos, self._built(fifos))
+
+    def _built(self, fifos: Fifos) -> Resources:
+        parts = ((fifo_resources(self.device, bits, depth), count) for bits, depth, count in self._sizes(fifos))
+        return Resources.weighted(parts)
+
+    def fifo_bits(self, fifos: Fifos) -> int:
+        """The bits of memory that FIFOs are."""
+        known = self._bits.get(fifos)
+        if known is None:
+            bits = (fifo_bits(self.device, bits, depth) * count for bits, depth, count in self._sizes(fifos))
+            known = keep(self._bits, fifos, sum(bits))
+        return known
+
+    def _sizes(self, fifos: Fifos) -> Iterator[tuple[int, int, int]]:
+        """Bits of an element, depth in elements, and how many there are."""
+        for name, count, depth in fifos:
+            stream = self.streams[name]
+            yield stream.dtype.bits, depth * math.prod(stream.block), count
+
+
+class Scheduled(Struct, frozen=True, eq=False, dict=True):
+    """What all folds of a program have in common under one schedule on one device.
+
+    Attributes:
+        schedule: directives beside those of the program.
+        rates: elements per cycle that a tensor's copies are known to move, by its name.
+        costs: of task classes, by kernel, class, process ids and run, as far as they were asked for.
+    """
+
+    _shared: SharedCosts
+    schedule: tuple[Directive, ...]
+    rates: Mapping[str, float]
+    costs: dict[tuple[str, str, Pid, int], TaskCost] = field(default_factory=dict)
+    _held: dict[tuple[str, str], tuple[Held, ...]] = field(default_factory=dict)
+
+    @property
+    def program(self) -> CompiledProgram:
+        return self._shared.graph.program
+
+    @property
+    def device(self) -> FpgaDevice:
+        return self._shared.device
+
+    def cost(self, task_class: TaskClass, pid: Pid, run: int) -> TaskCost:
+        """Times and operators of a class.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        key = (task_class.kernel, task_class.name, pid, run)
+        known = self.costs.get(key)
+        if known is None:
+            known = self.costs[key] = self._shared.graph.once(_class_costs).of(
+                task_class, self.device, self.schedule, pid, run
+            )
+        return known
+
+    @cached_property
+    def tensors(self) -> tuple[TensorUse, ...]:
+        """The tensors that tasks use."""
+        return tuple(self._tensors())
+
+    def _tensors(self) -> Iterator[TensorUse]:
+        every = of_region(self.program, (*self.program.schedule, *self.schedule))
+        about = [d for d in every if is_region(d.scope, self.program)]
+        for tensor, reads, writes in self._shared.used:
+            own = [d for d in about if d.name == tensor.name]
+            yield TensorUse(tensor, reads, writes, *self._transfer(tensor, own))
+
+    def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
+        """Where a tensor is, and if it is copied, elements per cycle and in a word."""
+        options = {d.kind: d.options for d in about}
+        said = str(options.get("place", {}).get("memory"))
+        bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
+        splits = {axis: n for d in about if d.kind == "partition" for axis, n in d.banks(tensor.shape).items()}
+        per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
+        packed = math.gcd(max(1, bits // tensor.dtype.bits), self._shared.rows[tensor.name])
+        banks = math.prod(splits.values())
+        rate = self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
+        return (said if said in ("onchip", "dram") else "auto"), rate, packed
+
+    @cached_property
+    def streamed(self) -> Mapping[str, TensorUse]:
+        """The tensors that stay in DRAM, by name: a node has the tile of the task at work, and in a FIFO the next."""
+        return {use.tensor.name: use for use in self.tensors if use.place == "dram"}
+
+    @property
+    def onchip(self) -> frozenset[str]:
+        """Names of the tensors that are not copied."""
+        return frozenset(use.tensor.name for use in self.tensors if use.onchip)
+
+    @cached_property
+    def processing_key(self) -> Hashable:
+        """Equal for schedules under which processing elements take the same.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        costs = (self.cost(cls, pid, 0) for cls, pid, *_ in self._shared.alike(0))
+        streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
+        return tuple(map(id, costs)), self.onchip, streamed  # the graph keeps costs, each once
+
+    @property
+    def copies_key(self) -> Hashable:
+        """Equal for schedules under which all copies take the same times."""
+        return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
+
+    @property
+    def timing_key(self) -> Hashable:
+        """Equal for schedules under which all tasks and copies do the same at the same times.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        runs = range(len(self.program.runs) or 1)
+        parts = (self.cost(cls, pid, run).parts for run in runs for cls, pid, *_ in self._shared.alike(run))
+        return self.copies_key, tuple(parts)
+
+    @cached_property
+    def copied_bytes(self) -> int:
+        """Bytes of the tensors that are copied as a whole, to the nodes and back."""
+        return sum(u.tensor.bytes * (u.reads + u.writes) for u in self.tensors if u.place not in ("dram", "onchip"))
+
+    @cached_property
+    def interfaces(self) -> Resources:
+        """AXI ports, and the tasks that copy; nothing where nothing is copied."""
+        external, copied = self.device.external, [use for use in self.tensors if not use.onchip]
+        if not copied:
+            return Resources()
+        counts = len(copied), sum(use.reads for use in copied), sum(use.writes for use in copied), 1
+        parts = external.adapter, external.load, external.store, external.control
+        return Resources.weighted((part.resources, count) for part, count in zip(parts, counts, strict=True))
+
+    def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
+        """How often a node has each array of a class it executes."""
+        key = task_class.kernel, task_class.name
+        if key not in self._held:
+            ports = {port.arg: port for port in task_class.tensor_ports}
+            self._held[key] = tuple(self._held_of(storage, ports) for storage in cost.storages.values())
+        return self._held[key]
+
+    def _held_of(self, storage: Storage, ports: Mapping[int, TensorPort]) -> Held:
+        if storage.array.argument is None:
+            return 1
+        port = ports.get(storage.array.argument)
+        if port is None or not (port.reads or port.writes) or not storage.array.shape:
+            return 0
+        if port.tensor.name in self.streamed:
+            return 1
+        copied = port.tensor.name not in self.onchip
+        # Results that stay on the chip are in the memory of whoever reads them.
+        return (port, copied and port.reads) if copied or port.reads else 0
+
+
+def _by_device(graph: ProgramGraph) -> dict[str, SharedCosts]:
+    """Start the table of shared costs by device, as `ProgramGraph.once` keeps it."""
+    return {}
+
+
+def _class_costs(graph: ProgramGraph) -> ClassCosts:
+    return ClassCosts(graph.program)

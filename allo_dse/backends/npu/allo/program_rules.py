@@ -1,0 +1,184 @@
+"""Rules of Allo about programs, however they are folded. Sources: github.com/cornell-zhang/allo, commit a098603."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from allo_dse.mapper.violation import Violation
+
+from .rule import Rule, Subject
+
+MOST_TASKS = 32_768
+"""Allo folds task by task in Python, in a time that grows with the square: 8,192 in 10 s, 32,768 in 190 s."""
+MOST_HOST_BUFFERS = 4
+"""`allo.backend.aie.utils.Config.MAX_IO_BUFFER`."""
+MOST_DIMENSIONS = 2
+
+CONSTRUCTS: Mapping[str, str] = {
+    "stream index": "Allo has to know which stream it is when it compiles: with allo.meta_for(n) as i: ...",
+    "call": "Allo compiles no functions for the AI engine: write the body in its place",
+    "max": "there is no such operation in Allo for the AI engine: assign inside of `if a > b:`",
+    "min": "there is no such operation in Allo for the AI engine: assign inside of `if a < b:`",
+    "abs": "there is no such operation in Allo for the AI engine: assign inside of `if a < 0:`",
+    "choice": "there is no such operation in Allo for the AI engine: use an `if` statement",
+    "bits": "Allo takes shifts and bits of no operand that it meets there: use *, // or %",
+    "**": "Allo takes no powers: multiply, or use allo.power on floats",
+    "@": "write allo.matmul(a, b)",
+    "floor division": "Allo divides only integers with //: use /",
+    "half comparison": "Allo compares no bfloat16: declare `x: float32 = ...` and compare that",
+    "float beside a tile": "Allo takes a float beside a tile by function only: allo.add(tile, 1.5)",
+    "broadcast of one": "Allo repeats whole vectors, no dimension of a single element: write it as a loop",
+    "function of integers": "Allo's functions are of floats: declare `x: float32 = ...` and use that",
+    "number first": "the tile comes first: allo.add(tile, 1)",
+    "negated tile": "write allo.mul(tile, -1)",
+    "slice": "Allo takes slices whose bounds are known when it compiles: with allo.meta_for(n) as i: ...",
+    "index beside a slice": "beside a slice Allo takes a name or a number: give the index a name with allo.meta_for",
+    "slice of one": "Allo drops dimensions of a single element: write the index, or loop over the elements",
+    "chained comparison": "write `a < b and b < c`",
+    "scalar relu": "Allo takes tiles only: assign inside of `if a < 0:`",
+    "type call": "declare a variable of that type: `x: float32 = ...`",
+    "tiles of two types": "Allo's functions take tiles of one type, and its operators mix integers only: write a loop",
+    "tile of another type": "Allo's compiler aborts: convert element by element",
+    ".copy()": "write allo.copy(tile)",
+    "view": "write it as a loop over the elements",
+    "ones": "declare a tile with that value: `x: T[M, N] = 1`",
+    "zeros": "declare a tile with that value: `x: T[M, N] = 0`",
+    "range": "Allo's loops run forwards: turn the index around",
+    "break": "put what follows into an `if`",
+    "continue": "put what follows into an `if`",
+}
+"""What Allo's front end refuses for the AI engine, and what to write instead."""
+
+OPERATIONS: Mapping[str, str] = {
+    "gelu": "write it with allo.exp, or element by element",
+    "layernorm": "write it element by element",
+    "tril": "write it element by element",
+    "sum": "add up in a loop",
+    **dict.fromkeys(("tanh", "sin", "cos", "sqrt", "power"), "write it element by element, or with allo.exp"),
+}
+"""Tile operations without code for the AI engine."""
+
+
+class Constructs:
+    """What the front end of Allo refuses, with the place and what to write instead."""
+
+    name, folded = "allo_source", False
+    source = 'allo.ir.infer, allo.ir.builder with typing rules "cpp-style"; allo.dataflow.move_stream_to_interface'
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        for one in subject.program.constructs:
+            if one.kind in CONSTRUCTS:
+                yield Violation(self.name, f"{one.location}", 1, 0, f"`{one.text}`: {CONSTRUCTS[one.kind]}")
+
+
+class Operations:
+    """Tile operations that have no code for the AI engine."""
+
+    name, folded = "allo_source", False
+    source = "allo.backend.aie.utils.inject_external_kernels"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        found: dict[tuple[str, str], str] = {}
+        for kernel in subject.program.kernels:
+            for cls in kernel.classes:
+                for op in cls.work:
+                    if op.kind in OPERATIONS:
+                        found[op.kind, str(op.location or kernel.name)] = OPERATIONS[op.kind]
+        for (kind, where), hint in found.items():
+            yield Violation(self.name, where, 1, 0, f"`allo.{kind}` has no code for the AI engine in Allo: {hint}")
+
+
+class TaskCount:
+    """Folding takes time for every task."""
+
+    name, folded = "allo_tasks", False
+    source = "allo.backend.aie.mapping.ComputationGraph: bundle_multi, chain"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        if subject.vmg.task_count > MOST_TASKS:
+            detail = "Allo folds task by task, for minutes; use larger tiles"
+            yield Violation(self.name, subject.program.name, subject.vmg.task_count, MOST_TASKS, detail)
+
+
+class HostBuffers:
+    """Tensors of one element type and direction are packed into one buffer, or several while there are any left.
+
+    Buffers go to the kinds by turns. Allo leaves out those that no tensor is packed into, and counts them nevertheless.
+    """
+
+    name, folded = "host_buffers", False
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        ports = [port for cls in subject.program.task_classes for port in cls.used_ports]
+        written = {port.tensor.name: port.writes for port in sorted(ports, key=lambda port: port.writes)}
+        kinds: Counter[tuple[str, str]] = Counter()
+        for tensor in subject.program.tensors:
+            if tensor.name in written:
+                kinds[str(tensor.dtype), "out" if written[tensor.name] else "in"] += 1
+        said = ", ".join(f"{dtype} {way}" for dtype, way in kinds)
+        if len(kinds) > MOST_HOST_BUFFERS:
+            detail = f"one per element type and direction: {said}"
+            yield Violation(self.name, "the host", len(kinds), MOST_HOST_BUFFERS, detail)
+            return
+        buffers = [range(first, MOST_HOST_BUFFERS, len(kinds)) for first in range(len(kinds))]
+        used = {slot for own, count in zip(buffers, kinds.values(), strict=True) for slot in own[:count]}
+        if used and max(used) >= len(used):
+            detail = f"Allo leaves one of them empty, and miscounts: those with more tensors come first, of {said}"
+            yield Violation(self.name, "the host", max(used) + 1, len(used), detail)
+
+
+class Tensors:
+    """Descriptors are made for vectors and matrices, and every tensor of the region has one."""
+
+    name, folded = "allo_tensor_rank", False
+    source = "allo.memory.DTensor.set_access_pattern; CodeGenerator.aie_codegen, runtime sequence"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        used = {port.tensor.name for cls in subject.program.task_classes for port in cls.used_ports}
+        for tensor in subject.program.tensors:
+            if len(tensor.shape) > MOST_DIMENSIONS:
+                yield Violation(self.name, f"tensor {tensor.name}", len(tensor.shape), MOST_DIMENSIONS)
+            if not tensor.shape:
+                detail = "a single value: give the region a vector of one element"
+                yield Violation(self.name, f"tensor {tensor.name}", 1, 0, detail)
+            if tensor.name not in used:
+                detail = (
+                    "no kernel reads or writes it, and Allo needs a use of each: leave it out of the region's arguments"
+                )
+                yield Violation("allo_unused_tensor", f"tensor {tensor.name}", 1, 0, detail)
+
+
+class KernelShapes:
+    """A kernel that is not named by its shape takes one shape in the whole program.
+
+    So it is with sums and products of tiles, and for XDNA2 with matrix products; for XDNA1 Allo has kernels by shape
+    (ALLO_EXTERNAL_KERNEL_DIR).
+    """
+
+    name, folded = "allo_kernel_shapes", False
+    source = "allo.backend.aie.utils.inject_external_kernels"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        kinds = {"add", "mul"} if subject.device.architecture == "xdna1" else {"add", "mul", "matmul"}
+        shapes: dict[str, set[tuple[int, ...]]] = {}
+        for cls in subject.program.task_classes:
+            for op in cls.work:
+                if op.kind in kinds:
+                    types = "->".join(dict.fromkeys((str(op.dtypes[0]), str(op.dtypes[-1]))))
+                    shapes.setdefault(f"allo.{op.kind} of {types}", set()).add(op.shape)
+        for kernel_name, different in shapes.items():
+            if len(different) > 1:
+                detail = ", ".join("x".join(map(str, shape)) for shape in sorted(different))
+                yield Violation(self.name, kernel_name, len(different), 1, detail)
+
+
+PROGRAM_RULES: tuple[Rule, ...] = (
+    Constructs(),
+    Operations(),
+    Tensors(),
+    HostBuffers(),
+    KernelShapes(),
+    TaskCount(),
+)

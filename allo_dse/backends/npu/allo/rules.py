@@ -1,0 +1,375 @@
+"""What Allo's AIE backend builds, up to the vendor's tools: rules about folded graphs.
+
+Source of all rules: github.com/cornell-zhang/allo, commit a098603.
+
+`docs/allo_target.md` lists the rules and how often they agree with Allo.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from allo_dse.compiler.program.kernel import TaskClass, TileOp
+from allo_dse.compiler.program.tensors import StreamOp
+from allo_dse.mapper.violation import Violation
+
+from ..movement.movement import LOCKS_PER_END, StreamFlow
+from .interfaces import PORTS_PER_CORE, PortShortage, body_of, one_iteration
+from .placer import Core, NotPlaced, by_position
+from .program_rules import PROGRAM_RULES
+from .rule import Rule, Subject
+from .stream_rules import (
+    ChainedLoops,
+    ChainedTensors,
+    RolledStreams,
+    TokenOrder,
+    crowded_memory_tile,
+    is_vectorised,
+    turned_streams,
+)
+from .transfers import NoTransfer, TransferPlan, full_queues, unanswered
+
+# Data memory of cores as Allo's program needs it: FIFOs are at the cores where Allo puts them.
+#
+#     reserved + 2 * tile per tensor FIFO + FIFOs of streams + arrays of the tasks
+#
+# A FIFO between cores that share a memory is there once: in the producer's if the consumer reaches that, else in the
+# consumer's. Any other, and one that a memory tile turns into another layout, is there at both ends.
+#
+# Every result of an operation on tiles has an array, and so have a tile that is filled element by element, a single
+# value that is repeated to a tile, a copy of a part of a tile, an operand or a result of a vectorised product that is
+# put into the kernel's layout, and each token that is got, also where the FIFO is worked on in place. None has the sum
+# of products that is handed on, what is copied to a tensor as a whole, and what the only put into a FIFO puts.
+# `allo.meta_for` is a loop, whose body has its arrays once, but where `allo.meta_if` looks at its variable. A bundle
+# is a loop, too; the tasks of a chain have their arrays each.
+#
+# Sources: `CodeGenerator.aie_codegen` and `build_core_function` in `allo.backend.aie.mlir_codegen`, `allo_opt` in
+# `allo.backend.aie` and `mlir/lib/Transforms/CopyOnWrite.cpp`, commit a098603; mlir-aie's
+# `AIEObjectFifoStatefulTransform` (`isSharedMemory`); and the buffers of the designs that were compared with them.
+
+
+class CoreMemory(Struct, frozen=True):
+    """Bytes of data memory on the core of a node, by purpose."""
+
+    node: int
+    reserved: int
+    tensors: int
+    streams: int
+    arrays: int
+
+    @property
+    def total(self) -> int:
+        return self.reserved + self.tensors + self.streams + self.arrays
+
+    def __str__(self) -> str:
+        parts = {"tensors": self.tensors, "streams": self.streams, "arrays of tasks": self.arrays}
+        return ", ".join(f"{name} {size:,}" for name, size in {**parts, "reserved": self.reserved}.items() if size)
+
+
+def core_memory(subject: Subject, cores: Mapping[int, Core], depth: int) -> Iterator[CoreMemory]:
+    """What each node needs.
+
+    Args:
+        cores: of the nodes that exchange tokens.
+        depth: of the FIFOs of tensors.
+    """
+    turned = turned_streams(subject.program, subject.device.architecture)
+    streams = stream_bytes(subject.fifos, cores, turned)
+    arrays = [size for size, count in _arrays(subject) for _ in range(count)]
+    for node, (own, size) in enumerate(zip(subject.interfaces, arrays, strict=True)):
+        tensors = 0 if isinstance(own, PortShortage) else sum(depth * one.port.tile_bytes for one in own)
+        yield CoreMemory(node, subject.device.reserved_core_bytes, tensors, streams[node], size)
+
+
+def stream_bytes(fifos: Iterable[StreamFlow], cores: Mapping[int, Core], turned: Collection[str]) -> Counter[int]:
+    """Bytes of FIFOs between nodes in the memory of each node's core.
+
+    Args:
+        turned: stream arrays whose tokens pass through a memory tile.
+    """
+    found: Counter[int] = Counter()
+    for flow in fifos:
+        source, target = cores[flow.source], cores[flow.target]
+        ends = [flow.source, flow.target]
+        if flow.stream not in turned:
+            if _reaches(target, source):
+                ends = [flow.source]
+            elif _reaches(source, target):
+                ends = [flow.target]
+        for node in ends:
+            found[node] += flow.count * flow.depth * flow.token_bytes
+    return found
+
+
+def _reaches(core: Core, memory: Core) -> bool:
+    """Whether a core works on the memory of another: above, below, or to the left of it."""
+    return (core[0] - memory[0], abs(core[1] - memory[1])) in ((0, 0), (0, 1), (1, 0))
+
+
+def _arrays(subject: Subject) -> Iterator[tuple[int, int]]:
+    """Per group of nodes the bytes of their tasks' arrays, and how many nodes there are."""
+    into: dict[int, Counter[str]] = {}
+    out: dict[int, Counter[str]] = {}
+    for flow in subject.fifos:
+        for ends, node in ((into, flow.target), (out, flow.source)):
+            ends.setdefault(node, Counter())[flow.stream] += flow.count
+    for first_node, group in subject.vmg.numbered_groups:
+        tasks = [task for task, _ in one_iteration(body_of(group))]
+        classes = [subject.program.kernels[task.kernel].classes[task.cls] for task in tasks]
+        got, put = into.get(first_node, Counter()), out.get(first_node, Counter())
+        yield array_bytes(classes, got, put, subject.device.architecture), group.count
+
+
+def array_bytes(classes: Sequence[TaskClass], got: Collection[str], put: Mapping[str, int], architecture: str) -> int:
+    """Bytes of the arrays of a node.
+
+    Args:
+        classes: of the tasks of one iteration.
+        got: stream arrays from other nodes.
+        put: those to other nodes, with the number of FIFOs.
+    """
+    inside = _streams(classes, "get") & _streams(classes, "put")
+    size = sum(_result_bytes(cls, architecture) for cls in classes)
+    size += sum(_token_bytes(op) for op, _ in _operations(classes, "get", got, inside))
+    puts = list(_operations(classes[::-1], "put", put, inside))
+    names = [op.stream.name for op, _ in puts]
+    in_place = (
+        op for op, cls in puts if put[op.stream.name] == 1 == names.count(op.stream.name) and _computes(cls, op)
+    )
+    return size - sum(map(_token_bytes, in_place))
+
+
+def _streams(classes: Sequence[TaskClass], direction: str) -> set[str]:
+    return {port.stream.name for cls in classes for port in cls.stream_ports if port.direction == direction}
+
+
+def _operations(
+    classes: Sequence[TaskClass], direction: str, fifos: Collection[str], inside: Collection[str]
+) -> Iterator[tuple[StreamOp, TaskClass]]:
+    """Operations on FIFOs to other nodes; of a stream that a chain has inside, only that of its first task."""
+    met: set[str] = set()
+    for cls in classes:
+        own = {(op.stream.name, op.location, op.copy): op for op in cls.stream_ops if op.direction == direction}
+        for op in own.values():
+            name = op.stream.name
+            if name in fifos and op.stream.block and not (name in met and name in inside):
+                met.add(name)
+                yield op, cls
+
+
+def _token_bytes(op: StreamOp) -> int:
+    return math.prod(op.stream.block) * op.stream.dtype.bits // 8
+
+
+def _computes(cls: TaskClass, put: StreamOp) -> bool:
+    """Whether the token that is put has an array that was counted."""
+    new = (op for op in cls.work if op.use.is_new and _shape(op) == put.stream.block)
+    return (any(new) or _token_bytes(put) in cls.loop_arrays) and not _sums_products(cls)
+
+
+def _sums_products(cls: TaskClass) -> bool:
+    return any(op.use.sums for op in cls.work)
+
+
+def _result_bytes(cls: TaskClass, architecture: str) -> int:
+    """Bytes of what a task computes, whatever becomes of it."""
+    total = sum(cls.loop_arrays)
+    if _sums_products(cls):
+        return total
+    work = list({(op.kind, op.shape, op.location, op.use.copy): op for op in cls.work if op.shape}.values())
+    for position, op in enumerate(work, 1):
+        use, result = op.use, math.prod(_shape(op)) * op.dtypes[-1].bits // 8
+        if op.kind == "copy":
+            total += 0 if use.is_part or use.part_bytes else result if use.is_new else -result
+            continue
+        total += use.part_bytes + (use.is_new + (op.kind != "fill") * use.scalars) * result
+        if op.kind == "matmul" and is_vectorised(op, architecture):
+            total += use.result_bytes + use.part_bytes + (position < len(work)) * result
+    return total
+
+
+def _shape(op: TileOp) -> tuple[int, ...]:
+    return (op.shape[0], op.shape[2]) if op.kind == "matmul" else op.shape
+
+
+FIFO_DEPTH = 2
+"""Depth of the object FIFOs of tensors: `CodeGenerator.aie_codegen`."""
+MOST_COMPARING_S = 120
+SECONDS_PER_ROUNDS_CUBED = 3e-9
+"""Of two nodes. Measured: 21 pairs with 512 rounds take 8 s, with 1,024 rounds 78 s."""
+
+
+class CorePorts:
+    """A node has two tensors in each direction; arguments for one tensor are merged only when there are more."""
+
+    name, folded = "allo_core_ports", True
+    source = "allo.backend.aie.mapping.ComputationGraph.get_global_io"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        for own in subject.interfaces:
+            if isinstance(own, PortShortage):
+                where = subject.node_name(own.node)
+                yield Violation(self.name, where, own.needed, PORTS_PER_CORE, ", ".join(own.tensors))
+                return
+
+
+class Transfers:
+    """Tiles that do not lie next to each other need a transfer each, and each of them ports."""
+
+    name, folded = "allo_transfers", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.map_data_transfer"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        refusal = subject.transfers
+        if isinstance(refusal, NoTransfer):
+            first = refusal.stream[0]
+            detail = (
+                f"Allo has no ports left for {subject.node_name(first.node)}; tiles lie next to each "
+                "other where nodes take them by turns (cyclic), not where each has a block"
+            )
+            if refusal.parts:
+                detail = f"Allo spreads its transfer over {refusal.parts} channels, and rows of tiles do not divide so"
+            yield Violation(self.name, f"tensor {first.port.tensor.name}", 1, 0, detail)
+
+
+class Rounds:
+    """Nodes whose tiles may lie next to each other are compared round by round, a round being an iteration of a bundle.
+
+    For every round of the one, Allo goes through those of the other, and looks each up in a list of those it has seen.
+    """
+
+    name, folded = "allo_rounds", True
+    source = "MulticastInterface._contiguous_data_transfer in allo.backend.aie.mlir_codegen.CodeGenerator"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        runs = subject.transfers
+        if not isinstance(runs, tuple):
+            return
+        rounds: dict[str, list[int]] = {}
+        for run in runs:
+            rounds.setdefault(run.sample.port.tensor.name, []).extend(len(s[0].tiles) for s in run.streams)
+        seconds = sum((len(own) - 1) * max(own) ** 3 for own in rounds.values()) * SECONDS_PER_ROUNDS_CUBED
+        if seconds > MOST_COMPARING_S:
+            most = max(map(max, rounds.values()))
+            detail = f"Allo compares nodes round by round, of which there are up to {most:,}; use larger tiles"
+            yield Violation(self.name, "tensors", math.ceil(seconds), MOST_COMPARING_S, detail)
+
+
+class Requests:
+    """What the host queues at once has to fit, and a result has to be on its way whenever it waits."""
+
+    name, folded = "allo_requests", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        runs = subject.transfers
+        if not isinstance(runs, tuple):
+            return
+        queue = next(full_queues(runs), None)
+        if queue is not None:
+            detail = "per iteration of the outermost bundle; tiles that are needed again are requested again"
+            yield Violation(self.name, queue.where, queue.needed, queue.limit, detail)
+            return
+        group = unanswered(runs)
+        if group is not None:
+            detail = f"Allo waits for a result once it has requested {group} iterations, and none is on its way"
+            yield Violation(self.name, "the host", 1, 0, detail)
+
+
+class Fifos:
+    """Every stream that no bundle merges with another is an object FIFO of its own, with two locks at each end."""
+
+    name, folded = "core_locks", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        out: dict[int, list[StreamFlow]] = {}
+        for stream in subject.fifos:
+            out.setdefault(stream.source, []).append(stream)
+        many = {node: streams for node, streams in out.items() if any(s.count > 1 for s in streams)}
+        limit = subject.device.core.locks
+        for node, streams in many.items():
+            group, _ = subject.group_of(node)
+            tensors = next(len(tiles.users) for tiles in subject.view.groups if tiles.group is group)
+            needed = LOCKS_PER_END * (tensors + sum(s.count for s in streams))
+            if needed > limit:
+                detail = ", ".join(f"{s.count} FIFOs of {s.stream}" for s in streams)
+                yield Violation(self.name, subject.node_name(node), needed, limit, detail)
+                return
+
+
+class Placement:
+    """Nodes that exchange tokens are laid out in strings, which must not run out of columns."""
+
+    name, folded = "allo_placement", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.map_core_func_to_physical_tiles"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        refusal = subject.cores
+        if isinstance(refusal, NotPlaced):
+            detail = (
+                "Allo finds no core for it: it lays nodes that exchange tokens side by side, column by column, and "
+                "those that do so in a circle twice; fewer nodes, or fewer streams between them, leave room"
+            )
+            yield Violation(self.name, subject.node_name(refusal.node), 1, 0, detail)
+
+
+class Memory:
+    """FIFOs are at the cores where Allo puts them, and every array that a task declares or computes has its place."""
+
+    name, folded = "core_memory", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator: aie_codegen, build_core_function; allo_opt"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        if isinstance(subject.cores, NotPlaced) or not isinstance(subject.plan, TransferPlan):
+            return
+        largest = max(core_memory(subject, subject.cores, FIFO_DEPTH), key=lambda own: own.total)
+        limit = subject.device.core.memory_bytes
+        if largest.total > limit:
+            yield Violation(self.name, subject.node_name(largest.node), largest.total, limit, str(largest))
+
+
+class StreamLayouts:
+    """Operands and results of matrix products that pass through streams change their layout in a memory tile."""
+
+    name, folded = "allo_stream_layout", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos; utils.Stream"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        turned = turned_streams(subject.program, subject.device.architecture)
+        flows = [flow for flow in by_position(subject.vmg, subject.fifos) if flow.stream in turned]
+        both = next((flow for flow in flows if turned[flow.stream]), None)
+        plan, cores = subject.plan, subject.cores
+        if both is not None:
+            detail = "a result of one product is an operand of the next, and Allo turns a stream's layout once"
+            yield Violation(self.name, f"stream {both.stream}", 1, 0, detail)
+        elif isinstance(plan, TransferPlan) and not isinstance(cores, NotPlaced) and flows:
+            ports = [plan.memory_ports(tile) for tile in range(plan.memory_tiles)]
+            crowded = crowded_memory_tile(flows, cores, ports)
+            if crowded is not None:
+                detail = (
+                    f"from {subject.node_name(crowded.source)}: its layout changes in a memory tile, and Allo finds "
+                    "none with a channel left; fewer cores for what is multiplied, or fewer tensors, leave some"
+                )
+                yield Violation(self.name, f"stream {crowded.stream}", 1, 0, detail)
+
+
+ALLO_RULES: tuple[Rule, ...] = (
+    *PROGRAM_RULES,
+    CorePorts(),
+    Transfers(),
+    Rounds(),
+    Requests(),
+    Fifos(),
+    RolledStreams(),
+    ChainedLoops(),
+    ChainedTensors(),
+    Placement(),
+    StreamLayouts(),
+    TokenOrder(),
+    Memory(),
+)

@@ -1,0 +1,333 @@
+"""Rules about streams: Allo makes buffers of those inside of chains, and one FIFO of those that a bundle merges.
+
+Source: `ComputationGraph.chain`, `refactor` and `bundle_multi` in `allo.backend.aie.mapping`, commit a098603.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import TaskClass, TileOp
+from allo_dse.compiler.program.tensors import IntArray, StreamPort
+from allo_dse.mapper.graph.ports import ClassPorts
+from allo_dse.mapper.graph.tree import Repeat, Seq, Task, Tree, leaf_tasks
+from allo_dse.mapper.violation import Violation
+
+from ..movement.flows import GroupTiles
+from ..movement.movement import StreamFlow
+from ..movement.round_wiring import LocalStream, Wiring
+from .interfaces import body_of, fifos_inside
+from .placer import Core
+from .rule import Subject
+from .transfers import MEMORY_TILE_PORTS
+
+
+class RolledStreams:
+    """`allo.meta_for` stays a loop: in chains of tasks that exchange tokens, no stream is picked by its variable.
+
+    Streams that bundles have merged are one, and can be in the loop of a task that exchanges others.
+    """
+
+    name, folded = "allo_rolled_streams", True
+    source = "allo.backend.aie.mapping.ComputationGraph: chain, refactor"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        for group, wiring in _wirings(subject):
+            inside = _rolled_inside(subject.program, group, wiring)
+            stream = inside or self._rolled_outside(subject, group, wiring)
+            if stream is not None:
+                detail = f"Allo does not build {stream}: a loop picks it, in a chain of tasks that exchange tokens"
+                yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
+                return
+
+    def _rolled_outside(self, subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
+        """A stream array of which a loop of the node's tasks uses several FIFOs to other nodes."""
+        if not wiring.streams:
+            return None
+        fifos: Counter[tuple[str, str]] = Counter()
+        for flow in subject.fifos:
+            for direction, node in (("put", flow.source), ("get", flow.target)):
+                if node == group.first_node:
+                    fifos[flow.stream, direction] += flow.count
+        for use in group.round.classes:
+            own = subject.vmg.graph.ports.of_task(use.task)
+            for port in (own.streams[position] for position in sorted(own.rolled)):
+                if fifos[port.stream.name, port.direction] > 1:
+                    return port.stream.name
+        return None
+
+
+def _wirings(subject: Subject) -> Iterator[tuple[GroupTiles, Wiring]]:
+    """How the tasks of nodes are wired, with their group."""
+    for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
+        for wiring, _ in wirings:
+            yield group, wiring
+
+
+def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) -> str | None:
+    """A stream array between tasks of a node of which a loop of one of them uses several FIFOs."""
+    found: dict[str, None] = {}
+    for stream in wiring.streams:
+        for leaf, position in ((stream.put_leaf, stream.put), (stream.get_leaf, stream.get)):
+            own = wiring.classes[leaf]
+            if position in own.rolled:
+                found[own.streams[position].stream.name] = None
+    return next((name for name in found if fifos_inside(program, group.group, name) > 1), None)
+
+
+class ChainedLoops:
+    """A token that chained tasks exchange becomes a buffer, so it is put and got in one loop, or in none.
+
+    A loop that does nothing but hand on a tile is dissolved into the loop that takes it.
+    """
+
+    name, folded = "allo_chained_loops", True
+    source = "allo.backend.aie.mapping.ComputationGraph.refactor"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        for group, wiring in _wirings(subject):
+            for stream in wiring.streams:
+                if not _is_buffer(body_of(group.group), wiring, stream):
+                    name = wiring.classes[stream.put_leaf].streams[stream.put].stream.name
+                    detail = f"Allo does not build {name}: chained tasks put and get it in different loops"
+                    yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
+                    return
+
+
+class ChainedTensors:
+    """Tasks with tensors are in the innermost loop of a chain's bundles, or only hand a tile on to one that is."""
+
+    name, folded = "allo_chained_loops", True
+    source = "allo.backend.aie.mlir_codegen.CodeGenerator.build_core_function, nest depths of arguments"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        for group, wiring in _wirings(subject):
+            tensor = _tensor_outside(subject, group, wiring)
+            if tensor is not None:
+                detail = f"Allo does not build {tensor}: its task is in a chain with a loop, and not in that loop"
+                yield Violation(self.name, subject.node_name(group.first_node), 1, 0, detail)
+                return
+
+
+def _tensor_outside(subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
+    """A tensor of a task outside of the innermost loop that does not hand it on to a task inside."""
+    body = body_of(group.group)
+    if not isinstance(body, Seq) or not any(isinstance(child, Repeat) for child in body.children):
+        return None
+    depth = [_depth(body, leaf) for leaf in range(body.leaf_count)]
+    handed_on = {s.put_leaf for s in wiring.streams if depth[s.get_leaf] == max(depth)}
+    for use in group.round.classes:
+        cls = subject.program.kernels[use.task.kernel].classes[use.task.cls]
+        used = [port.tensor.name for port in cls.used_ports]
+        for leaf in use.in_round.tolist() if used else ():
+            if depth[leaf] < max(depth) and not (wiring.classes[leaf].forwards and leaf in handed_on):
+                return used[0]
+    return None
+
+
+def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
+    put, get = wiring.classes[stream.put_leaf], wiring.classes[stream.get_leaf]
+    put_loops, get_loops = _loops_apart(body, stream.put_leaf, stream.get_leaf)
+    put_loops += _in_loop(put, stream.put)
+    get_loops += _in_loop(get, stream.get)
+    if put_loops == get_loops == 0:
+        return True
+    only_hands_on = stream.put in put.forwards and len({port.location for port in put.streams}) == 1
+    return put_loops == get_loops == 1 and only_hands_on
+
+
+def _in_loop(ports: ClassPorts, position: int) -> bool:
+    """Whether the operation is in a loop of its task."""
+    return ports.streams[position].tokens != 1 or position in ports.rolled
+
+
+def _loops_apart(tree: Tree, first: int, second: int) -> tuple[int, int]:
+    """In how many loops two tasks of a schedule are that the other one is not in."""
+    while not isinstance(tree, Task):
+        if isinstance(tree, Repeat):
+            length = tree.child.leaf_count
+            if first // length != second // length:
+                return _depth(tree, first), _depth(tree, second)
+            first, second, tree = first % length, second % length, tree.child
+            continue
+        for child in tree.children:
+            if first < child.leaf_count and second < child.leaf_count:
+                tree = child
+                break
+            if first < child.leaf_count or second < child.leaf_count:
+                return _depth(tree, first), _depth(tree, second)
+            first, second = first - child.leaf_count, second - child.leaf_count
+    return 0, 0
+
+
+def _depth(tree: Tree, leaf: int) -> int:
+    """In how many loops of a schedule a task is."""
+    if isinstance(tree, Task):
+        return 0
+    if isinstance(tree, Repeat):
+        return 1 + _depth(tree.child, leaf % tree.child.leaf_count)
+    for child in tree.children:
+        if leaf < child.leaf_count:
+            return _depth(child, leaf)
+        leaf -= child.leaf_count
+    raise IndexError(leaf)
+
+
+class TokenOrder:
+    """Streams that a bundle has merged into one FIFO are read in the order in which they are written.
+
+        bundle [src_3, src_2, src_1, src_0]   read by p[0].get(), p[1].get(), ...     delivers 3 first
+
+    Mesh folds keep the order by construction (`JointFold`); graphs folded node by node are compared token by token.
+    """
+
+    name, folded = "allo_token_order", True
+    source = "allo.backend.aie.mapping.ComputationGraph.bundle_multi (streams take the first task's name)"
+
+    def check(self, subject: Subject) -> Iterator[Violation]:
+        if subject.vmg.mesh_fold is not None:
+            return
+        puts, gets = _streams_in_order(subject, "put"), _streams_in_order(subject, "get")
+        for link in subject.fifos:
+            if link.count > 1:  # FIFOs of their own
+                continue
+            put, got = puts.get((link.stream, link.source)), gets.get((link.stream, link.target))
+            if put is None or got is None:
+                continue
+            put, got = put[np.isin(put, got)], got[np.isin(got, put)]
+            if len(put) == len(got) and not np.array_equal(put, got):
+                first = int(np.flatnonzero(put != got)[0])
+                name = subject.program.stream_name
+                detail = f"is read as {name(int(got[first]))} where {name(int(put[first]))} was written before"
+                where = f"{subject.node_name(link.source)} to {subject.node_name(link.target)}"
+                yield Violation(self.name, f"{where}, FIFO of {link.stream}", 1, 0, detail)
+
+
+def _streams_in_order(subject: Subject, direction: str) -> dict[tuple[str, int], IntArray]:
+    """Per stream array and node, the streams that its tasks put to or get from, in order."""
+    program, found = subject.program, dict[tuple[str, int], list[tuple[int, int, int]]]()
+    for first_node, group in subject.vmg.numbered_groups:
+        tasks = group.leaves.tasks()
+        kinds: dict[tuple[int, int], list[int]] = {}
+        for leaf, task in enumerate(leaf_tasks(group.tree)):
+            kinds.setdefault((task.kernel, task.cls), []).append(leaf)
+        for (kernel, cls), leaves in kinds.items():
+            pids = program.pids(kernel, tasks[:, leaves].reshape(-1))
+            for place, port in enumerate(program.kernels[kernel].classes[cls].stream_ports):
+                if port.direction != direction:
+                    continue
+                streams = program.first_stream[port.stream.name] + port.index.linear(pids)
+                for number, row in enumerate(streams.reshape(len(tasks), -1).tolist()):
+                    own = found.setdefault((port.stream.name, first_node + number), [])
+                    own += [(leaf, place, stream) for leaf, stream in zip(leaves, row, strict=True)]
+    return {key: np.array([stream for _, _, stream in sorted(own)], np.int64) for key, own in found.items()}
+
+
+# Streams whose tokens Allo turns into another layout on their way, and the memory tiles that do it.
+#
+# Vectorised matrix products work on blocks of a few rows and columns. An operand that comes from a stream, and a
+# result that goes into one, is put into that order by the stream's DMA, which takes more loops than a core's channel
+# has: the stream passes through a memory tile.
+#
+# Sources: `allo_opt` in `allo.backend.aie`, `Stream.get_dimensions_to_stream` and `matmul_external_kernel_config_map`
+# in `allo.backend.aie.utils`, and stream FIFOs in `CodeGenerator.aie_codegen`, commit a098603.
+
+
+BLOCKS: Mapping[str, Mapping[tuple[str, str], tuple[int, int, int]]] = {
+    "xdna1": {
+        ("int8", "int8"): (4, 8, 8),
+        ("int8", "int16"): (4, 8, 8),
+        ("int8", "int32"): (4, 8, 8),
+        ("int16", "int16"): (4, 4, 4),
+        ("int16", "int32"): (4, 4, 4),
+        ("bfloat16", "bfloat16"): (4, 8, 4),
+        ("bfloat16", "float32"): (4, 8, 4),
+    },
+    "xdna2": {
+        ("int8", "int8"): (8, 8, 8),
+        ("int8", "int16"): (8, 8, 8),
+        ("int8", "int32"): (8, 8, 8),
+        ("int16", "int16"): (4, 4, 8),
+        ("int16", "int32"): (4, 4, 8),
+        ("bfloat16", "bfloat16"): (8, 8, 8),
+        ("bfloat16", "float32"): (8, 8, 8),
+    },
+}
+"""Rows, depth and columns of a block by operand and result type: the matrix products of mlir-aie's kernel library."""
+
+
+def turned_streams(program: CompiledProgram, architecture: str) -> Mapping[str, bool]:
+    """Stream arrays whose tokens are put into another layout; whether both ends want that, which Allo cannot do.
+
+    What adds products up in the tokens of one array works on their blocks at both ends, and nothing is turned.
+    """
+    ends: dict[str, set[str]] = {}
+    for cls in program.task_classes:
+        if products := [op for op in cls.work if op.kind == "matmul" and is_vectorised(op, architecture)]:
+            for port in cls.stream_ports:
+                if not _accumulates(cls, port) and _is_block_of(cls, port, products):
+                    ends.setdefault(port.stream.name, set()).add(port.direction)
+    return {name: len(directions) > 1 for name, directions in ends.items()}
+
+
+def is_vectorised(product: TileOp, architecture: str) -> bool:
+    """Whether Allo takes the vectorised kernel: two by two blocks, or four by four, make up the tiles."""
+    m, k, n = product.shape
+    left, right = str(product.dtypes[0]), str(product.dtypes[1])
+    block = BLOCKS.get(architecture, {}).get((left, str(product.dtypes[-1]))) if left == right else None
+    if block is None:
+        return False
+    rows, depth, columns = block
+    high = 2 if architecture == "xdna2" or left == "int16" else 4
+    wide = high if left == "bfloat16" else 2
+    return k % depth == 0 and m % (rows * high) == 0 and n % (columns * wide) == 0
+
+
+def _accumulates(cls: TaskClass, port: StreamPort) -> bool:
+    """Whether the class adds to what it gets, of which it puts the sum: no transpose, products and sums only."""
+    return any(op.kind == "add" and op.shape == port.stream.block for op in cls.work)
+
+
+def _is_block_of(cls: TaskClass, port: StreamPort, products: Sequence[TileOp]) -> bool:
+    """Whether tokens are operands of products as they are, or the results that the class ends with."""
+    block = port.stream.block
+    if port.direction == "get":
+        return any(block in (op.shape[:2], op.shape[1:]) and not _is_of_parts(op) for op in products)
+    last = next(op for op in reversed(cls.work) if op.kind != "fill")
+    return last in products and (last.shape[0], last.shape[2]) == block
+
+
+def _is_of_parts(product: TileOp) -> bool:
+    """Whether both operands are parts of tiles, into which tokens were copied."""
+    m, k, n = product.shape
+    left, right, _ = product.dtypes
+    return product.use.part_bytes == m * k * left.bytes + k * n * right.bytes
+
+
+def crowded_memory_tile(
+    turned: Iterable[StreamFlow], cores: Mapping[int, Core], ports: Sequence[tuple[int, int]]
+) -> StreamFlow | None:
+    """The first stream that gets no channel of a memory tile; None when there is one for each.
+
+    The tile in the producer's column comes first, then the first that can receive, though it may send by all channels
+    already: Allo builds that, and its vendor's tools refuse it.
+
+    Args:
+        turned: in the order of Allo's streams.
+        ports: channels taken by tensors, per memory tile: sending and receiving.
+    """
+    taken = [list(own) for own in ports]
+    for flow in turned:
+        for _ in range(flow.count):
+            tile = cores[flow.source][0]
+            if MEMORY_TILE_PORTS in taken[tile]:
+                free = (n for n, (_, receive) in enumerate(taken) if receive < MEMORY_TILE_PORTS)
+                tile = next(free, tile)
+            taken[tile] = [count + 1 for count in taken[tile]]
+            if max(taken[tile]) > MEMORY_TILE_PORTS:
+                return flow
+    return None

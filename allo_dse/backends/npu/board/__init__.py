@@ -1,0 +1,5 @@
+"""Designs measured outside this package: folders of files that other tools read, any command, and the NPU itself.
+
+Imports: common, eval, lang.
+Imported by: allo_dse, eval, networks.
+"""

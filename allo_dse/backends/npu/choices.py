@@ -1,0 +1,96 @@
+"""Which kernel library the matrix multiplications of a design are taken from.
+
+A vendor's kernel takes element types and tile shapes that its contract names (`multiple_of` in the device file). A
+library is offered for the programs in which at least one multiplication fits one of its kernels; what does not fit is
+done by the device's other libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.space.choice import Ask, Question, QuestionChoice
+from allo_dse.space.design import Draft
+
+
+class KernelLibrary(QuestionChoice):
+    """One of some libraries. Gene: `kernels`, the position among them; asked where several make a difference.
+
+    Args:
+        device: what it selects itself is always offered, and comes first.
+        libraries: names of further tables `[kernels.<name>]` of the device file.
+
+    Raises:
+        StudyError: for a device without such a table.
+    """
+
+    reads = frozenset({"program"})
+    writes = frozenset({"device"})
+
+    def __init__(self, device: Device, libraries: Sequence[str]) -> None:
+        if not isinstance(device, NpuDevice):
+            raise StudyError(f"kernels: {device.name} has no kernel libraries", hint="they belong to NPUs")
+        unknown = [name for name in libraries if name not in device.kernels]
+        if unknown:
+            raise StudyError(
+                f"kernels: {device.name} has no kernel library {unknown[0]!r}",
+                hint=f"it has {', '.join(device.kernels)}",
+            )
+        self._device = device
+        self._names = tuple(dict.fromkeys((device.kernel_library, *libraries)))
+
+    def offered(self, program: CompiledProgram) -> tuple[str, ...]:
+        """The libraries that make a difference to a program."""
+        own, *others = self._names
+        return (own, *(name for name in others if self._fits(program, name)))
+
+    def _fits(self, program: CompiledProgram, library: str) -> bool:
+        return any(
+            self._device.has_kernel(library, op.dtypes, op.shape)
+            for cls in program.task_classes
+            for op in cls.work
+            if op.kind == "matmul"
+        )
+
+    def decide(self, draft: Draft, ask: Ask) -> Draft:
+        library = str(ask(Question.word("kernels", self.offered(draft.compiled), self._names)))
+        own = library == self._names[0]
+        return replace(draft, device=self._device if own else _with_library(self._device, library))
+
+    def describe(self) -> dict[str, object]:
+        return {"kernels": list(self._names)}
+
+
+@lru_cache(maxsize=64)
+def _with_library(device: NpuDevice, library: str) -> NpuDevice:
+    return device.with_options(kernel_library=library)
+
+
+# How many buffers each output port has.
+
+
+class OutputDepth(QuestionChoice):
+    """One of some object FIFO depths for all output ports. Gene: `output_depth`, the position among them.
+
+    Args:
+        depths: in tiles (1: single buffer, 2: double buffer).
+    """
+
+    writes = frozenset({"buffering.output_depth"})
+
+    def __init__(self, depths: Sequence[int] = (1, 2)) -> None:
+        self._depths = tuple(depths)
+
+    def decide(self, draft: Draft, ask: Ask) -> Draft:
+        depth = self._depths[int(ask(Question.position("output_depth", len(self._depths))))]
+        if depth == draft.buffering.output_depth:
+            return draft
+        return replace(draft, buffering=replace(draft.buffering, output_depth=depth))
+
+    def describe(self) -> dict[str, object]:
+        return {"output_depths": list(self._depths)}

@@ -1,0 +1,434 @@
+"""Whether a folded graph fits a device: every limit it exceeds, as values.
+
+`DeviceMapping.violations` puts the parts together. `docs/devices.md` lists the constraints and the rules behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.device.device import NpuDevice
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
+from allo_dse.mapper.graph.ports import PortKey
+from allo_dse.mapper.violation import Buffering, Violation
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.network.network import NetworkBuilder
+from allo_dse.simulator.network.tables import Table
+
+from .movement.access import is_word_aligned, tile_loops
+from .movement.flows import GroupTiles
+from .movement.movement import LOCKS_PER_END, WORD_BYTES, Channel, NeededDepths, StreamFlow, Transfer, Transport
+from .movement.node_memory import NodeMemory
+from .movement.periods import GroupSchedule
+from .movement.streams import Links, Step, core_period
+from .movement.transport import tile_violations
+from .movement.view import MappingView
+
+# Whether nodes wait for each other because their tiles come over one channel.
+#
+# A tile that several nodes take is sent when all of them have room for it, and flows of one shim channel take turns.
+# So a node that is behind holds up the others; where it waits for one of these itself, nothing goes on:
+#
+#     x: 4 tiles of A, then 4 of B        A goes to x and y, and so does B: y has no room for the third tile of A before
+#     y: 4 tiles of B, then 4 of A        it has had all of B, and x none for the third of B before it has had all of A
+#
+# Nodes of one role do the same at the same time, if none has to wait for another of them. While channels lead to one
+# port of one role each, that is so, and nothing is held up; else what nodes and channels do is executed, without
+# costs.
+
+
+Peers = Sequence[Sequence[tuple[Hashable, int, Hashable]]]
+"""Per node its channels: which of its own it is, the node at the other end, and which of that node's."""
+
+
+def waiting(view: MappingView, transport: Transport) -> tuple[str | int, ...]:
+    """What waits, each for the next, and the last for the first: nodes, by number, and channels, in words; empty when
+    all tiles arrive. Of a graph whose streams alone do not hold each other up, with all tiles on their way."""
+    shared = [t for t in transport.transfers if len(t.flows) > 1 or len(transport.flows[t.flows[0]].nodes) > 1]
+    if not shared:
+        return ()
+    peers = _peers_by_array(view)
+    if _in_step(shared, transport, roles(view, _peers_by_use(view) if peers is None else peers)):
+        return ()
+    return _Exchange().run(view.periods, view.channels, transport)
+
+
+def roles(view: MappingView, peers: Peers) -> list[int]:
+    """Per node a number, equal for nodes that do the same, on channels from and to nodes of equal roles."""
+    result, count = _numbered(_work(view)), 0
+    while len(set(result)) > count:
+        count = len(set(result))
+        told = (
+            (r, *((at, result[peer], there) for at, peer, there in own)) for r, own in zip(result, peers, strict=True)
+        )
+        result = _numbered(told)
+    return result
+
+
+def _work(view: MappingView) -> Iterator[Hashable]:
+    """Per node what decides when it needs other tiles and exchanges tokens: its group, wiring and tile patterns."""
+    for number, (group, wirings) in enumerate(zip(view.groups, view.declared_links.wirings, strict=True)):
+        wired = {at: kind for kind, (_, nodes) in enumerate(wirings) for at in nodes.tolist()}
+        ports = [[pattern.identity for _, pattern in group.ports.sequences(key)] for key in group.users]
+        for at in range(group.group.count):
+            yield number, wired.get(at), *(patterns[at] for patterns in ports)
+
+
+def _peers_by_array(view: MappingView) -> Peers | None:
+    """The channels by array; None where a node gets from several nodes through one, or puts to several."""
+    found: list[dict[tuple[str, bool], int]] = [{} for _ in range(view.vmg.node_count)]
+    streams = view.declared_links.between
+    for stream in streams:
+        found[stream.source][stream.stream, True] = stream.target
+        found[stream.target][stream.stream, False] = stream.source
+    if sum(map(len, found)) < 2 * len(streams):
+        return None
+    return [sorted(((name, puts), peer, (name, not puts)) for (name, puts), peer in own.items()) for own in found]
+
+
+def _peers_by_use(view: MappingView) -> Peers:
+    """The channels in the order in which nodes use them."""
+    own = [channels for group in view.channels.groups for channels in group.channels]
+    at = {(node, channel): number for node, channels in enumerate(own) for number, channel in enumerate(channels)}
+
+    def peer(node: int, channel: Channel) -> tuple[Hashable, int, Hashable]:
+        source, target, name = channel
+        other = source + target - node
+        return (name, node == source), other, at[other, channel]
+
+    return [[peer(node, channel) for channel in channels] for node, channels in enumerate(own)]
+
+
+def _numbered(values: Iterable[Hashable]) -> list[int]:
+    number: dict[Hashable, int] = {}
+    return [number.setdefault(value, len(number)) for value in values]
+
+
+def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[int]) -> bool:
+    """Whether every transfer leads to, or from, one port of nodes of one role."""
+    for transfer in shared:
+        flows = [transport.flows[number] for number in transfer.flows]
+        ends = {(role[node], port) for flow in flows for node, port in zip(flow.nodes, flow.ports, strict=True)}
+        if len(ends) > 1:
+            return False
+    return True
+
+
+@dataclass
+class _Exchange:
+    """What nodes, memory-tile channels and shim channels do; every FIFO is two streams, full slots and free ones.
+
+    Attributes:
+        depths: of the FIFOs; FIFO n is streams 2n and 2n + 1.
+        names: of the processes: the numbers of nodes, or what a channel moves.
+    """
+
+    builder: NetworkBuilder = field(default_factory=NetworkBuilder)
+    depths: list[int] = field(default_factory=list)
+    names: list[str | int] = field(default_factory=list)
+
+    def run(self, schedules: Sequence[GroupSchedule], links: Links, transport: Transport) -> tuple[str | int, ...]:
+        """What waits for each other, as `waiting` says it."""
+        ends: dict[tuple[int, PortKey], int] = {}
+        by_node = [schedule for schedule in schedules for _ in range(schedule.group.count)]
+        for transfer in transport.transfers:
+            flows = [transport.flows[number] for number in transfer.flows]
+            cadence = by_node[flows[0].nodes[0]].by_key[flows[0].ports[0]].cadence
+            moves, inwards = cadence.over(schedules[0].periods), transfer.direction == "in"
+            staged = [self._fifo(transfer.depth) for _ in flows]
+            for flow, buffer in zip(flows, staged, strict=True):
+                local = [self._fifo(flow.depth) for _ in flow.nodes]
+                ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))
+                name = f"{flow.tensor} to {len(flow.nodes)} nodes" if inwards else flow.tensor
+                self._channel(name, moves, *(([buffer], local) if inwards else (local, [buffer])))
+            self._turns(f"{transfer.tensor} of {len(flows)} flows", moves, staged, given=inwards)
+        self._nodes(schedules, links, ends)
+        depths = np.repeat(np.array(self.depths, np.int64), 2)
+        initial = depths.copy()
+        initial[::2] = 0
+        self.builder.streams(depths, latency=0, initial=initial)
+        result = table_engine().run(self.builder.build(), extrapolate=True)
+        if result.finished:
+            return ()
+        assert result.deadlock is not None
+        return tuple(self.names[blocked.node] for blocked in result.deadlock.cycle or result.deadlock.blocked)
+
+    def _fifo(self, depth: int) -> int:
+        self.depths.append(depth)
+        return len(self.depths) - 1
+
+    def _process(self, name: str | int, table: Table, fifos: Sequence[int]) -> None:
+        self.names.append(name)
+        self.builder.process(table, [stream for n in fifos for stream in (2 * n, 2 * n + 1)])
+
+    def _channel(self, name: str, moves: int, sources: list[int], targets: list[int]) -> None:
+        """Tiles from FIFOs to FIFOs, all at once."""
+        table = Table()
+        fifos = tuple(range(len(sources) + len(targets)))
+        step = Step(((fifos[: len(sources)], fifos[len(sources) :]),), 1)
+        with table.repeat(moves):
+            step.write(table, 0)
+        self._process(name, table, [*sources, *targets])
+
+    def _turns(self, name: str, moves: int, staged: list[int], *, given: bool) -> None:
+        """Tiles from DRAM (`given`), or to it, a FIFO at a time."""
+        table = Table()
+        with table.repeat(moves):
+            for fifo in range(len(staged)):
+                table.get(2 * fifo + given)
+                table.wait(1)
+                table.put(2 * fifo + (not given))
+        self._process(name, table, staged)
+
+    def _nodes(self, schedules: Sequence[GroupSchedule], links: Links, ends: dict[tuple[int, PortKey], int]) -> None:
+        fifos = {channel: self._fifo(depth) for channel, depth in sorted(links.depth.items())}
+        node = 0
+        for schedule, own in zip(schedules, links.groups, strict=True):
+            table, ticks = Table(), np.ones(len(schedule.classes), np.int64)
+            for steady, repeats in ((False, 1), (True, schedule.periods - 1)):
+                with table.repeat(repeats):
+                    core_period(table, schedule, ticks, own, steady)
+            for channels in own.channels:
+                ports = [ends[node, port.key] for port in schedule.ports]
+                self._process(node, table, [*ports, *(fifos[channel] for channel in channels)])
+                node += 1
+
+
+# With more nodes than this many times the device's tiles, placing them says nothing that their number has not said.
+_HOPELESS = 2
+
+
+def array_violations(vmg: VMG, device: NpuDevice) -> list[Violation]:
+    """Limits that numbers alone decide: tiles, host buffers, and arrays that no tile can reach."""
+    return [*_compute_tiles(vmg, device), *_host_buffers(vmg, device), *_shared_arrays(vmg)]
+
+
+def is_hopeless(vmg: VMG, device: NpuDevice) -> bool:
+    """Whether what its nodes and tiles need says nothing that `array_violations` has not said.
+
+    So it is with far more nodes than the device has tiles (an unfolded graph, say), and where tasks call regions with
+    arrays of their own.
+    """
+    return vmg.node_count > _HOPELESS * device.compute_tiles or bool(vmg.program.shared)
+
+
+def core_violations(
+    view: MappingView,
+    streams: Sequence[StreamFlow],
+    memories: Sequence[NodeMemory],
+    device: NpuDevice,
+    buffering: Buffering,
+) -> list[Violation]:
+    """Limits of cores.
+
+    Streams between nodes are taken to run between neighbours, which share memory, as far as the number of neighbours
+    allows; whether the nodes can be placed that way is not decided here.
+
+    Args:
+        streams: those between nodes.
+        memories: what a node of each group needs at most.
+    """
+    program, found = view.vmg.program, list[Violation]()
+    by_node = _streams_by_node(streams)
+    for group, memory in zip(view.groups, memories, strict=True):
+        found += _core_violations(program, group, memory, by_node, device, buffering)
+    return found
+
+
+def movement_violations(view: MappingView, transport: Transport, device: NpuDevice) -> list[Violation]:
+    """Limits of memory tiles and shim tiles, and what of the movement between nodes cannot be."""
+    found = [*stream_deadlock(view.needed_depths), *_misaligned_tiles(view)]
+    found += _far_rows(view, device)
+    found += transport.violations
+    found += tile_violations(transport, device)
+    return found
+
+
+def tile_deadlock(view: MappingView, transport: Transport) -> Iterator[Violation]:
+    """Nodes that wait for each other's tiles, in a mapping without other violations of `movement_violations`."""
+    waits = waiting(view, transport)
+    if waits:
+        labels = view.vmg.nodes  # names of all tasks
+        names = [labels[one] if isinstance(one, int) else one for one in waits]
+        nodes = [labels[one] for one in waits if isinstance(one, int)]
+        detail = "each waits for the next: " + " -> ".join([*names[:6], "..." if names[6:] else names[0]])
+        yield Violation("tile_deadlock", f"core {nodes[0]}", len(nodes), 0, detail)
+
+
+def _compute_tiles(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
+    if vmg.node_count > device.compute_tiles:
+        detail = f"{device.array.columns} columns of {device.array.core_rows} cores"
+        yield Violation("compute_tiles", device.name, vmg.node_count, device.compute_tiles, detail)
+
+
+def _shared_arrays(vmg: VMG) -> Iterator[Violation]:
+    shared = vmg.program.shared
+    if shared:
+        yield Violation("shared_arrays", vmg.program.name, len(shared), 0, ", ".join(one.tensor.name for one in shared))
+
+
+def _host_buffers(vmg: VMG, device: NpuDevice) -> Iterator[Violation]:
+    used = {port.tensor.name for cls in vmg.program.task_classes for port in cls.used_ports}
+    limit = device.host.usable_buffers
+    if len(used) > limit:
+        names = ", ".join(tensor.name for tensor in vmg.program.tensors if tensor.name in used)
+        yield Violation("host_buffers", "the host", len(used), limit, names)
+
+
+@dataclass
+class _NodeStreams:
+    """Streams to and from other nodes, and which nodes these are."""
+
+    into: list[StreamFlow] = field(default_factory=list)
+    out: list[StreamFlow] = field(default_factory=list)
+    peers: set[int] = field(default_factory=set)
+
+
+_NO_STREAMS = _NodeStreams()
+
+
+def _streams_by_node(streams: Iterable[StreamFlow]) -> dict[int, _NodeStreams]:
+    result: dict[int, _NodeStreams] = {}
+    for stream in streams:
+        target = result.setdefault(stream.target, _NodeStreams())
+        source = result.setdefault(stream.source, _NodeStreams())
+        target.into.append(stream)
+        target.peers.add(stream.source)
+        source.out.append(stream)
+        source.peers.add(stream.target)
+    return result
+
+
+def _core_violations(
+    program: CompiledProgram,
+    group: GroupTiles,
+    memory: NodeMemory,
+    streams: dict[int, _NodeStreams],
+    device: NpuDevice,
+    buffering: Buffering,
+) -> list[Violation]:
+    """Limits of the cores of one node group; its nodes differ in their streams, and what needs most counts."""
+    found, first_node = list[Violation](), group.first_node
+    if memory.total > device.core.memory_bytes:
+        largest = _place(program, group.group, memory.node - first_node)
+        found.append(Violation("core_memory", largest, memory.total, device.core.memory_bytes, str(memory)))
+    # What nodes need follows from these numbers, of which there are few.
+    kinds: dict[tuple[int, int, int], tuple[int, _NodeStreams]] = {}
+    for node in range(first_node, first_node + group.group.count):
+        own = streams.get(node, _NO_STREAMS)
+        kinds.setdefault((len(own.peers), len(own.into), len(own.out)), (node, own))
+
+    def where(node: int) -> Callable[[], str]:
+        return lambda: _place(program, group.group, node - first_node)
+
+    most: dict[str, Violation] = {}
+    for node, own in kinds.values():
+        for one in _core_channels(where(node), group, own, device):
+            most[one.constraint] = max(most.get(one.constraint, one), one, key=lambda violation: violation.needed)
+    node, own = max(kinds.values(), key=lambda kind: len(kind[1].out))
+    return [*found, *most.values(), *_core_descriptors(where(node), group, own.out, device, buffering)]
+
+
+def _core_channels(
+    where: Callable[[], str], group: GroupTiles, own: _NodeStreams, device: NpuDevice
+) -> Iterator[Violation]:
+    """DMA channels: one per tensor port, and for the streams to peers for which no neighbour is left.
+
+    Streams to the peers beyond the number of neighbours take the channels that are free, in either direction.
+    """
+    inputs, outputs = _tensors(group, "in"), _tensors(group, "out")
+    into, out = own.into, own.out
+    far = max(0, len(own.peers) - device.core.max_neighbours)
+    far_out = min(far, len(out), max(0, device.core.dma_out - len(outputs)))
+    far_in = min(far - far_out, len(into))
+    far_out = min(len(out), far - far_in)
+    for direction, ports, far_streams, streams, limit in (
+        ("in", inputs, far_in, into, device.core.dma_in),
+        ("out", outputs, far_out, out, device.core.dma_out),
+    ):
+        needed = len(ports) + far_streams
+        if needed > limit:
+            names = [*ports, *([f"{far_streams} of {_names(streams)}"] if far_streams else [])]
+            yield Violation(f"core_dma_{direction}", where(), needed, limit, ", ".join(names))
+
+
+def _core_descriptors(
+    where: Callable[[], str], group: GroupTiles, out: list[StreamFlow], device: NpuDevice, buffering: Buffering
+) -> Iterator[Violation]:
+    """Buffer descriptors (one per slot of each tensor port), locks, and the length of one descriptor."""
+    core = device.core
+    inputs, outputs = _tensors(group, "in"), _tensors(group, "out")
+    descriptors = len(inputs) * buffering.input_depth + len(outputs) * buffering.output_depth
+    if descriptors > core.buffer_descriptors:
+        detail = (
+            f"{len(inputs)} inputs with depth {buffering.input_depth}, "
+            f"{len(outputs)} outputs with depth {buffering.output_depth}"
+        )
+        yield Violation("core_descriptors", where(), descriptors, core.buffer_descriptors, detail)
+    locks = LOCKS_PER_END * (len(inputs) + len(outputs) + len(out))
+    if locks > core.locks:
+        names = ", ".join([*inputs, *outputs, *([_names(out)] if out else [])])
+        yield Violation("core_locks", where(), locks, core.locks, names)
+    for users in group.users.values():
+        port = users[0][1].port
+        words = -(-port.tile_bytes // WORD_BYTES)
+        if words > core.descriptor.max_words:
+            yield Violation("descriptor_length", where(), words, core.descriptor.max_words, port.tensor.name)
+
+
+def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
+    """Tasks that wait for each other's tokens however deep their FIFOs are."""
+    if needed is not None and needed.blocked:
+        yield Violation(
+            "stream_deadlock", "deadlock at any stream depths", len(needed.blocked), 0, "; ".join(needed.blocked)
+        )
+
+
+def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:
+    """Tiles whose rows are not whole 32-bit words, which no DMA channel can move."""
+    seen = set()
+    for group in view.groups:
+        for users in group.users.values():
+            port = users[0][1].port
+            if port.tile_shape and not is_word_aligned(port) and (port.tensor.name, port.tile_shape) not in seen:
+                seen.add((port.tensor.name, port.tile_shape))
+                rest = port.run_bytes % WORD_BYTES or WORD_BYTES
+                shape = "x".join(map(str, port.tile_shape))
+                detail = (
+                    f"rows of {port.run_bytes} bytes in tiles {shape} of {port.tensor.dtype}; DMA moves 32-bit words"
+                )
+                yield Violation("word_alignment", f"tensor {port.tensor.name}", rest, 0, detail)
+
+
+def _far_rows(view: MappingView, device: NpuDevice) -> Iterator[Violation]:
+    """Tiles whose rows lie further apart in DRAM than a shim descriptor can step."""
+    limit, seen = device.shim.descriptor.max_step_words, set()
+    for group in view.groups:
+        for users in group.users.values():
+            tensor, tile = users[0][1].port.tensor, users[0][1].port.tile_shape
+            _, *rows = tile_loops(tile, tensor.shape, tensor.dtype.bits)
+            words = max((step // WORD_BYTES for _, step in rows), default=0)
+            if words > limit and (tensor.name, tile) not in seen:
+                seen.add((tensor.name, tile))
+                shape = "x".join(map(str, tile))
+                yield Violation("descriptor_stride", f"tensor {tensor.name}", words, limit, f"tiles {shape}")
+
+
+def _tensors(group: GroupTiles, direction: str) -> list[str]:
+    """The tensors of the group's ports in one direction, one entry per DMA channel."""
+    return [key[0] for key in group.users if key[1] == direction]
+
+
+def _names(streams: Iterable[StreamFlow]) -> str:
+    return ", ".join(dict.fromkeys(s.stream for s in streams))
+
+
+def _place(program: CompiledProgram, group: NodeGroup, position: int) -> str:
+    """A node as messages name it."""
+    alike = f" and {group.count - 1} like it" if group.count > 1 else ""
+    return f"core {short_node_name(program, group, position)}{alike}"

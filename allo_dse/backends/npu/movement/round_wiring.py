@@ -1,0 +1,225 @@
+"""Streams inside a node: which task of a round hands what to which, and how long the blocks live in its memory."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.compiler.program.tensors import IntArray, StreamPort
+from allo_dse.mapper.graph.groups import MeshLeaves, NodeGroup
+from allo_dse.mapper.graph.ports import ClassPorts, ClassUse, PortFamily, PortKey, Round, port_families, schedule_round
+from allo_dse.mapper.graph.program_graph import ProgramGraph
+
+
+class LocalStream(Struct, frozen=True):
+    """A stream inside a node: put by the task at one position of the round, got at another.
+
+    Attributes:
+        put_leaf, get_leaf: positions in the round.
+        put, get: positions of the ports in their classes' stream ports.
+        bytes: all tokens of one round; they all lie in the node's memory between put and get.
+    """
+
+    put_leaf: int
+    get_leaf: int
+    put: int
+    get: int
+    bytes: int
+
+
+class Block(Struct, frozen=True):
+    """A block of data from its creation to its end, as positions in the round (both included).
+
+    Attributes:
+        slot: the tensor port it is written to in the end; None when it is not.
+    """
+
+    start: int
+    end: int
+    bytes: int
+    slot: PortKey | None
+
+
+class OpenEnd(Struct, frozen=True):
+    """A stream port whose other end is not in the node, at some positions of the round."""
+
+    use: ClassUse
+    port: StreamPort
+    leaves: tuple[int, ...]
+
+
+class Wiring(Struct, frozen=True, eq=False, dict=True):
+    """The streams of one node in one round, and the ends that lead out of it."""
+
+    streams: tuple[LocalStream, ...]
+    open_ends: tuple[OpenEnd, ...]
+    classes: tuple[ClassPorts, ...]
+
+    @cached_property
+    def open_families(self) -> list[tuple[int, tuple[int, ...], list[PortFamily]]]:
+        """The open ends of each kernel's tasks at the same positions of the round: kernel, positions, ports."""
+        alike: dict[tuple[int, tuple[int, ...]], list[StreamPort]] = {}
+        for end in self.open_ends:
+            alike.setdefault((end.use.task.kernel, end.leaves), []).append(end.port)
+        return [(kernel, leaves, port_families(ports)) for (kernel, leaves), ports in alike.items()]
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """What needs memory between the tasks: streams that tasks update in place one after the other are one block.
+
+        Blocks that end in a stream to another node live in that stream's FIFO and are left out, and so are input tiles
+        that a task hands on as they are: they stay in the slot of the input port.
+        """
+        inside = {(s.put_leaf, s.put) for s in self.streams}
+        lives: dict[tuple[int, int], tuple[int, PortKey | None, bool]] = {}
+        absorbed: set[tuple[int, int]] = set()
+        # Backwards: a block that is updated in place lives as long as the block it becomes, which a later task gets.
+        for stream in sorted(self.streams, key=lambda s: -s.get_leaf):
+            sink = self.classes[stream.get_leaf].sinks.get(stream.get)
+            life: tuple[int, PortKey | None, bool] = (stream.get_leaf, None, False)
+            if sink is not None and sink.tensor is not None:
+                life = (stream.get_leaf, sink.tensor, False)
+            elif sink is not None and sink.put is not None:
+                onward = (stream.get_leaf, sink.put)
+                absorbed.add(onward)
+                life = lives[onward] if onward in inside else (stream.get_leaf, None, True)
+            lives[stream.put_leaf, stream.put] = life
+        result = []
+        for stream in self.streams:
+            end, slot, leaves_node = lives[stream.put_leaf, stream.put]
+            forwarded = stream.put in self.classes[stream.put_leaf].forwards
+            if (stream.put_leaf, stream.put) not in absorbed and not leaves_node and not forwarded:
+                result.append(Block(stream.put_leaf, end, stream.bytes, slot))
+        return tuple(result)
+
+
+class _Ends(Struct, frozen=True):
+    """Ends of streams in one direction: parallel arrays, and what each `kind` stands for: class, position, port."""
+
+    node: IntArray
+    leaf: IntArray
+    stream: IntArray
+    kind: IntArray
+    kinds: list[tuple[ClassUse, int, StreamPort]]
+
+
+def group_wirings(group: NodeGroup, graph: ProgramGraph) -> list[tuple[Wiring, IntArray]]:
+    """The different wirings of a group's nodes, each with the positions of its nodes in the group.
+
+    All nodes of a mesh fold's group are wired alike: tasks of a node are at the same distances, and so are the ends of
+    affine streams. What one node shows is kept for all folds of the program with the same rounds.
+    """
+    ports, leaves, turn = graph.ports, group.leaves, schedule_round(group.tree)
+    streams = [ports.of_task(use.task).streams for use in turn.classes]
+    if not any(streams):
+        return []
+    everyone = np.arange(group.count)
+    if isinstance(leaves, MeshLeaves) and all(port.index.is_affine for own in streams for port in own):
+        inner = len(leaves.loops) - _inner_loops(leaves.loops, turn.length)
+        key = (turn, leaves.loops[inner:], leaves.loop_stride[inner:])
+        wiring = ports.wirings.get(key)
+        if not isinstance(wiring, Wiring):
+            first = leaves.base[:1, None] + leaves.offsets(0, turn.length)[None, :]
+            wiring = ports.wirings[key] = _wire(graph, turn, first)[0][0]
+        return [(wiring, everyone)]
+    return _wire(graph, turn, leaves.tasks(0, turn.length))
+
+
+def _inner_loops(loops: tuple[int, ...], length: int) -> int:
+    """How many of the innermost loops make up a round of `length` tasks."""
+    count, inner = 1, 0
+    while count < length:
+        inner += 1
+        count *= loops[-inner]
+    return inner
+
+
+def _wire(graph: ProgramGraph, turn: Round, tasks: IntArray) -> list[tuple[Wiring, IntArray]]:
+    """The wirings of nodes that execute `tasks` (nodes, round length) in a round."""
+    puts, gets = _ends(graph, turn, tasks, "put"), _ends(graph, turn, tasks, "get")
+    program = graph.program
+    put_key = puts.node * program.stream_count + puts.stream
+    get_key = gets.node * program.stream_count + gets.stream
+    partner, met = _partners(put_key, get_key)
+    put_met, get_met = partner[met], np.flatnonzero(met)
+    order = np.lexsort((puts.leaf[put_met], gets.leaf[get_met], gets.node[get_met]))
+    put_met, get_met = put_met[order], get_met[order]
+    node = gets.node[get_met]
+    wires = np.stack((puts.leaf[put_met], gets.leaf[get_met], puts.kind[put_met], gets.kind[get_met]), axis=1)
+    left = [np.flatnonzero(~_partners(get_key, put_key)[1]), np.flatnonzero(~met)]
+    classes = _classes_of_round(graph, turn)
+    found: dict[tuple[bytes, ...], tuple[Wiring, list[int]]] = {}
+    for number in range(len(tasks)):
+        mine = wires[slice(*np.searchsorted(node, (number, number + 1)))]
+        opens = [rest[e.node[rest] == number] for e, rest in zip((puts, gets), left, strict=True)]
+        key = (
+            mine.tobytes(),
+            *(part.tobytes() for e, o in zip((puts, gets), opens, strict=True) for part in (e.leaf[o], e.kind[o])),
+        )
+        if key not in found:
+            sizes = [_round_bytes(port) for _, _, port in puts.kinds]
+            local = tuple(
+                LocalStream(put_leaf, get_leaf, puts.kinds[put][1], gets.kinds[get][1], sizes[put])
+                for put_leaf, get_leaf, put, get in mine.tolist()
+            )
+            ends = (*_open_ends(puts, opens[0]), *_open_ends(gets, opens[1]))
+            found[key] = Wiring(local, ends, classes), []
+        found[key][1].append(number)
+    return [(wiring, np.array(numbers)) for wiring, numbers in found.values()]
+
+
+def _partners(put_key: IntArray, get_key: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+    """For each get the position of the first put with an equal key, and whether there is one; or the reverse."""
+    if not len(put_key):
+        return np.zeros(len(get_key), np.int64), np.zeros(len(get_key), np.bool_)
+    by_key = np.argsort(put_key, kind="stable")
+    place = np.searchsorted(put_key, get_key, sorter=by_key)
+    partner = by_key[np.minimum(place, len(by_key) - 1)]
+    return partner, put_key[partner] == get_key
+
+
+def _ends(graph: ProgramGraph, turn: Round, tasks: IntArray, direction: str) -> _Ends:
+    columns: list[list[IntArray]] = [[], [], [], []]
+    kinds: list[tuple[ClassUse, int, StreamPort]] = []
+    program, ports = graph.program, graph.ports
+    for use in turn.classes:
+        own = ports.of_task(use.task)
+        if not own.families[direction]:
+            continue
+        pids = program.pids(use.task.kernel, tasks[:, use.in_round].reshape(-1))
+        node, leaf = np.repeat(np.arange(len(tasks)), len(use.in_round)), np.tile(use.in_round, len(tasks))
+        for family in own.families[direction]:
+            count = len(family.members)
+            kind = len(kinds) + np.repeat(np.arange(count), len(node))
+            streams = family.streams(program, pids).reshape(-1)
+            for column, values in zip(
+                columns, (np.tile(node, count), np.tile(leaf, count), streams, kind), strict=True
+            ):
+                column.append(values)
+            kinds += [(use, member, own.streams[member]) for member in family.members]
+    node, leaf, stream, kind = (np.concatenate(c) if c else np.empty(0, np.int64) for c in columns)
+    return _Ends(node, leaf, stream, kind, kinds)
+
+
+def _round_bytes(port: StreamPort) -> int:
+    """Bytes of all tokens that a task puts; those that fit the stream where that is data-dependent."""
+    tokens = port.tokens if port.tokens is not None else port.stream.depth
+    return tokens * port.stream.token_bytes
+
+
+def _open_ends(ends: _Ends, positions: IntArray) -> list[OpenEnd]:
+    leaves: dict[int, list[int]] = {}
+    for kind, leaf in zip(ends.kind[positions].tolist(), ends.leaf[positions].tolist(), strict=True):
+        leaves.setdefault(kind, []).append(leaf)
+    return [OpenEnd(ends.kinds[kind][0], ends.kinds[kind][2], tuple(places)) for kind, places in leaves.items()]
+
+
+def _classes_of_round(graph: ProgramGraph, turn: Round) -> tuple[ClassPorts, ...]:
+    ports = graph.ports
+    result: dict[int, ClassPorts] = {}
+    for use in turn.classes:
+        result.update(dict.fromkeys(use.in_round.tolist(), ports.of_task(use.task)))
+    return tuple(result[leaf] for leaf in range(turn.length))

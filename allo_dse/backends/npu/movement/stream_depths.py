@@ -1,0 +1,244 @@
+"""How deep the FIFOs between nodes must be for a folded graph to run at all.
+
+The streams of an array that lead from one node to another become one FIFO that is used in turn. Where tokens reach a
+node on two ways, the FIFOs of one way must hold what the other has not delivered yet; a chain that computes a whole row
+before it looks at its results needs a FIFO for the row. Whether a network of processes that only get and put blocks
+does not depend on time, so the graph's token exchange is executed without costs: a deadlock at the declared depths
+shows which FIFOs are full, these are made deeper, and each goes back as far as it can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.mapper.graph.groups import NodeGroup
+from allo_dse.mapper.graph.program_graph import ProgramGraph
+from allo_dse.mapper.graph_algorithms import DisjointSets
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.run_result import RunResult
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
+
+from .movement import Channel, NeededDepths
+from .periods import GroupSchedule
+from .streams import LeafUses, Links, Step, Use, leaf_steps
+
+PERIODS = 3
+"""A period leaves every FIFO as it found it, or hands on to the next what that one hands on too."""
+
+
+def needed_depths(
+    schedules: Sequence[GroupSchedule], links: Links, known: dict[bytes, NeededDepths] | None = None
+) -> NeededDepths:
+    """The smallest depths at which the graph runs, none less than declared; arrays are lowered one after the other.
+
+    Args:
+        known: what other graphs need, by what their nodes exchange: many folds exchange the same tokens.
+    """
+    search, known = _Search.of(schedules, links), {} if known is None else known
+    found = _known(search.one_of_alike(), known)
+    # Which nodes wait for each other is said of the whole graph.
+    return _known(search, known) if found.blocked else found
+
+
+def known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
+    """Start the table of needed depths by what nodes exchange, as `ProgramGraph.once` keeps it."""
+    return {}
+
+
+def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
+    if search.key not in known:
+        known[search.key] = smallest_depths(search)
+    return known[search.key]
+
+
+class DepthSearch(Protocol):
+    """Runs of a token exchange at depths by stream array.
+
+    Attributes:
+        declared: depth of every array; arrays are lowered in this order.
+        most_tokens: no FIFO has to hold more.
+    """
+
+    @property
+    def declared(self) -> Mapping[str, int]: ...
+
+    @property
+    def most_tokens(self) -> int: ...
+
+    def run(self, depth: Mapping[str, int]) -> RunResult: ...
+
+    def full(self, result: RunResult) -> set[str]:
+        """The arrays whose full FIFOs processes wait for."""
+
+    def blocked(self, result: RunResult) -> tuple[str, ...]:
+        """The processes that wait for each other, in words."""
+
+
+def smallest_depths(search: DepthSearch) -> NeededDepths:
+    """The smallest depths at which an exchange ends, none less than declared, found for one array after the other."""
+    declared, depth = search.declared, dict(search.declared)
+    # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
+    # possible. The search ends: no FIFO has to hold more than all tokens of its stream.
+    while not (result := search.run(depth)).finished:
+        full = search.full(result)
+        if not full or max(depth[name] for name in full) > search.most_tokens:
+            return NeededDepths({}, search.blocked(result))
+        depth |= {name: 2 * depth[name] for name in full}
+    for name in [name for name in depth if depth[name] > declared[name]]:
+        # What runs at a depth runs at every larger one (Kahn 1974), so halving finds the least.
+        fails, works = declared[name] - 1, depth[name]
+        while works - fails > 1:
+            middle = (fails + works) // 2
+            if search.run({**depth, name: middle}).finished:
+                works = middle
+            else:
+                fails = middle
+        depth[name] = works
+    return NeededDepths({name: d for name, d in depth.items() if d > declared[name]})
+
+
+def is_forest(channels: Iterable[Channel]) -> bool:
+    """Whether there is at most one way between any two nodes: then no FIFO can hold up another way."""
+    sets = DisjointSets[int]()
+    return all(sets.join(source, target) for source, target, _ in channels)
+
+
+class _Exchange(Struct, frozen=True, eq=False, dict=True):
+    """What a node does on its channels in so many periods.
+
+    Attributes:
+        digest: equal for nodes that do the same.
+        kinds: what leaves do, step by step, each so often in a row; `codes`: per leaf, which of them it does.
+    """
+
+    digest: bytes
+    kinds: list[tuple[tuple[Step, int], ...]]
+    codes: IntArray
+    periods: int
+
+    @cached_property
+    def table(self) -> Table:
+        table, codes = Table(), self.codes
+        starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+        lengths = np.diff(np.append(starts, len(codes)))
+        with table.repeat(self.periods):
+            table.wait(1)
+            for code, length in zip(codes[starts].tolist(), lengths.tolist(), strict=True):
+                with table.repeat(length):
+                    for step, alike in self.kinds[code]:
+                        with table.repeat(alike):
+                            step.write(table, 0)
+        return table
+
+
+class _Search(Struct, frozen=True, dict=True):
+    """Runs of the graph's token exchange at different depths.
+
+    Every FIFO is a pair of streams, as in the timing model: full slots one way and free slots the other way, so that a
+    step holds its slots from its gets to its puts.
+
+    Attributes:
+        channels: the FIFOs.
+        processes: what each node does, and the positions of its channels.
+        declared: depth of every stream array; arrays are lowered in this order.
+        most_tokens: no FIFO has to hold more.
+    """
+
+    channels: Sequence[Channel]
+    processes: Sequence[tuple[_Exchange, list[int]]]
+    declared: Mapping[str, int]
+    most_tokens: int
+
+    @staticmethod
+    def of(schedules: Sequence[GroupSchedule], links: Links) -> _Search:
+        numbers = {channel: number for number, channel in enumerate(sorted(links.depth))}
+        processes: list[tuple[_Exchange, list[int]]] = []
+        most_tokens = 0
+        for schedule, own in zip(schedules, links.groups, strict=True):
+            periods = min(schedule.periods, PERIODS)
+            exchange = schedule.group.once(_exchange, own.uses, periods)
+            most_tokens = max(most_tokens, own.uses.tokens * periods)
+            processes += [(exchange, [numbers[channel] for channel in channels]) for channels in own.channels]
+        declared = {name: depth for (_, _, name), depth in links.depth.items()}
+        return _Search(list(numbers), processes, declared, most_tokens)
+
+    def one_of_alike(self) -> _Search:
+        """A part of the graph, where it consists of parts that have no FIFO in common and do the same: what one of them
+        needs, all of them need. Else the whole graph."""
+        nodes = [(exchange, own) for exchange, own in self.processes if own]  # others never wait
+        sets = DisjointSets[int]()
+        for _, own in nodes:
+            for channel in own:
+                sets.join(own[0], channel)
+        groups = sets.groups()
+        place = {channel: (part, at) for part, own in enumerate(groups) for at, channel in enumerate(own)}
+        parts: list[list[tuple[_Exchange, list[int]]]] = [[] for _ in groups]
+        for exchange, own in nodes:
+            parts[place[own[0]][0]].append((exchange, [place[channel][1] for channel in own]))
+        names = [[self.channels[channel][2] for channel in own] for own in groups]
+        does = [[(exchange.digest, own) for exchange, own in part] for part in parts]
+        if not groups or any((part, own) != (does[0], names[0]) for part, own in zip(does, names, strict=True)):
+            return self
+        channels = [self.channels[n] for n in groups[0]]
+        return replace(self, channels=channels, processes=parts[0])
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for graphs whose nodes, in the same order, exchange the same tokens through FIFOs as deep."""
+        number: dict[bytes, int] = {}
+        processes = [(number.setdefault(one.digest, len(number)), channels) for one, channels in self.processes]
+        names = [name for _, _, name in self.channels]
+        text = repr((list(number), processes, names, list(self.declared.items()), self.most_tokens))
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    @cached_property
+    def _network(self) -> Network:
+        """At depths of 1."""
+        builder = NetworkBuilder()
+        builder.streams(np.ones(2 * len(self.channels), np.int64), latency=0)
+        for exchange, channels in self.processes:
+            builder.process(exchange.table, [stream for n in channels for stream in (2 * n, 2 * n + 1)])
+        return builder.build()
+
+    def run(self, depth: Mapping[str, int]) -> RunResult:
+        depths = np.repeat(np.array([depth[name] for _, _, name in self.channels], np.int64), 2)
+        initial = depths.copy()
+        initial[::2] = 0
+        return table_engine().run(replace(self._network, depth=depths, initial=initial), extrapolate=True)
+
+    def full(self, result: RunResult) -> set[str]:
+        return {name for _, (_, _, name) in self._waiting(result, room=True)}
+
+    def blocked(self, result: RunResult) -> tuple[str, ...]:
+        return tuple(f"core {node} waits for {name}" for node, (_, _, name) in self._waiting(result))
+
+    def _waiting(self, result: RunResult, *, room: bool = False) -> list[tuple[int, Channel]]:
+        """The nodes that wait for each other; `room`: those that wait for a free slot."""
+        assert result.deadlock is not None
+        waiting = result.deadlock.cycle or result.deadlock.blocked
+        return [(b.node, self.channels[b.stream // 2]) for b in waiting if not room or b.stream % 2]
+
+
+def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
+    """What a node of a group does on its channels in so many periods."""
+    number: dict[tuple[tuple[Step, int], ...], int] = {}
+    # Leaves that use channels in another order may do the same.
+    codes = np.array([number.setdefault(_steps(own), len(number)) for own in uses.kinds])[uses.codes]
+    text = repr((list(number), periods)).encode()
+    return _Exchange(hashlib.blake2b(codes.tobytes() + text, digest_size=16).digest(), list(number), codes, periods)
+
+
+@lru_cache(maxsize=1024)
+def _steps(uses: tuple[Use, ...]) -> tuple[tuple[Step, int], ...]:
+    """What a leaf does, and how often in a row."""
+    return tuple((step, sum(1 for _ in alike)) for step, alike in groupby(leaf_steps(0, uses)))

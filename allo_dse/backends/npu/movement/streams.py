@@ -1,0 +1,302 @@
+"""Streams between the nodes of an NPU design, as the leaves of one period use them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.mapper.graph.groups import NodeGroup
+from allo_dse.mapper.graph.ports import capped_tokens, port_families
+from allo_dse.mapper.graph.program_graph import ProgramGraph
+from allo_dse.simulator.network.tables import Table
+
+from .links import Ends, Met, meet
+from .movement import Channel
+from .periods import Flags, GroupSchedule, period_table
+
+# What a task does on its channels, step by step.
+#
+# A task that exchanges several tokens over one channel does so as a loop would: its work is cut into as many steps,
+# and each step gets, computes and puts its share.
+
+
+Use = tuple[bool, int]
+"""A token through a channel: whether it is put, and the channel's position."""
+
+
+class LeafUses(Struct, frozen=True, eq=False, dict=True):
+    """What the leaves of a period get from and put to a node's channels; folds with an equal one share it.
+
+    Attributes:
+        leaves: how many there are.
+        by_leaf: per leaf that uses channels, the tokens it gets and puts, in the order of the task's ports.
+    """
+
+    leaves: int
+    by_leaf: Mapping[int, tuple[Use, ...]]
+
+    def of(self, leaf: int) -> tuple[Use, ...]:
+        return self.by_leaf.get(leaf, ())
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens a node moves in a period."""
+        return sum(map(len, self.by_leaf.values()))
+
+    @cached_property
+    def codes(self) -> IntArray:
+        """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
+        number = {own: code for code, own in enumerate(self.kinds)}
+        result = np.zeros(self.leaves, np.int64)
+        result[list(self.by_leaf)] = [number[own] for own in self.by_leaf.values()]
+        return result
+
+    @property
+    def kinds(self) -> list[tuple[Use, ...]]:
+        """By code, what such leaves get and put."""
+        return list(dict.fromkeys([(), *self.by_leaf.values()]))
+
+
+class Step(Struct, frozen=True):
+    """A share of a task's work.
+
+    Attributes:
+        parts: the channels it gets from, and those that it puts to then; again where another get follows a put.
+        ticks: of the work, all of which comes before it puts anything.
+    """
+
+    parts: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    ticks: int
+
+    def write(self, table: Table, first: int) -> None:
+        """Add the step to a table; channel c is the FIFO at ports 2 * (first + c), full slots, and the next, free ones.
+
+        Room for what it puts is taken before it works, as a core acquires its object FIFOs.
+        """
+        for part, (gets, puts) in enumerate(self.parts):
+            for channel in gets:
+                table.get(2 * (first + channel))
+            for channel in puts:
+                table.get(2 * (first + channel) + 1)
+            if not part:
+                table.wait(self.ticks)
+            for channel in gets:
+                table.put(2 * (first + channel) + 1)
+            for channel in puts:
+                table.put(2 * (first + channel))
+
+
+def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
+    """As many steps as the busiest channel has tokens.
+
+    The tokens of other channels are spread evenly; a single one comes in the first step when its port stands before the
+    busiest one's, and else in the last. In each step they follow each other as the ports do.
+    """
+    tokens = Counter(uses)
+    count = max(tokens.values(), default=1)
+    order = list(tokens)
+    busiest = next((number for number, own in enumerate(tokens.values()) if own == count), 0)
+    got = next((number for number, (is_put, _) in enumerate(order) if not is_put), 0)
+    steps: list[list[Use]] = [[] for _ in range(count)]
+    for number, (use, own) in enumerate(tokens.items()):
+        worked_out = use[0] and number >= got  # what is put before anything is got is there
+        for token in range(own):
+            step = token * count // own
+            if own == 1 and number > busiest:
+                step = count - 1
+            elif own > 1 and worked_out:
+                step = -(-(token + 1) * count // own) - 1
+            steps[step].append(use)
+    share, rest = divmod(ticks, count)
+    return [Step(_parts(own), share + (rest if i == count - 1 else 0)) for i, own in enumerate(steps)]
+
+
+def _parts(uses: Sequence[Use]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    parts: list[tuple[list[int], list[int]]] = [([], [])]
+    for is_put, channel in uses:
+        if not is_put and parts[-1][True]:
+            parts.append(([], []))
+        parts[-1][is_put].append(channel)
+    return tuple((tuple(gets), tuple(puts)) for gets, puts in parts)
+
+
+class NodeLinks(Struct, frozen=True):
+    """Channels of the nodes of one group.
+
+    Attributes:
+        channels: per node, its channels in the order of their ports.
+        uses: what the leaves get and put (equal for all nodes of the group).
+    """
+
+    channels: list[list[Channel]]
+    uses: LeafUses
+
+    @staticmethod
+    def none(schedule: GroupSchedule) -> NodeLinks:
+        return NodeLinks([[] for _ in range(schedule.group.count)], LeafUses(len(schedule.classes), {}))
+
+
+class Links(Struct, frozen=True):
+    """Attributes:
+    groups: per node group.
+    depth: tokens that each channel holds.
+    """
+
+    groups: list[NodeLinks]
+    depth: dict[Channel, int]
+
+
+class _Uses(NamedTuple):
+    """The tokens that the nodes of a group exchange in one period, in parallel arrays by node, leaf and port."""
+
+    stream: IntArray
+    array: IntArray
+    row: IntArray
+    leaf: IntArray
+    is_put: NDArray[np.bool_]
+
+
+def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connected: bool = True) -> Links:
+    """Which leaves exchange tokens with which other node, from the streams that the first period's tasks use.
+
+    Args:
+        connected: False when it is known that no stream leads from node to node.
+    """
+    if not connected or not any(task_class.stream_ports for s in schedules for task_class in s.class_list):
+        return Links([NodeLinks.none(schedule) for schedule in schedules], {})
+    firsts = np.cumsum([0, *(schedule.group.count for schedule in schedules)]).tolist()
+    puts, gets = ([s.group.once(_ends, graph, s.periods, way) for s in schedules] for way in (True, False))
+    met = meet(firsts[:-1], puts, gets)
+    between = met.source != met.target
+    met = Met(*(column[between] for column in met))
+    depth: dict[Channel, int] = {}
+    numbered = zip(schedules, firsts, strict=False)
+    return Links([_group_links(graph, s, met, first, firsts[-1], depth) for s, first in numbered], depth)
+
+
+def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
+    """The stream ports of one period of every node, each as often as it moves tokens."""
+    program, schedule = graph.program, period_table(graph).schedule(group, periods)
+    position = {kernel.name: number for number, kernel in enumerate(program.kernels)}
+    tasks = group.leaves.tasks(0, len(schedule.classes))
+    rows = np.arange(group.count)
+    parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
+    for number, task_class in enumerate(schedule.class_list):
+        leaves = np.flatnonzero(schedule.classes == number)
+        pids = program.pids(position[task_class.kernel], tasks[:, leaves].reshape(-1))
+        for family in port_families(task_class.stream_ports):
+            members = len(family.members)
+            streams = family.streams(program, pids).reshape(-1)
+            at_row, at_leaf = np.tile(np.repeat(rows, len(leaves)), members), np.tile(leaves, group.count * members)
+            port = family.port
+            columns = streams, at_row, at_leaf, np.full(len(streams), port.direction == "put")
+            # Where a task does not say how many tokens it moves, it moves those that the task at the other end does.
+            tokens = graph.tokens[streams] if port.tokens is None else capped_tokens(port.tokens)
+            parts.append(tuple(column.repeat(tokens) for column in columns))
+    stream, row, leaf, is_put = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((leaf, row))
+    return _Uses(
+        stream[order], program.arrays_of(stream[order]), row[order], leaf[order], is_put[order].astype(np.bool_)
+    )
+
+
+def _ends(group: NodeGroup, graph: ProgramGraph, periods: int, is_put: bool) -> Ends:
+    uses = group.once(_uses, graph, periods)
+    own = uses.is_put == is_put
+    return Ends.of(uses.stream[own], uses.row[own])
+
+
+def _group_links(
+    graph: ProgramGraph, schedule: GroupSchedule, met: Met, first: int, nodes: int, depth: dict[Channel, int]
+) -> NodeLinks:
+    """The channels of one group, whose first node has the number `first`; adds their depths.
+
+    Args:
+        met: the streams between nodes.
+        nodes: how many there are.
+    """
+    group, uses = schedule.group, schedule.group.once(_uses, graph, schedule.periods)
+    if not len(met.stream) or not len(uses.stream):
+        return NodeLinks.none(schedule)
+    at = np.searchsorted(met.stream, uses.stream)
+    at[at == len(met.stream)] = 0
+    found = np.flatnonzero(met.stream[at] == uses.stream)
+    at, row, array, is_put = at[found], uses.row[found], uses.array[found], uses.is_put[found]
+    peer = np.where(is_put, met.target[at], met.source[at])
+    # A node's channels are numbered in the order in which it first uses them.
+    code = ((row * len(graph.program.streams) + array) * nodes + peer) * 2 + is_put
+    _, firsts, inverse = np.unique(code, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    channels: list[list[Channel]] = [[] for _ in range(group.count)]
+    columns = [column[firsts[order]].tolist() for column in (row, array, peer, is_put)]
+    for own, number, other, puts in zip(*columns, strict=True):
+        stream = graph.program.streams[number]
+        channel = (first + own, other, stream.name) if puts else (other, first + own, stream.name)
+        channels[own].append(channel)
+        depth[channel] = stream.depth
+    here = slice(0, int(np.searchsorted(row, 1)))
+    told = np.stack((uses.leaf[found][here], is_put[here], place[inverse[here]])).astype(np.int64)
+    return NodeLinks(channels, group.once(_leaf_uses, len(schedule.classes), told.tobytes()))
+
+
+def _leaf_uses(_: NodeGroup, leaves: int, told: bytes) -> LeafUses:
+    """What the leaves of a node do, from (leaf, put or get, channel) of all of its uses."""
+    by_leaf: dict[int, list[tuple[bool, int]]] = {}
+    for leaf, is_put, channel in np.frombuffer(told, np.int64).reshape(3, -1).T.tolist():
+        by_leaf.setdefault(leaf, []).append((bool(is_put), channel))
+    return LeafUses(leaves, {leaf: tuple(own) for leaf, own in by_leaf.items()})
+
+
+# What a core of an NPU design does in one period of its schedule, as rows of an operation table.
+#
+# A task takes its input tiles and the room for its output, computes, and gives both away. In between it exchanges
+# tokens with other cores, step by step.
+
+
+def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks, steady: bool) -> None:
+    """One period of a core, leaf after leaf; equal leaves in a row become a repeat."""
+    count = len(schedule.ports)
+    moves = [port.steady if steady else port.first for port in schedule.ports]
+    acquires = [_acquires(m) if port.key[1] == "out" else m for port, m in zip(schedule.ports, moves, strict=True)]
+    columns = [ticks, *acquires, *moves, *(port.last_use for port in schedule.ports)]
+    columns.append(external.uses.codes)
+    signature = np.stack(columns, axis=1).astype(np.int64)
+    starts = np.flatnonzero(np.concatenate(([True], (signature[1:] != signature[:-1]).any(axis=1))))
+    lengths = np.diff(np.append(starts, len(ticks)))
+    for leaf, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        with table.repeat(length):
+            for p in range(count):
+                if acquires[p][leaf]:
+                    table.get(2 * p if schedule.ports[p].key[1] == "in" else 2 * p + 1)
+            _work(table, count, int(ticks[leaf]), external.uses.of(leaf))
+            for p, port in enumerate(schedule.ports):
+                if port.key[1] == "in" and port.last_use[leaf]:
+                    table.put(2 * p + 1)
+                if port.key[1] == "out" and moves[p][leaf]:
+                    table.put(2 * p)
+
+
+def _work(table: Table, first: int, ticks: int, uses: Sequence[Use]) -> None:
+    """The work of one leaf; channels are FIFOs from number `first` on."""
+    for step, alike in groupby(leaf_steps(ticks, uses)):
+        with table.repeat(sum(1 for _ in alike)):
+            step.write(table, first)
+
+
+def _acquires(stores: Flags) -> Flags:
+    """Leaves at which an output slot is taken: where accumulation begins, after the previous tile was given away.
+
+    After the last tile of a period that is the next period's first leaf, whatever leaves come in between.
+    """
+    to_come: Flags = np.logical_or.accumulate(stores[::-1])[::-1]
+    return np.concatenate(([True], stores[:-1])) & to_come

@@ -1,0 +1,181 @@
+"""The token exchange of a folded graph, executed without values and costs: it decides which folds deadlock.
+
+Rule T16 of docs/timing.md: a node executes its tasks one after the other, each in the order of the program, on the
+FIFOs of the fold. Whether that ends depends on the order of operations only (T13), so what is found here holds for the
+timer and for the run on numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.tensors import IntArray, SourceLocation
+from allo_dse.mapper.fold.node_edges import FoldFifos
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.program_graph import ProgramGraph
+from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens
+from allo_dse.mapper.graph_algorithms import DisjointSets
+from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps
+from allo_dse.simulator.deadlock.explain import Blocked
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.run_result import RunResult
+from allo_dse.simulator.network.network import Network, NetworkBuilder
+from allo_dse.simulator.network.tables import Table
+
+from .movement import NeededDepths
+from .stream_depths import smallest_depths
+
+MOST_NAMED = 4
+"""Waiting tasks that a message names."""
+
+
+def exchange_depths(vmg: VMG) -> NeededDepths | None:
+    """The smallest depths at which a folded graph runs, or the tasks that wait for each other at any depths.
+
+    None where data decides what tasks exchange, so that only a run can tell.
+    """
+    if not vmg.program.stream_count or not len(vmg.graph.edges) or _never_waits(vmg):
+        return NeededDepths({})
+    orders = vmg.graph.token_orders
+    if orders is None:
+        return None
+    search, known = TokenExchange(vmg, orders), vmg.graph.once(_known_depths)
+    if search.key not in known:
+        known[search.key] = smallest_depths(search)
+    return known[search.key]
+
+
+def _known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
+    """Start the table of depths by exchange, as `ProgramGraph.once` keeps it."""
+    return {}
+
+
+def _never_waits(vmg: VMG) -> bool:
+    """Whether there is at most one FIFO on at most one way between any two nodes, and tokens inside nodes are put by
+    earlier tasks: then no FIFO can hold up another one, whatever its depth."""
+    edges, node, fifos = vmg.graph.edges, vmg.node_of_task, vmg.uses.fifos
+    source, target = node[edges.source], node[edges.target]
+    inside = source == target
+    if (vmg.uses.position[edges.source[inside]] >= vmg.uses.position[edges.target[inside]]).any():
+        return False
+    fifo, first = np.unique(fifos.fifo[edges.stream[~inside]], return_index=True)
+    if len(fifo) >= vmg.node_count:
+        return False
+    sets = DisjointSets[int]()
+    pairs = zip(source[~inside][first].tolist(), target[~inside][first].tolist(), strict=True)
+    return all(sets.join(a, b) for a, b in pairs)
+
+
+class TokenExchange(Struct, frozen=True, eq=False, dict=True):
+    """Runs of a graph's token exchange at different depths."""
+
+    vmg: VMG
+    orders: Sequence[ClassOrder]
+
+    @cached_property
+    def declared(self) -> Mapping[str, int]:
+        """Depth of every stream array that leads from node to node; arrays are lowered in this order."""
+        streams, between = self.vmg.program.streams, set(self._array[self._fifos.held == 0].tolist())
+        return {stream.name: stream.depth for number, stream in enumerate(streams) if number in between}
+
+    @cached_property
+    def most_tokens(self) -> int:
+        """Tokens that pass the busiest FIFO, none of which has to hold more."""
+        tokens = np.zeros(len(self._fifos.held), np.int64)
+        for order in self.orders:
+            for kind, steps in enumerate(order.kinds):
+                fifos = self._fifos.fifo[order.streams[order.which == kind]]
+                for parameter, count in count_tokens(steps, {}).items():
+                    np.add.at(tokens, fifos[:, parameter - order.first], count)
+        return int(tokens.max(initial=0))
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for folds of a program that execute the same tasks in the same order on the same FIFOs."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self.vmg.node_of_task, self.vmg.uses.position, self._fifos.fifo, self._fifos.held):
+            digest.update(part.tobytes())
+        return digest.digest()
+
+    def run(self, depth: Mapping[str, int]) -> RunResult:
+        of_array = np.array([depth.get(stream.name, 1) for stream in self.vmg.program.streams], np.int64)
+        held = self._fifos.held
+        depths = np.where(held > 0, held, of_array[self._array])
+        return table_engine().run(replace(self._network[0], depth=depths), extrapolate=True)
+
+    def full(self, result: RunResult) -> set[str]:
+        """The arrays between nodes whose full FIFOs nodes wait for."""
+        waiting = (b.stream for b in _waiting(result) if b.direction == "put")
+        return {self._name(stream) for stream in waiting if not self._fifos.held[stream]}
+
+    def blocked(self, result: RunResult) -> tuple[str, ...]:
+        """The tasks that wait for each other, with streams and lines."""
+        return tuple(map(self._wait, _waiting(result)[:MOST_NAMED]))
+
+    def _wait(self, blocked: Blocked) -> str:
+        program, task = self.vmg.program, int(self._network[1][blocked.task])
+        name = self._name(blocked.stream)
+        way = "get from" if blocked.direction == "get" else "put to"
+        place = self._place(task, blocked.direction, name)
+        return f"{program.task_name(task)} waits to {way} {name}{f' ({place})' if place else ''}"
+
+    def _place(self, task: int, direction: str, name: str) -> SourceLocation | None:
+        for order in self.orders:
+            if task in order.own.tasks:
+                for port in order.own.task_class.stream_ports:
+                    if (port.direction, port.stream.name) == (direction, name):
+                        return port.location
+        return None
+
+    def _name(self, fifo: int) -> str:
+        return self.vmg.program.streams[int(self._array[fifo])].name
+
+    @cached_property
+    def _network(self) -> tuple[Network, IntArray]:
+        """At depths of 1; and the program's task of each process."""
+        vmg, builder = self.vmg, NetworkBuilder()
+        builder.streams(np.ones(len(self._fifos.held), np.int64))
+        number, tasks = np.full(vmg.task_count, -1), []
+        for order in self.orders:
+            tables = [_table(steps, order.first) for steps in order.kinds]
+            number[order.own.tasks] = builder.processes(tables, order.which, self._fifos.fifo[order.streams])
+            tasks.append(order.own.tasks)
+        for group in vmg.groups:
+            numbers = number[group.leaves.tasks()]
+            used = numbers >= 0  # tasks without streams never wait
+            builder.nodes(numbers[used], used.sum(axis=1))
+        return builder.build(), np.concatenate(tasks)
+
+    @cached_property
+    def _array(self) -> IntArray:
+        return self.vmg.program.arrays_of(self._fifos.stream)
+
+    @property
+    def _fifos(self) -> FoldFifos:
+        return self.vmg.uses.fifos
+
+
+def _waiting(result: RunResult) -> Sequence[Blocked]:
+    assert result.deadlock is not None
+    return result.deadlock.cycle or result.deadlock.blocked
+
+
+def _table(steps: Steps, first: int) -> Table:
+    table = Table()
+    _write(table, steps, first)
+    return table
+
+
+def _write(table: Table, steps: Steps, first: int) -> None:
+    for step in steps:
+        if isinstance(step, Move):
+            (table.put if step.is_put else table.get)(step.parameter - first)
+        elif isinstance(step, Repeat) and count_tokens(step.steps, {}):
+            with table.repeat(step.count):
+                _write(table, step.steps, first)

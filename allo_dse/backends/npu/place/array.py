@@ -1,0 +1,156 @@
+"""The array as placement sees it: tiles, and the links between their stream switches.
+
+row 5..2   cores         north
+row 1      memory tile   west + east
+row 0      shim tile     south
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.device.npu_model import SwitchPorts
+
+SHIM_ROW, MEMORY_ROW, FIRST_CORE_ROW = 0, 1, 2
+
+STEPS: Mapping[str, tuple[int, int]] = {"north": (0, 1), "south": (0, -1), "east": (1, 0), "west": (-1, 0)}
+OPPOSITE: Mapping[str, str] = {"north": "south", "south": "north", "east": "west", "west": "east"}
+
+
+class Tile(NamedTuple):
+    """A tile of the array: `row` 0 are the shim tiles, 1 the memory tiles, the rest cores."""
+
+    column: int
+    row: int
+
+    def neighbour(self, side: str) -> Tile:
+        """The tile on a side; it may lie outside the array."""
+        column, row = STEPS[side]
+        return Tile(self.column + column, self.row + row)
+
+    @property
+    def kind(self) -> str:
+        return {SHIM_ROW: "shim", MEMORY_ROW: "memory"}.get(self.row, "core")
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.column},{self.row})"
+
+
+class Link(NamedTuple):
+    """Streams from a tile's switch to that of its neighbour on `side`."""
+
+    source: Tile
+    side: str
+
+    @property
+    def target(self) -> Tile:
+        return self.source.neighbour(self.side)
+
+
+Ports = Mapping[str, tuple[int, int]]
+"""(out, in) ports of a stream switch by side."""
+
+
+class TileLimits(Struct, frozen=True):
+    """What one kind of tile has; see `device.npu_model.Tile`."""
+
+    dma_in: int
+    dma_out: int
+    descriptors: int
+    banks: int
+    locks: int
+    bytes: int
+
+
+class ArrayLimits(Struct, frozen=True, dict=True):
+    """Everything about a device that decides whether a mapping can be placed.
+
+    Attributes:
+        neighbours: sides whose core's memory a core can address.
+        ports: (out, in) ports of the switches by kind of tile ("core", "memory", "shim") and side.
+    """
+
+    columns: int
+    core_rows: int
+    neighbours: tuple[str, ...]
+    core: TileLimits
+    memory: TileLimits
+    shim: TileLimits
+    ports: Mapping[str, Ports]
+
+    @staticmethod
+    def of(device: NpuDevice) -> ArrayLimits:
+        """The limits of a device."""
+        core, memory, shim, wires = device.core, device.memory_tile, device.shim, device.interconnect
+        parts = {"core": (core, core.memory_bytes), "memory": (memory, memory.memory_bytes), "shim": (shim, 0)}
+        tiles = {
+            kind: TileLimits(t.dma_in, t.dma_out, t.buffer_descriptors, t.descriptor_banks, t.locks, size)
+            for kind, (t, size) in parts.items()
+        }
+        ports = {"core": _sides(wires.core), "memory": _sides(wires.memory_tile), "shim": _sides(wires.shim)}
+        return ArrayLimits(device.array.columns, device.array.core_rows, core.neighbours, **tiles, ports=ports)
+
+    @property
+    def core_limits(self) -> Mapping[str, int]:
+        """What a core has, by constraint."""
+        core = self.core
+        return {
+            "core_dma_in": core.dma_in,
+            "core_dma_out": core.dma_out,
+            "core_descriptors": core.descriptors,
+            "core_locks": core.locks,
+            "core_memory": core.bytes,
+        }
+
+    @property
+    def cores(self) -> tuple[Tile, ...]:
+        """All compute tiles, column by column from the south."""
+        return tuple(Tile(c, FIRST_CORE_ROW + r) for c in range(self.columns) for r in range(self.core_rows))
+
+    @cached_property
+    def adjacent(self) -> Mapping[Tile, tuple[Tile, ...]]:
+        """The cores that share memory with each core: either of the two addresses the other's."""
+        cores = set(self.cores)
+        return {
+            tile: tuple(t for t in map(tile.neighbour, STEPS) if t in cores and self.share_memory(tile, t))
+            for tile in self.cores
+        }
+
+    def addresses(self, tile: Tile, other: Tile) -> bool:
+        """Whether the core on `tile` can address the memory of the core on `other`."""
+        return tile == other or any(tile.neighbour(side) == other for side in self.neighbours)
+
+    def share_memory(self, one: Tile, other: Tile) -> bool:
+        return self.addresses(one, other) or self.addresses(other, one)
+
+    @cached_property
+    def links(self) -> Mapping[Link, int]:
+        """Streams that each link carries at most; links without any are left out.
+
+        A circuit-switched stream occupies an out-port on one side and an in-port on the other.
+        """
+        return {link: count for link in self._pairs() if (count := self._capacity(link)) > 0}
+
+    def _pairs(self) -> Iterator[Link]:
+        rows = range(FIRST_CORE_ROW + self.core_rows)
+        tiles = [Tile(c, r) for c in range(self.columns) for r in rows]
+        inside = set(tiles)
+        for tile in tiles:
+            for side in STEPS:
+                link = Link(tile, side)
+                if link.target in inside:
+                    yield link
+
+    def _capacity(self, link: Link) -> int:
+        outgoing = self.ports[link.source.kind][link.side][0]
+        incoming = self.ports[link.target.kind][OPPOSITE[link.side]][1]
+        return min(outgoing, incoming)
+
+
+def _sides(ports: SwitchPorts) -> Ports:
+    return {side: getattr(ports, side) for side in STEPS}

@@ -1,0 +1,106 @@
+"""Recorded runs of NPU designs: who worked when, what waited for what, and what was in every buffer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.recording import MAX_EVENTS, Recording, whole_run
+from allo_dse.simulator.network.network import Labels
+from allo_dse.space.design import Design
+
+from .costs import TICKS_PER_CYCLE, blocks_of
+from .movement.movement import Channel, Flow, Transport
+from .network import build_npu_network
+
+NAMED_NODES = 3
+
+
+@dataclass(frozen=True)
+class NpuLabels(Labels):
+    """Names of the processes, buffers and shared resources of an NPU design's network."""
+
+    processes: tuple[str, ...]
+    buffers: tuple[str, ...]
+    memory: tuple[str, ...]
+
+    def task(self, task: int) -> str:
+        return self.processes[task]
+
+    def stream(self, stream: int) -> str:
+        """Every buffer is two streams: its filled slots, and its free ones."""
+        return f"{self.buffers[stream // 2]}{'' if stream % 2 == 0 else ' (free slots)'}"
+
+    def array(self, stream: int) -> str:
+        return self.buffers[stream // 2]
+
+    def operation(self, task: int, op: int) -> str:
+        return f"operation {op} of {self.processes[task]}"
+
+    def resource(self, resource: int) -> str:
+        return self.memory[resource]
+
+
+class NpuRecording(Recording, frozen=True):
+    """A recording of what the array does between two interventions of the host; times are ticks.
+
+    Attributes:
+        periods: of the design's schedule between the interventions, of `of` in all.
+        cores: how many of the last processes are cores; those before are DMA channels.
+        ticks_per_cycle: ticks in a clock cycle of the array.
+    """
+
+    periods: int = 0
+    of: int = 0
+    cores: int = 0
+    ticks_per_cycle: int = TICKS_PER_CYCLE
+
+
+def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
+    """Simulate a design from one intervention of the host to the next, so that any part of it can be looked at.
+
+    Raises:
+        DeviceError: if the design is not for an NPU.
+        SimulationError: if it deadlocks.
+    """
+    device = NpuDevice.of(design.device)
+    transport, schedules = design.mapping.transport, design.mapping.view.periods
+    links = design.mapping.view.channels
+    periods = blocks_of(schedules[0].periods, transport, device.board)[0][0]
+    built = build_npu_network(schedules, links, transport, device, periods)
+    labels = _labels(design, transport, sorted(links.depth), built.memory_names)
+    whole = whole_run(built.network, labels)
+    return NpuRecording(built.network, labels, whole, max_events, periods, schedules[0].periods, design.vmg.node_count)
+
+
+def _labels(design: Design, transport: Transport, channels: Sequence[Channel], memory: tuple[str, ...]) -> NpuLabels:
+    """Names in the order in which `build_npu_network` makes processes and buffers."""
+    nodes = [short_name(name) for name in design.vmg.nodes]
+
+    def where(flow: Flow) -> str:
+        names = [nodes[n] for n in flow.nodes[:NAMED_NODES]]
+        more = len(flow.nodes) - len(names)
+        return f"{flow.tensor} {'to' if flow.direction == 'in' else 'from'} {', '.join(names)}" + (
+            f" and {more} more" if more > 0 else ""
+        )
+
+    processes = [f"memory tile: {where(flow)}" for flow in transport.flows]
+    for transfer in transport.transfers:
+        flows = [transport.flows[f] for f in transfer.flows]
+        moved = dict.fromkeys(f"{flow.tensor} {flow.direction}" for flow in flows)
+        processes.append(f"shim: {', '.join(moved)} ({len(flows)} flow{'s' if len(flows) > 1 else ''})")
+    processes += [f"core {name}" for name in nodes]
+    buffers = []
+    for flow in transport.flows:
+        buffers.append(f"memory tile, {where(flow)}")
+        buffers += [f"{flow.tensor} {flow.direction} on {nodes[n]}" for n in flow.nodes]
+    buffers += [f"{array}: {nodes[source]} to {nodes[target]}" for source, target, array in channels]
+    return NpuLabels(tuple(processes), tuple(buffers), memory)
+
+
+def short_name(node: str) -> str:
+    """A node by the first task of its chain: "a_0-a_1-a_2x8" is "a_0-…x8"."""
+    first, dash, rest = node.partition("-")
+    return first if not dash else first + "-…" + "".join(re.findall(r"x\d+$", rest))

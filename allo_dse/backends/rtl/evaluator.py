@@ -1,0 +1,408 @@
+"""Cycles and resources of the circuit that CIRCT makes of a program: the open RTL flow.
+
+The figures are those *of this circuit*, a dataflow circuit of handshakes whose loops begin a round every few cycles.
+They are not a vendor's; what carries over are numbers, deadlocks and how designs compare.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import ArrayLike, NDArray
+
+from allo_dse.common.mlir import jit
+from allo_dse.common.records import Array, JsonObject
+from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.device.device import FpgaDevice
+from allo_dse.device.fpga_model import Resources
+from allo_dse.eval.evaluator import Metrics, versioned
+from allo_dse.lang.storage import is_wide
+from allo_dse.lang.types import DType
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
+from allo_dse.space.design import Design
+
+from ..fpga.depths.depths import built_depths, decided_depths
+from ..fpga.hls.design_project import folding_of
+from .circuit import Circuit, build_circuit
+from .testbench import bench_text
+from .tools import SIMULATORS, RtlError, kernels_verilog, renamed, run_tool, unavailable, yosys
+
+# Resources of a circuit, by Yosys: look-up tables, flip-flops, multipliers and block RAM of Xilinx UltraScale+.
+
+
+FAMILY = "xcup"
+_KIND = "rtl-cells"
+_LUT_RAM = {"RAM32X1S": 1, "RAM64X1S": 1, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4}
+_LUT_RAM |= {"RAM32M16": 8, "RAM64M8": 8, "RAM32X16DR8": 8, "RAM64X8SW": 8, "RAM512X1S": 8, "RAM256X1D": 8}
+
+
+def circuit_resources(circuit: Circuit, *, seconds: float = 1200) -> dict[str, Resources]:
+    """Synthesize each part of a circuit once, and return the resources of "kernels", "ports", "streams" and "arrays".
+
+    Tasks of one kernel on one node use the same hardware in turn.
+
+    LUTs used as memory or shift registers are counted in `lut`. Tensors lie outside the circuit. Local arrays are
+    memory of two ports: up to 128 words in look-up tables, else blocks of 18 Kbit.
+
+    Raises:
+        RtlError: if Yosys is missing or fails.
+    """
+    reason = unavailable(synthesis=True)
+    if reason:
+        raise RtlError(reason.split(": ")[0], hint=reason.split(": ", 1)[1])
+    library = Path(__file__).with_name("stream.sv").read_text()
+    total = dict.fromkeys(("kernels", "ports", "streams", "arrays"), Resources())
+    needed: Counter[tuple[str, _Piece]] = Counter()
+    counts = Counter(kernel for _, kernel in {(t.node, t.kernel) for t in circuit.tasks})
+    kernels = [circuit.kernels[number] for number in counts]
+    verilog = kernels_verilog([kernel.mlir for kernel in kernels])
+    for kernel, text, count in zip(kernels, verilog, counts.values(), strict=True):
+        needed["kernels", _Piece(text, kernel.symbol)] += count
+        for site in kernel.sites:
+            if site.space == "stream":
+                needed["ports", _Piece(library, f"df_{site.kind}", (("WIDTH", site.width),))] += count
+        for array in kernel.arrays:
+            total["arrays"] += _array(array.width, array.words) * count
+    for fifo in circuit.fifos:
+        needed["streams", _Piece(library, "df_fifo", (("WIDTH", fifo.width), ("DEPTH", fifo.depth)))] += 1
+    cells = _synthesize(list(dict.fromkeys(piece for _, piece in needed)), seconds)
+    for (part, piece), count in needed.items():
+        total[part] += _counted(cells[piece]) * count
+    return total
+
+
+class _Piece(Struct, frozen=True):
+    """A module to synthesize, with the text it is in and its parameters."""
+
+    verilog: str
+    top: str
+    parameters: tuple[tuple[str, int], ...] = ()
+
+    def content(self, version: str) -> bytes:
+        """Return the data that determine its cells."""
+        return (version + self.script + self.verilog).encode()
+
+    @property
+    def script(self) -> str:
+        return "; ".join(
+            [
+                *(f"chparam -set {name} {value} {self.top}" for name, value in self.parameters),
+                f"synth_xilinx -family {FAMILY} -top {self.top} -flatten -noiopad -noclkbuf",
+            ]
+        )
+
+
+def _array(width: int, words: int) -> Resources:
+    """A local array: look-up tables of 64 bits up to 128 words, else block RAM as wide and deep as it can be set."""
+    if words <= 128:
+        return Resources(lut=width * -(-words // 64))
+    shapes = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
+    return Resources(bram18=min(-(-words // deep) * -(-width // wide) for deep, wide in shapes))
+
+
+def _counted(cells: dict[str, int]) -> Resources:
+    return Resources(
+        lut=sum(n for name, n in cells.items() if name.startswith(("LUT", "SRL")))
+        + sum(n * _LUT_RAM[name] for name, n in cells.items() if name in _LUT_RAM),
+        ff=sum(n for name, n in cells.items() if name in ("FDRE", "FDSE", "FDCE", "FDPE")),
+        dsp=sum(n for name, n in cells.items() if name.startswith("DSP48")),
+        bram18=sum(n * (1 if name.startswith("RAMB18") else 2) for name, n in cells.items() if name.startswith("RAMB")),
+    )
+
+
+def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
+    """Cells by type of each piece; one run of Yosys, which starts slowly, for all that are not known yet."""
+    command, version = yosys()
+    found = {piece: jit.known(_KIND, piece.content(version)) for piece in pieces}
+    missing = [piece for piece, text in found.items() if text is None]
+    for piece, text in zip(missing, _run(command, missing, seconds) if missing else (), strict=True):
+        found[piece] = text.encode()
+        jit.keep(_KIND, piece.content(version), text.encode())
+    return {piece: json.loads(text) for piece, text in found.items() if text is not None}
+
+
+def _run(yosys: Sequence[str], pieces: list[_Piece], seconds: float) -> list[str]:
+    """Cells by type, as JSON. Yosys of PyPI, in WebAssembly, sees files below its working directory only."""
+    script = []
+    with tempfile.TemporaryDirectory(prefix="allo-dse-rtl-") as directory:
+        path = Path(directory)
+        for number, piece in enumerate(pieces):
+            (path / f"{number}.sv").write_text(piece.verilog)
+            stat = f"tee -o {number}.json stat -json -tech xilinx"
+            script.append(f"design -reset; read_verilog -sv {number}.sv; {piece.script}; {stat}")
+        run_tool([*yosys, "-q", "-p", "; ".join(script)], name="yosys", cwd=path, seconds=seconds)
+        reports = [json.loads((path / f"{number}.json").read_text()) for number in range(len(pieces))]
+    return [json.dumps(report["design"]["num_cells_by_type"]) for report in reports]
+
+
+# Running a circuit in a Verilog simulator.
+
+
+MAX_CYCLES = 10_000_000
+PATIENCE = 2000
+
+
+class Waiting(Struct, frozen=True):
+    """A task that waits at a stream that is empty ("get") or full ("put")."""
+
+    task: str
+    kind: str
+    stream: str
+
+
+class CircuitRun(Struct, frozen=True):
+    """Result of a circuit simulation.
+
+    Attributes:
+        cycles: from the start to the end of the last task, or to the last access before a deadlock.
+        waiting: the tasks at streams, where the circuit got stuck.
+        peak: words in each FIFO at most.
+    """
+
+    finished: bool
+    cycles: int
+    waiting: tuple[Waiting, ...]
+    peak: dict[str, int]
+
+
+def run_circuit(
+    circuit: Circuit,
+    tensors: Mapping[str, NDArray[np.object_]],
+    *,
+    simulator: str | None = None,
+    max_cycles: int = MAX_CYCLES,
+    patience: int = PATIENCE,
+    seconds: float = 600,
+) -> CircuitRun:
+    """Run a circuit on tensors, flat arrays of Python integers that are written in place.
+
+    Args:
+        simulator: "iverilog" or "verilator"; by default the first of them that is installed.
+        patience: cycles without any access that are taken for a deadlock.
+
+    Raises:
+        RtlError: if a tool is missing or fails, or the limit of cycles is reached.
+    """
+    reason = unavailable()
+    if reason:
+        raise RtlError(reason.split(": ")[0], hint=reason.split(": ", 1)[1])
+    name = simulator or next(s for s in SIMULATORS if shutil.which(s))
+    with tempfile.TemporaryDirectory(prefix="allo-dse-rtl-") as directory:
+        path = Path(directory)
+        for tensor, values in tensors.items():
+            (path / f"{tensor}.in").write_text(_hex(values, circuit.tensors[tensor][0]))
+        design = [Path(__file__).with_name("stream.sv").read_text()]
+        verilog = kernels_verilog([kernel.mlir for kernel in circuit.kernels])
+        for number, (kernel, text) in enumerate(zip(circuit.kernels, verilog, strict=True)):
+            design.append(renamed(text, kernel.symbol, f"kernel{number}"))
+        design.append(bench_text(circuit, max_cycles=max_cycles, patience=patience))
+        (path / "design.sv").write_text("\n".join(design))
+        output = _simulate(path, name, seconds)
+        run = _parse(circuit, output)
+        if run.finished:
+            for tensor, values in tensors.items():
+                values[:] = _memory_words((path / f"{tensor}.out").read_text())
+    return run
+
+
+def _simulate(path: Path, simulator: str, seconds: float) -> str:
+    if simulator == "iverilog":
+        run_tool(["iverilog", "-g2012", "-o", "design.vvp", "design.sv"], cwd=path, seconds=seconds)
+        return run_tool(["vvp", "-N", "design.vvp"], cwd=path, seconds=seconds)
+    if simulator != "verilator":
+        raise RtlError(f"unknown simulator {simulator!r}", hint="iverilog or verilator")
+    options = ["--binary", "--timing", "-Wno-fatal", "-Wno-lint", "-Wno-style", "--top-module", "bench", "-O3"]
+    run_tool(["verilator", *options, "design.sv"], cwd=path, seconds=seconds)
+    return run_tool([str(path / "obj_dir" / "Vbench")], cwd=path, seconds=seconds)
+
+
+def _parse(circuit: Circuit, output: str) -> CircuitRun:
+    finished, cycles, waiting, peak = False, -1, [], {}
+    for line in output.splitlines():
+        word, *rest = line.split() or [""]
+        if word in ("DONE", "STUCK", "LIMIT"):
+            finished, cycles = word == "DONE", int(rest[0])
+            if word == "LIMIT":
+                raise RtlError(f"the circuit did not end within {cycles:,} cycles", hint="raise max_cycles")
+        elif word == "PEAK":
+            peak[circuit.fifos[int(rest[0])].name] = int(rest[1])
+        elif word == "WAITS":
+            task, stream = circuit.tasks[int(rest[0])].name, circuit.fifos[int(rest[2])].name
+            waiting.append(Waiting(task, rest[1], stream))
+    if cycles < 0:
+        raise RtlError(f"the simulator said nothing of the end: {output[-300:]}", hint="this is a fault of allo-dse")
+    return CircuitRun(finished, cycles, tuple(waiting), peak)
+
+
+def _hex(values: NDArray[np.object_], width: int) -> str:
+    mask = (1 << width) - 1
+    return "\n".join(f"{int(value) & mask:x}" for value in values) + "\n"
+
+
+def _memory_words(text: str) -> list[int]:
+    """Words of a memory dump; what was never written nor given is undefined and read as 0."""
+    words = (word for line in text.splitlines() if not line.startswith("//") for word in line.split())
+    return [int(word, 16) if "x" not in word.lower() else 0 for word in words if not word.startswith("@")]
+
+
+class RtlResult(Struct, frozen=True):
+    """What the circuit of a program did.
+
+    Attributes:
+        cycles: of the circuit, from the start to the end of its last task; to the last access before a deadlock.
+        outputs: the program's tensors after the run, by name.
+        deadlock: the tasks that wait at streams; empty if all ended.
+        peak: words in each stream at most; a block is as many words as it has elements.
+    """
+
+    finished: bool
+    cycles: int
+    outputs: dict[str, Array]
+    deadlock: tuple[Waiting, ...]
+    peak: dict[str, int]
+
+    def explain(self) -> str:
+        """What the tasks wait for, or that they ended."""
+        if self.finished:
+            return f"the circuit ended after {self.cycles:,} cycles"
+        words = {"put": ("put to", "full"), "get": ("get from", "empty")}
+        waits = [f"  {w.task} waits to {words[w.kind][0]} {w.stream} ({words[w.kind][1]})" for w in self.deadlock]
+        return "\n".join([f"deadlock after {self.cycles:,} cycles of the circuit:", *waits])
+
+
+def rtl_simulate(
+    program: Program | VMG | Design,
+    *arrays: ArrayLike,
+    depths: Mapping[str, int] | None = None,
+    overlap: bool = False,
+    **options: Any,
+) -> RtlResult:
+    """Run a program as a circuit: CIRCT makes SystemVerilog of its tasks, a Verilog simulator runs it.
+
+    Args:
+        arrays: the region's arguments in order, written in place; without any, zeros are used.
+        depths: stream depths by array name, where they differ from the design's or the declared ones.
+        overlap: let stream operations of one iteration overlap; see `backends.rtl.circuit.lower_kernel`.
+        options: `simulator`, `max_cycles`, `patience`, `seconds` of `backends.rtl.evaluator.run_circuit`.
+
+    Raises:
+        RtlError: for what the flow cannot do (floating point, polling), or if a tool is missing or fails.
+        SimulationError: for arguments that do not fit.
+    """
+    compiled, circuit = _circuit(program, depths, overlap)
+    if not arrays:
+        arrays = tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in compiled.tensors)
+    arguments = Arguments(compiled, arrays)
+    types = {tensor.name: tensor.dtype for tensor in compiled.tensors}
+    memory = {name: _integers(array, types[name]) for name, array in arguments.by_name.items()}
+    run: CircuitRun = run_circuit(circuit, memory, **options)
+    if run.finished:
+        for name, array in arguments.by_name.items():
+            _store(array, memory[name], types[name])
+        arguments.write_back()
+    outputs = {t.name: np.asarray(a) for t, a in zip(compiled.tensors, arrays, strict=True)}
+    return RtlResult(run.finished, run.cycles, outputs, run.waiting, run.peak)
+
+
+def rtl_resources(
+    program: Program | VMG | Design, *, depths: Mapping[str, int] | None = None, overlap: bool = False
+) -> dict[str, Resources]:
+    """Look-up tables, flip-flops, multipliers and block RAM of a program's circuit, by Yosys.
+
+    Returns:
+        Per part ("kernels", "ports", "streams", "arrays") and their sum as "total".
+
+    Raises:
+        RtlError: as `rtl_simulate`.
+    """
+    parts = circuit_resources(_circuit(program, depths, overlap)[1])
+    return {**parts, "total": Resources.total(parts.values())}
+
+
+def _circuit(
+    program: Program | VMG | Design, depths: Mapping[str, int] | None, overlap: bool
+) -> tuple[CompiledProgram, Circuit]:
+    vmg = program if isinstance(program, VMG) else program.vmg
+    decided = built_depths(program, depths)
+    folding = folding_of(vmg, decided)
+    return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
+
+
+def _integers(array: Array, dtype: DType) -> NDArray[np.object_]:
+    """Elements as Python integers, unsigned, flat."""
+    if is_wide(dtype):
+        size = array.dtype.itemsize
+        raw = array.tobytes()
+        return np.array([int.from_bytes(raw[i : i + size], "little") for i in range(0, len(raw), size)], object)
+    return array.ravel().view(f"u{array.dtype.itemsize}").astype(object)
+
+
+def _store(array: Array, values: NDArray[np.object_], dtype: DType) -> None:
+    size = array.dtype.itemsize
+    if is_wide(dtype):
+        raw = b"".join(int(value).to_bytes(size, "little") for value in values)
+        array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
+    else:
+        array[...] = values.astype(f"u{size}").view(array.dtype).reshape(array.shape)
+
+
+class RtlEvaluator:
+    """Measures designs by their open RTL circuit: cycles, and with `synthesize` its resources.
+
+    Args:
+        synthesize: whether to run Yosys as well, which takes seconds to a minute per kernel.
+        overlap: see `rtl_simulate`.
+        deadline_s: time limit of a design.
+        depths: of streams, where the design does not say; see `decided_depths`.
+    """
+
+    name = "rtl-circuit"
+    version = "1"
+    resource = "rtl"
+    isolate = True
+
+    def __init__(
+        self,
+        *,
+        synthesize: bool = False,
+        overlap: bool = False,
+        deadline_s: float = 900,
+        depths: Literal["solve", "declared"] = "solve",
+    ) -> None:
+        self.synthesize, self.overlap, self.deadline_s, self.depths = synthesize, overlap, deadline_s, depths
+        self.version = versioned(self.version, synthesize=synthesize, overlap=overlap, declared=depths == "declared")
+
+    def unavailable(self) -> str | None:
+        """What is missing here and how to install it; None if the flow can run."""
+        return unavailable() or (unavailable(synthesis=True) if self.synthesize else None)
+
+    def evaluate(self, design: Design) -> Metrics:
+        """`latency_cycles` of the circuit, and its resources.
+
+        Raises:
+            RtlError: for what the flow cannot do, and for deadlocks.
+        """
+        depths = decided_depths(design, self.depths if isinstance(design.device, FpgaDevice) else "declared")
+        result = rtl_simulate(design, depths=depths, overlap=self.overlap, seconds=self.deadline_s)
+        if not result.finished:
+            raise RtlError(result.explain(), hint="raise the depths of the streams that are full")
+        values: JsonObject = {
+            "latency_cycles": result.cycles,
+            "pe_count": design.vmg.node_count,
+            "stream_depths": depths,
+            "evaluator": f"{self.name} {self.version}",
+        }
+        if self.synthesize:
+            total = rtl_resources(design, depths=depths, overlap=self.overlap)["total"]
+            values |= {"lut": total.lut, "ff": total.ff, "dsp": total.dsp, "bram18": total.bram18}
+        return Metrics(**values)

@@ -1,0 +1,220 @@
+"""Compiling a module of LLVM-dialect operations to machine code."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from ..errors import SimulationError
+from ..files import write_whole
+from .bindings import execution_engine, ir, passmanager
+from .nested_ops import nested_ops
+
+# Machine code in memory, made from an object file; needs no MLIR.
+
+
+_LOCK = threading.Lock()
+
+
+@cache
+def _prepare() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    with suppress(OSError):  # what divides integers of 128 bits; other systems always have it
+        ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
+
+
+def processor() -> str:
+    """The processor that machine code is made for: its name and what it can do."""
+    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+
+
+@cache
+def data_layout() -> str:
+    """Sizes and alignments of this machine's types, as LLVM writes them."""
+    with _LOCK:
+        _prepare()
+        return str(llvm.Target.from_default_triple().create_target_machine().target_data)
+
+
+class MachineCode:
+    """The functions of an object file, as `common.mlir.jit.compile_object` makes it for this machine."""
+
+    def __init__(self, object_file: bytes) -> None:
+        with _LOCK:
+            _prepare()
+            machine = llvm.Target.from_default_triple().create_target_machine()
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(object_file))
+            self._engine.finalize_object()
+
+    def function(self, name: str) -> Callable[[int], None]:
+        """A public function of one 64-bit argument and no result.
+
+        The call lets other Python threads run, and holds interrupts back until it returns.
+        """
+        entry = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.address(name))
+        entry.owner = self._engine  # type: ignore[attr-defined]  # the code lives as long as the engine does
+        return entry
+
+    def address(self, name: str) -> int:
+        """Where a public function lies, as long as this object lives."""
+        address: int = self._engine.get_function_address(f"_mlir_ciface_{name}")
+        if not address:
+            raise SimulationError(f"the compiled module has no function {name}")
+        return address
+
+
+_SMALL_FLOATS = (
+    "builtin.module(math-extend-to-supported-types{target-type=f32 extra-types=f16},"
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32})"
+)
+
+TO_LLVM = (
+    "builtin.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,"
+    "arith-expand{include-bf16=true},convert-math-to-llvm,convert-math-to-libm,finalize-memref-to-llvm,"
+    "convert-arith-to-llvm,convert-index-to-llvm,convert-cf-to-llvm,convert-func-to-llvm,"
+    "canonicalize,reconcile-unrealized-casts)"
+)
+"""func, cf, arith, math, memref -> llvm.
+
+bf16 is rounded by operations on integers. Left to LLVM, conversions call functions that only newer C libraries have
+where the processor does not know the type.
+"""
+
+
+def run_passes(module: ir.Module, pipeline: str) -> None:
+    """Run a pass pipeline in place.
+
+    What goes in is verified; that passes of MLIR keep it valid is not verified again after each, which would take
+    longer than most passes.
+
+    Raises:
+        SimulationError: with MLIR's message if the module is not valid or a pass fails.
+    """
+    manager = passmanager.PassManager.parse(pipeline)
+    manager.enable_verifier(False)
+    try:
+        module.operation.verify()
+        manager.run(module.operation)
+    except ir.MLIRError as error:
+        raise SimulationError(f"MLIR cannot compile this program: {error}") from error
+
+
+def round_small_floats(module: ir.Module, text: str) -> None:
+    """Compute in f32 what processors do not compute in bf16 and f16, and round to nearest even after each operation.
+
+    Args:
+        text: that the module was read from; without these types there is nothing to do.
+    """
+    if "f16" not in text:
+        return
+    run_passes(module, _SMALL_FLOATS)
+    # The passes allow what follows to leave out roundings between operations: results would hang on what that finds.
+    exact = ir.Attribute.parse("#arith.fastmath<none>", module.context)
+    for op in nested_ops(module):
+        if op.name in ("arith.extf", "arith.truncf") and "fastmath" in op.attributes:
+            op.attributes["fastmath"] = exact
+
+
+def pass_through(function: ir.OpView, *attributes: str) -> None:
+    """Give an llvm.func attributes that only LLVM knows, beside those it has."""
+    known = function.operation.attributes
+    before = [ir.StringAttr(a).value for a in ir.ArrayAttr(known["passthrough"])] if "passthrough" in known else []
+    known["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get(a) for a in dict.fromkeys([*before, *attributes])])
+
+
+def leave_as_it_is(module: ir.Module) -> None:
+    """Have no code of a module of the llvm dialect optimized: an engine's level is that of LLVM's passes only, and code
+    generation optimizes what does not say otherwise."""
+    for op in module.body.operations:
+        if op.operation.name == "llvm.func" and op.regions[0].blocks:
+            pass_through(op, "optnone", "noinline")
+
+
+def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
+    """An object file, for this processor, of a module lowered to the llvm dialect; `entry` is a public function.
+
+    Args:
+        optimize: what it computes is the same without; to compile takes half of the time then. Code with bf16 is always
+            optimized: else LLVM hands such values on by functions that not every C library has.
+    """
+    optimize = optimize or "bf16" in str(module)
+    if not optimize:
+        leave_as_it_is(module)
+    # Else sizes are computed for no machine in particular, before the engine says which one it is: an array of 72-bit
+    # integers would have 12 bytes an element and not 16.
+    module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(data_layout(), module.context)
+    engine = execution_engine.ExecutionEngine(module, opt_level=2 if optimize else 0, enable_object_dump=True)
+    engine.raw_lookup(f"_mlir_ciface_{entry}")  # compiles
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "code.o"
+        engine.dump_to_object_file(str(path))
+        return path.read_bytes()
+
+
+# What compilation made, kept on disk for later processes by the hash of what it was made of.
+#
+# A cache that cannot be read or written costs time only. Files are written beside their place and moved there, and
+# carry a hash of their own, so that writers at the same time, full disks and crashes leave nothing wrong behind.
+
+
+LIMIT_BYTES = 512 << 20
+"""Of all files of a kind; beyond, those unused for longest go until half is left."""
+_HASH_BYTES = 32
+_COUNTED = "00"
+"""Files whose names end so look at how much is kept, one in 256: there are thousands, which takes .2 s."""
+
+
+def directory() -> Path:
+    """Where files are kept: in the user's cache. A user without a home keeps none."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.devnull if base.startswith("~") else base) / "allo-dse"
+
+
+def known(kind: str, content: bytes) -> bytes | None:
+    """What was made of this content before; None where nothing intact is kept."""
+    path = _file(kind, content)
+    with suppress(OSError):
+        found = path.read_bytes()
+        if hashlib.sha256(found[_HASH_BYTES:]).digest() == found[:_HASH_BYTES]:
+            os.utime(path)  # in use
+            return found[_HASH_BYTES:]
+    return None
+
+
+def keep(kind: str, content: bytes, made: bytes) -> None:
+    """Remember what was made of a content."""
+    path = _file(kind, content)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, hashlib.sha256(made).digest() + made)
+        if path.name.endswith(_COUNTED):
+            _prune(path.parent)
+
+
+def _file(kind: str, content: bytes) -> Path:
+    return directory() / kind / hashlib.sha256(content).hexdigest()
+
+
+def _prune(folder: Path) -> None:
+    with os.scandir(folder) as entries:
+        files = [(entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in entries]
+    total = sum(size for _, size, _ in files)
+    if total <= LIMIT_BYTES:
+        return
+    for _, size, path in sorted(files):
+        if total <= LIMIT_BYTES // 2:
+            return
+        with suppress(OSError):
+            os.unlink(path)
+        total -= size

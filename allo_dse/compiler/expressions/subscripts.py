@@ -1,0 +1,424 @@
+"""Indexing: elements and parts of tiles, streams of an array, constant arrays."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from types import FunctionType, NoneType
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.records import Array
+from allo_dse.lang.region import Instance, Region
+from allo_dse.lang.types import DType, UInt, index
+
+from ..model import values as meta
+from ..model.mlir_text import element_type, memref_type
+from ..model.values import Buffer, Const, Meta, Record, Scalar, StreamRef, Tuple, Value, Variable
+from ..regions.task_state import Task
+from .index_checks import Limit, bounds_of, check_attribute, form_of, is_flat, wrong_index
+from .scalars import as_scalar, binary_as, convert, integer, shift
+
+# How far apart two index expressions are, when both move with the same variables: `(i + 1) * 4` and `i * 4`.
+
+
+# A factor per variable; the entry "" is the constant part.
+Form = dict[str, int]
+
+
+def constant_difference(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
+    """`high - low` if it is the same for all tasks and all values of run-time variables, else None."""
+    first, last = {} if low is None else _form(task, low), _form(task, high)
+    if first is not None and last is not None:
+        difference = _add(last, first, -1)
+        constant = difference.pop("", 0)
+        if not any(difference.values()):
+            return constant
+    return _compile_time(task, low, high)
+
+
+def _compile_time(task: Task, low: ast.expr | None, high: ast.expr) -> int | None:
+    rank = len(task.kernel.mesh)
+    values = [Const(0) if low is None else task.lower(task, low), task.lower(task, high)]
+    numbers = [int(v.value) for v in values if isinstance(v, Const) and isinstance(v.value, (int, np.integer))]
+    if len(numbers) == 2:
+        return numbers[1] - numbers[0]
+    first, last = (
+        meta.constant(int(v.value), rank) if isinstance(v, Const) and isinstance(v.value, (int, np.integer)) else v
+        for v in values
+    )
+    if isinstance(first, Meta) and isinstance(last, Meta):
+        return int(task.uniform(meta.combine("-", last, first)))
+    return None
+
+
+def _add(a: Form, b: Form, factor: int) -> Form:
+    return {name: a.get(name, 0) + factor * b.get(name, 0) for name in a.keys() | b.keys()}
+
+
+def _form(task: Task, node: ast.expr) -> Form | None:
+    """An expression as a sum of variables and a constant."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return {"": node.value}
+    if isinstance(node, ast.Name):
+        value = task.lower(task, node)
+        if isinstance(value, Const):
+            return {"": int(value.value)} if isinstance(value.value, (int, np.integer)) else None
+        return {node.id: 1}
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
+        return None
+    left, right = _form(task, node.left), _form(task, node.right)
+    if left is None or right is None:
+        return None
+    if not isinstance(node.op, ast.Mult):
+        return _add(left, right, 1 if isinstance(node.op, ast.Add) else -1)
+    for one, other in ((left, right), (right, left)):
+        if set(one) <= {""}:
+            return {name: factor * one.get("", 0) for name, factor in other.items()}
+    return None
+
+
+# Bits of integers: `x[3]`, `x[8:16]`, as values and as targets.
+
+
+def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | Scalar]:
+    """Which bits a subscript names: the lowest one, and how many (a run-time `index` where that depends on data)."""
+    part = node.slice
+    if not isinstance(part, ast.Slice):
+        low, width = task.lower(task, part), 1
+        is_integer = low.dtype.is_integer if isinstance(low, Scalar) else form_of(low) is not None
+        if not is_integer:
+            task.fail(part, f"the position of a bit of {dtype} must be an integer")
+    else:
+        if part.step is not None:
+            task.fail(part.step, "bits cannot be taken in steps")
+        low = Const(0) if part.lower is None else task.lower(task, part.lower)
+        high = ast.copy_location(ast.Constant(dtype.bits), node) if part.upper is None else part.upper
+        found = constant_difference(task, part.lower, high)
+        if found is None:
+            return low, _distance(task, low, task.lower(task, high), node)
+        width = found
+    first = task.uniform(low) if isinstance(low, Meta) else low.value if isinstance(low, Const) else None
+    if width < 1 or (first is not None and not 0 <= first <= dtype.bits - width):
+        task.fail(node, f"bits {first}:{(first or 0) + width} are out of range for {dtype}")
+    return Const(first) if first is not None else low, width
+
+
+def _distance(task: Task, low: Value, high: Value, node: ast.AST) -> Scalar:
+    first, end = (convert(task, as_scalar(task, v, node, like=index), index) for v in (low, high))
+    return binary_as(task, "-", end, first, index)
+
+
+def _mask(task: Task, width: int | Scalar, raw: DType) -> Scalar:
+    """As many ones as bits are taken, at least one, at the lower end."""
+    if isinstance(width, int):
+        return Scalar(task.text.constant((1 << width) - 1, raw), raw)
+    ones, bits = Scalar(task.text.constant(-1, raw), raw), Scalar(task.text.constant(raw.bits, index), index)
+    return shift(task, ">>", ones, binary_as(task, "-", bits, width, index))
+
+
+def _check(task: Task, dtype: DType, node: ast.AST) -> None:
+    if dtype.kind not in ("int", "uint"):
+        task.fail(node, f"a value of type {dtype} cannot be indexed", "only tiles and the bits of integers can")
+
+
+def _move(task: Task, op: str, value: Scalar, low: Value, node: ast.AST) -> Scalar:
+    """A value shifted by the position of the lowest bit that is named."""
+    return shift(task, op, value, as_scalar(task, low, node, like=index), bounds_of(task, low))
+
+
+def bits_of(task: Task, value: Scalar, node: ast.Subscript) -> Value:
+    """The bits that a subscript takes out of an integer, as an unsigned integer of their number.
+
+    Where their number depends on data, the result is as wide as the integer.
+    """
+    _check(task, value.dtype, node)
+    task.notice("bits", node)
+    low, width = _range(task, node, value.dtype)
+    raw = integer(value.dtype.bits, False)
+    shifted = _move(task, ">>", Scalar(value.ssa, raw), low, node)
+    task.scalar_op()
+    if isinstance(width, Scalar):
+        return binary_as(task, "&", shifted, _mask(task, width, raw), raw)
+    return convert(task, shifted, UInt(width))
+
+
+def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Scalar:
+    """The integer `old` with the bits that a subscript names replaced."""
+    _check(task, old.dtype, node)
+    low, width = _range(task, node, old.dtype)
+    raw = integer(old.dtype.bits, False)
+    mask = _mask(task, width, raw)
+    part = binary_as(task, "&", convert(task, as_scalar(task, value, node), raw), mask, raw)
+    part = _move(task, "<<", part, low, node)
+    field = _move(task, "<<", mask, low, node)
+    keep = binary_as(task, "^", field, Scalar(task.text.constant(-1, raw), raw), raw)
+    kept = binary_as(task, "&", Scalar(old.ssa, raw), keep, raw)
+    task.scalar_op()
+    return Scalar(binary_as(task, "|", kept, part, raw).ssa, old.dtype)
+
+
+def reversed_bits(task: Task, value: Scalar) -> Scalar:
+    """The integer whose lowest bit is the highest one of `value`."""
+    type_ = element_type(value.dtype)
+    raw = integer(value.dtype.bits, False)
+    one = Scalar(task.text.constant(1, raw), raw)
+    zero, bits, step = (task.text.constant(n, index) for n in (0, value.dtype.bits, 1))
+    result, left, taken = task.text.name(), task.text.name(), task.text.name()
+    start = f"({left} = {value.ssa}, {taken} = {task.text.constant(0, raw)}) -> ({type_}, {type_})"
+    with task.text.block(f"{result}:2 = scf.for {task.text.name()} = {zero} to {bits} step {step} iter_args{start} {{"):
+        moved = shift(task, "<<", Scalar(taken, raw), one, (1, 1))
+        last = binary_as(task, "&", Scalar(left, raw), one, raw)
+        both = binary_as(task, "|", moved, last, raw)
+        rest = shift(task, ">>", Scalar(left, raw), one, (1, 1))
+        task.text.line(f"scf.yield {rest.ssa}, {both.ssa} : {type_}, {type_}")
+    task.scalar_op()
+    return Scalar(f"{result}#1", value.dtype)
+
+
+class Range(Struct, frozen=True, eq=False):
+    """A slice along one dimension: where it starts, how many elements it has, and its step."""
+
+    start: Value
+    size: int
+    step: int = 1
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """The indices of a subscript."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+class Position(Struct, frozen=True):
+    """Where an element is, as MLIR writes it: the indices, and the attribute that says which of them are checked when
+    the body runs (see `allo_dse.simulator.codegen.bodies`)."""
+
+    indices: tuple[str, ...] = ()
+    checks: str = ""
+
+    def of(self, buffer: Buffer) -> str:
+        """The operand of a load or store."""
+        return f"{buffer.ssa}[{', '.join(self.indices)}]{self.checks} : {buffer.type}"
+
+
+def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Position | None]:
+    """What a subscript of a tile means: the tile and the position of one element, or a part of the tile and None."""
+    parts = parts_of(node)
+    if len(parts) > len(base.shape):
+        task.fail(node, f"{len(parts)} indices for a tile of shape {list(base.shape)}")
+    ranges = [_part(task, part, dimension, base.shape[dimension]) for dimension, part in enumerate(parts)]
+    if len(ranges) == len(base.shape) and not any(isinstance(r, Range) for r in ranges):
+        return base, position(task, base, [r for r in ranges if not isinstance(r, Range)], parts)
+    for part, range_ in zip(parts, ranges, strict=True):
+        if not isinstance(part, (ast.Slice, ast.Name, ast.Constant)):
+            task.notice("index beside a slice", part)
+        elif isinstance(range_, Range) and range_.size == 1:
+            task.notice("slice of one", node)
+    missing = [Range(Const(0), extent) for extent in base.shape[len(ranges) :]]
+    return subview(task, base, [*ranges, *missing], node), None
+
+
+def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[ast.expr]) -> Position:
+    """The element of an array at an index per dimension."""
+    indices = tuple(_index(task, value, node) for value, node in zip(values, nodes, strict=True))
+    if any(is_flat(task, value, extent) for value, extent in zip(values, base.shape, strict=True)):
+        return _flat_position(task, base, indices, nodes)
+    limits = [
+        Limit(dimension, value, extent, node, f"dimension {dimension} of size {extent}")
+        for dimension, (value, extent, node) in enumerate(zip(values, base.shape, nodes, strict=True))
+    ]
+    return Position(indices, check_attribute(task, limits))
+
+
+def _flat_position(task: Task, base: Buffer, indices: Sequence[str], nodes: Sequence[ast.expr]) -> Position:
+    """The element that lies where the indices point to, row by row; checked to be one of the array when it runs."""
+    size = math.prod(base.shape)
+    flat = task.text.constant(0, index)
+    for value, extent in zip(indices, base.shape, strict=True):
+        row = task.text.op(f"arith.muli {flat}, {task.text.constant(extent, index)} : index")
+        flat = task.text.op(f"arith.addi {row}, {value} : index")
+    whole = ast.copy_location(ast.Tuple(list(nodes), ast.Load()), nodes[0])
+    check = check_attribute(task, [Limit(0, Scalar(flat, index), size, whole, f"an array of {size} elements")])
+    rest = task.text.op(f"arith.addi {task.text.constant(0, index)}, {flat}{check} : index")
+    places = []
+    for extent in reversed(base.shape):
+        places.append(task.text.op(f"arith.remui {rest}, {task.text.constant(extent, index)} : index"))
+        rest = task.text.op(f"arith.divui {rest}, {task.text.constant(extent, index)} : index")
+    return Position(tuple(reversed(places)))
+
+
+def _index(task: Task, value: Value, node: ast.AST) -> str:
+    scalar = as_scalar(task, value, node, like=index)
+    return convert(task, scalar, index).ssa
+
+
+def _part(task: Task, node: ast.expr, dimension: int, extent: int) -> Value | Range:
+    if isinstance(node, ast.Slice):
+        return _slice(task, node, dimension, extent)
+    value = task.lower(task, node)
+    _check_index(task, value, dimension, extent, node, flat=True)
+    return value
+
+
+def _check_index(task: Task, value: Value, dimension: int, extent: int, node: ast.AST, flat: bool = False) -> None:
+    if isinstance(value, Const):
+        is_integer = isinstance(value.value, (int, np.integer)) and not isinstance(value.value, bool)
+        if not is_integer:
+            task.fail(node, f"an index must be an integer, not {value.value!r}")
+    wrong = wrong_index(task, value, extent)
+    if wrong is not None and not (flat and is_flat(task, value, extent)):
+        message = f"index {wrong.value} is out of range for dimension {dimension} of size {extent}"
+        task.fail(node, message, wrong.where)
+
+
+def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
+    step = 1 if node.step is None else constant_int(task, task.lower(task, node.step), node.step, "a slice's step")
+    if step < 1:
+        task.fail(node, f"a slice's step must be positive, not {step}")
+    start = Const(0) if node.lower is None else task.lower(task, node.lower)
+    stop = Const(extent) if node.upper is None else task.lower(task, node.upper)
+    length = _length(task, node, start, stop)
+    if length is None:
+        task.fail(node, "the size of a slice must be known at compile time", "use a loop over single elements")
+    if any(isinstance(bound, Scalar) for bound in (start, stop)):
+        task.notice("slice", node)
+    wrong = wrong_index(task, start, extent + 1) or wrong_index(task, stop, extent + 1)
+    if length < 0 or wrong is not None:
+        low, high = bounds_of(task, start), bounds_of(task, stop)
+        first, last = (low or ("?", "?"))[0], (high or ("?", "?"))[1]
+        message = f"slice {first}:{last} is out of range for dimension {dimension} of size {extent}"
+        task.fail(node, message, "" if wrong is None else wrong.where)
+    return Range(start, -(-length // step), step)
+
+
+def _length(task: Task, node: ast.Slice, start: Value, stop: Value) -> int | None:
+    """How many elements a slice spans, if that is the same for all tasks and all values of run-time variables."""
+    if isinstance(start, Const) and isinstance(stop, Const) and type(start.value) is int and type(stop.value) is int:
+        return stop.value - start.value
+    upper = (
+        ast.copy_location(ast.Constant(stop.value), node)
+        if node.upper is None and isinstance(stop, Const)
+        else node.upper
+    )
+    assert upper is not None
+    return constant_difference(task, node.lower, upper)
+
+
+def subview(task: Task, base: Buffer, ranges: Sequence[Value | Range], node: ast.AST) -> Buffer:
+    """A part of a tile; dimensions with a single index are dropped."""
+    whole = [isinstance(r, Range) and r.size == extent for r, extent in zip(ranges, base.shape, strict=True)]
+    if all(whole):
+        return base
+    strided = memref_type(base.dtype, base.shape, strided=True)
+    source = base.ssa if base.type == strided else task.text.op(f"memref.cast {base.ssa} : {base.type} to {strided}")
+    starts = [r.start if isinstance(r, Range) else r for r in ranges]
+    offsets = [_index(task, start, node) for start in starts]
+    ends = [r.step * (r.size - 1) if isinstance(r, Range) else 0 for r in ranges]
+    limits = [
+        Limit(dimension, start, extent - end, node, f"dimension {dimension} of size {extent}")
+        for dimension, (start, extent, end) in enumerate(zip(starts, base.shape, ends, strict=True))
+    ]
+    checks = check_attribute(task, limits)
+    sizes = [str(r.size) if isinstance(r, Range) else "1" for r in ranges]
+    steps = [str(r.step) if isinstance(r, Range) else "1" for r in ranges]
+    shape = tuple(r.size for r in ranges if isinstance(r, Range))
+    type_ = memref_type(base.dtype, shape, strided=True)
+    part = f"[{', '.join(offsets)}] [{', '.join(sizes)}] [{', '.join(steps)}]"
+    ssa = task.text.op(f"memref.subview {source}{part}{checks} : {strided} to {type_}")
+    return Buffer(ssa, base.dtype, shape, type_, base.root, base.arg, base.constant)
+
+
+def constant_int(task: Task, value: Value, node: ast.AST, what: str) -> int:
+    """An integer that must be known at compile time, and the same for all tasks of the set."""
+    if isinstance(value, Meta):
+        value = Const(task.uniform(value))
+    if not isinstance(value, Const):
+        task.fail(node, f"{what} must be known at compile time")
+    if not isinstance(value.value, (int, np.integer)):
+        task.fail(node, f"{what} must be an integer, not {value.value!r}")
+    return int(value.value)
+
+
+def subscript(task: Task, node: ast.Subscript) -> Value:
+    """The value of `base[...]`."""
+    base = task.lower(task, node.value)
+    if isinstance(base, StreamRef):
+        return task.lower_streams(task, base, node)
+    if isinstance(base, Const):
+        return _constant_subscript(task, base.value, node)
+    if isinstance(base, Buffer) and base.shape == ():
+        return bits_of(task, as_scalar(task, base, node.value), node)
+    if isinstance(base, Buffer):
+        part, where = view(task, base, node)
+        if where is None:
+            return part
+        task.touch(part, write=False)
+        task.scalar_op()
+        return Scalar(task.text.op(f"memref.load {where.of(part)}"), part.dtype)
+    if isinstance(base, Scalar):
+        return bits_of(task, base, node)
+    if isinstance(base, Record):
+        return as_scalar(task, field_of(task, base, node), node)
+    hint = "declare an array, x: int32[8], and set its elements" if isinstance(base, Tuple) else ""
+    task.fail(node, "this cannot be indexed", hint)
+
+
+def field_of(task: Task, record: Record, node: ast.Subscript) -> Variable:
+    """The part of a record that a subscript names."""
+    field = record.fields.get(str(node.slice.value)) if isinstance(node.slice, ast.Constant) else None
+    if field is None:
+        task.fail(node, f"its parts are named {', '.join(map(repr, record.fields))}")
+    return field
+
+
+def _constant_subscript(task: Task, base: Any, node: ast.Subscript) -> Value:
+    if any(isinstance(p, ast.Slice) for p in parts_of(node)):
+        if all(isinstance(task.find(name), (Const, NoneType)) for name in _names(node.slice)):
+            return Const(task.source.file.evaluate(node, task.constants()))
+        array = _numbers(task, base, node)
+        return view(task, task.constant_buffer(array), node)[0]
+    indices = [task.lower(task, p) for p in parts_of(node)]
+    if isinstance(base, (Region, FunctionType)):
+        indices = [Const(task.uniform(i)) if isinstance(i, Meta) else i for i in indices]
+    if all(isinstance(i, Const) for i in indices):
+        values = tuple(i.value for i in indices if isinstance(i, Const))
+        if isinstance(base, FunctionType):
+            return Const(Instance(base, values))
+        try:
+            return Const(base[values if len(values) > 1 or isinstance(node.slice, ast.Tuple) else values[0]])
+        except Exception as error:
+            task.fail(node, f"cannot index this constant: {error}")
+    array = _numbers(task, base, node)
+    if len(indices) > array.ndim:
+        task.fail(node, f"{len(indices)} indices for an array of {array.ndim} dimensions")
+    for dimension, (value, part) in enumerate(zip(indices, parts_of(node), strict=True)):
+        _check_index(task, value, dimension, array.shape[dimension], part)
+    if len(indices) == array.ndim and all(isinstance(i, (Const, Meta)) for i in indices):
+        where = tuple(i.array if isinstance(i, Meta) else i.value for i in indices if isinstance(i, (Const, Meta)))
+        return meta.table(array[tuple(np.clip(w, 0, n - 1) for w, n in zip(where, array.shape, strict=True))])
+    return _constant_element(task, array, indices, node)
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _numbers(task: Task, base: Any, node: ast.AST) -> Array:
+    """A constant as an array in memory."""
+    array = np.asarray(base) if isinstance(base, (list, tuple, np.ndarray, np.generic)) else np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        message = f"{type(base).__name__} {base!r} cannot be indexed by values that differ between tasks"
+        task.fail(node, message, "only arrays of numbers can")
+    return array
+
+
+def _constant_element(task: Task, array: Array, indices: Sequence[Value], node: ast.Subscript) -> Value:
+    """An element, or a part, of a constant array at a run-time position."""
+    buffer = task.constant_buffer(array)
+    if len(indices) != array.ndim:
+        return subview(task, buffer, [*indices, *(Range(Const(0), n) for n in array.shape[len(indices) :])], node)
+    where = position(task, buffer, indices, parts_of(node))
+    return Scalar(task.text.op(f"memref.load {where.of(buffer)}"), buffer.dtype)

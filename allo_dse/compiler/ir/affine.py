@@ -1,0 +1,404 @@
+"""Linear forms of loop variables and process ids, conditions on them, and the arithmetic that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.mlir.bindings import ir
+
+_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+_HOLDS: Mapping[str, Callable[[int], bool]] = {
+    "eq": lambda d: d == 0,
+    "ne": lambda d: d != 0,
+    "lt": lambda d: d < 0,
+    "le": lambda d: d <= 0,
+    "gt": lambda d: d > 0,
+    "ge": lambda d: d >= 0,
+}
+
+
+_MOST_SHIFTED = 62
+_MOST_NARROW = 31  # bits; wider integers are taken not to wrap
+_MODULAR = ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.trunci")  # alike with and without a sign
+SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
+
+
+class Linear(Struct, frozen=True):
+    """The sum of `coefficient * variable` over `terms`, plus a constant; variables are value numbers.
+
+    Attributes:
+        derived: further summands, each a quotient, minimum or maximum of linear forms, with its coefficient.
+    """
+
+    terms: tuple[tuple[int, int], ...]
+    constant: int = 0
+    derived: tuple[tuple[Derived, int], ...] = ()
+
+    @staticmethod
+    def variable(number: int) -> Linear:
+        return Linear(((number, 1),))
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms and not self.derived
+
+    def __add__(self, other: Linear) -> Linear:
+        terms = dict(self.terms)
+        for variable, factor in other.terms:
+            terms[variable] = terms.get(variable, 0) + factor
+        derived = dict(self.derived)
+        for part, factor in other.derived:
+            derived[part] = derived.get(part, 0) + factor
+        return Linear(
+            tuple(sorted((v, f) for v, f in terms.items() if f)),
+            self.constant + other.constant,
+            tuple(sorted(((d, f) for d, f in derived.items() if f), key=repr)),
+        )
+
+    def scaled(self, factor: int) -> Linear:
+        if not factor:
+            return Linear(())
+        return Linear(
+            tuple((v, f * factor) for v, f in self.terms),
+            self.constant * factor,
+            tuple((d, f * factor) for d, f in self.derived),
+        )
+
+    def factor(self, variable: int) -> int:
+        """The coefficient of a variable."""
+        return next((f for v, f in self.terms if v == variable), 0)
+
+    @property
+    def variables(self) -> set[int]:
+        """All variables that it depends on."""
+        return {v for v, _ in self.terms}.union(*(part.variables for part, _ in self.derived))
+
+    def value(self, variables: Mapping[int, int]) -> int | None:
+        """Its value, or None when a variable is not given."""
+        total = self.constant
+        for variable, factor in self.terms:
+            if variable not in variables:
+                return None
+            total += factor * variables[variable]
+        for part, factor in self.derived:
+            left, right = part.left.value(variables), part.right.value(variables)
+            if left is None or right is None:
+                return None
+            total += factor * DERIVE[part.name](left, right)
+        return total
+
+    def put_in(self, variable: int, form: Linear) -> Linear:
+        """The same with a form in place of a variable."""
+        factor = self.factor(variable)
+        total = Linear(self.terms, self.constant) + Linear(((variable, -factor),)) + form.scaled(factor)
+        for part, times in self.derived:
+            inside = derive(part.name, part.left.put_in(variable, form), part.right.put_in(variable, form))
+            total = total + inside.scaled(times)
+        return total
+
+    def at(self, values: Mapping[int, int]) -> Linear:
+        """The same where some variables have values."""
+        left = tuple((v, f) for v, f in self.terms if v not in values)
+        if len(left) == len(self.terms) and not self.derived:
+            return self
+        total = Linear(left, self.constant + sum(f * values[v] for v, f in self.terms if v in values))
+        for part, times in self.derived:
+            total = total + derive(part.name, part.left.at(values), part.right.at(values)).scaled(times)
+        return total
+
+
+class Derived(Struct, frozen=True):
+    """What control is made of beside sums: `left // right`, shifts, or the smaller or larger of two forms."""
+
+    name: str
+    left: Linear
+    right: Linear
+
+    @property
+    def variables(self) -> set[int]:
+        """All variables that it depends on."""
+        return self.left.variables | self.right.variables
+
+
+DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "arith.floordivsi": lambda left, right: left // right,
+    "arith.minsi": np.minimum,
+    "arith.maxsi": np.maximum,
+    "arith.shli": lambda left, right: left << _amount(right),
+    "arith.shrsi": lambda left, right: left >> _amount(right),
+}
+"""Meanings of derived forms, for numbers and for arrays; each is monotonic in either operand."""
+
+
+def derive(name: str, left: Linear, right: Linear) -> Linear:
+    """What `name` makes of two forms: a number of numbers; a quotient without the multiples of its divisor."""
+    if left.is_constant and right.is_constant:
+        return Linear((), int(DERIVE[name](left.constant, right.constant)))
+    if name == "arith.shrsi" and right.is_constant:
+        name, right = "arith.floordivsi", Linear((), 1 << _amount(right.constant))
+    if name != "arith.floordivsi":
+        return Linear((), 0, ((Derived(name, left, right), 1),))
+    by = right.constant
+    terms = tuple((v, f // by) for v, f in left.terms if f % by == 0)
+    whole = Linear(terms, left.constant // by, tuple((d, f // by) for d, f in left.derived if f % by == 0))
+    rest = left + whole.scaled(-by)
+    return whole if rest.is_constant else whole + Linear((), 0, ((Derived(name, rest, right), 1),))
+
+
+def _amount(right: Any) -> Any:
+    return max(0, min(right, _MOST_SHIFTED)) if isinstance(right, int) else np.clip(right, 0, _MOST_SHIFTED)
+
+
+Ranges = Mapping[int, tuple[int, int]]
+"""The smallest and the largest value of variables."""
+UNKNOWN = (-(1 << 40), 1 << 40)
+
+
+def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
+    """Smallest and largest value of a form, or somewhat less and more."""
+    ends = [sorted((factor * low, factor * high)) for v, factor in form.terms for low, high in [ranges.get(v, UNKNOWN)]]
+    for part, factor in form.derived:
+        pairs = product(extent(part.left, ranges), extent(part.right, ranges))
+        values = [factor * int(DERIVE[part.name](left, right)) for left, right in pairs]
+        ends.append([min(values), max(values)])
+    return form.constant + sum(e[0] for e in ends), form.constant + sum(e[1] for e in ends)
+
+
+def holds(predicate: str, difference: int) -> bool:
+    """Whether `left predicate right`, given left - right."""
+    return _HOLDS[predicate.lstrip("su") if predicate not in ("eq", "ne") else predicate](difference)
+
+
+class Compare(Struct, frozen=True):
+    """A comparison: `left predicate right`, where `difference` is left - right."""
+
+    predicate: str
+    difference: Linear
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`then if test else otherwise`, of which and, or and not are made."""
+
+    test: Test
+    then: Test
+    otherwise: Test
+
+
+Test: TypeAlias = bool | Compare | Choice
+"""A condition that linear forms decide."""
+
+
+def decided(test: Test | None, variables: Mapping[int, int]) -> bool | None:
+    """Whether a condition holds; None when it depends on data, or on variables that are not given."""
+    if test is None or isinstance(test, bool):
+        return test
+    if isinstance(test, Compare):
+        value = test.difference.value(variables)
+        return None if value is None else holds(test.predicate, value)
+    chosen = decided(test.test, variables)
+    if chosen is not None:
+        return decided(test.then if chosen else test.otherwise, variables)
+    then, otherwise = decided(test.then, variables), decided(test.otherwise, variables)
+    return then if then == otherwise else None
+
+
+def forms_of(test: Test | None) -> Iterator[Linear]:
+    """The forms that a condition compares."""
+    if isinstance(test, Compare):
+        yield test.difference
+    elif isinstance(test, Choice):
+        for part in (test.test, test.then, test.otherwise):
+            yield from forms_of(part)
+
+
+def replaced(test: Test | None, put: Callable[[Linear], Linear]) -> Test | None:
+    """The condition with every form replaced."""
+    if isinstance(test, Compare):
+        return Compare(test.predicate, put(test.difference))
+    if isinstance(test, Choice):
+        parts = (replaced(part, put) for part in (test.test, test.then, test.otherwise))
+        return Choice(*parts)  # type: ignore[arg-type]
+    return test
+
+
+class LinearForms:
+    """The linear forms of the index values of a function.
+
+    That of an integer of fewer than 32 bits is its value but for multiples of 2**bits: what is done with it as a number
+    decides whether it is one with a sign.
+
+    Attributes:
+        ranges: of the loops' variables, where their bounds are known.
+    """
+
+    def __init__(self) -> None:
+        self.ranges: dict[int, tuple[int, int]] = {}
+        self._forms: dict[ir.Value, Linear] = {}
+        self._tests: dict[ir.Value, Test] = {}
+
+    def set(self, value: ir.Value, form: Linear) -> None:
+        self._forms[value] = form
+
+    def get(self, value: ir.Value) -> Linear | None:
+        """The form of a value, or None when it has none."""
+        if value in self._forms:
+            return self._forms[value]
+        if not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant":
+            attribute = value.owner.attributes["value"]
+            if isinstance(attribute, ir.IntegerAttr):
+                return Linear((), int(attribute.value))
+        return None
+
+    def test(self, condition: ir.Value) -> Test | None:
+        """The condition that a value stands for; None where it depends on data."""
+        if condition not in self._tests and not isinstance(condition, ir.BlockArgument):
+            owner = condition.owner
+            if owner.name == "arith.constant" and str(condition.type) == "i1":
+                return bool(ir.BoolAttr(owner.attributes["value"]).value)
+        return self._tests.get(condition)
+
+    def choose(self, op: ir.Operation, then: Iterable[ir.Value], otherwise: Iterable[ir.Value]) -> bool:
+        """Whether all that an `scf.if` without operations of its own yields are conditions, which are then known."""
+        test = self.test(op.operands[0])
+        pairs = [(self.test(one), self.test(other)) for one, other in zip(then, otherwise, strict=True)]
+        if test is None or not pairs or any(one is None or other is None for one, other in pairs):
+            return False
+        for result, (one, other) in zip(op.results, pairs, strict=True):
+            assert one is not None
+            assert other is not None
+            self._tests[result] = Choice(test, one, other)
+        return True
+
+    def compute(self, op: ir.Operation) -> bool:
+        """Whether an operation is index arithmetic or a condition on it, which is then known by its form.
+
+        So are shifts, but they are hardware too.
+        """
+        if op.name == "arith.cmpi":
+            return self._compare(op)
+        if op.name in ("arith.andi", "arith.ori", "arith.xori", "arith.select") and str(op.results[0].type) == "i1":
+            return self._combine(op)
+        operands = [self._read(op, v) for v in op.operands]
+        form = self._applied(op, operands) if op.name == "affine.apply" else _combined(op.name, operands)
+        if form is None or len(list(op.results)) != 1:
+            return False
+        self._forms[op.results[0]] = form
+        return op.name not in SHIFTS
+
+    def _applied(self, op: ir.Operation, operands: list[Linear | None]) -> Linear | None:
+        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
+
+    def _read(self, op: ir.Operation, value: ir.Value) -> Linear | None:
+        """The form of an operand: of a narrow integer that is read as a number, as it wraps."""
+        form = self.get(value)
+        if form is None or op.name in _MODULAR:
+            return form
+        return self._wrapped(value, form, signed=op.name != "arith.extui")
+
+    def _wrapped(self, value: ir.Value, form: Linear, *, signed: bool) -> Linear:
+        """What a value is that has a form: linear still where all of it wraps as often."""
+        bits = ir.IntegerType(value.type).width if isinstance(value.type, ir.IntegerType) else _MOST_NARROW + 1
+        if bits > _MOST_NARROW:
+            return form
+        least = Linear((), -(1 << bits - 1) if signed else 0)
+        above = form + least.scaled(-1)
+        low, high = (end >> bits for end in extent(above, self.ranges))
+        if low == high:
+            return form + Linear((), -(low << bits))
+        rounds = Derived("arith.floordivsi", above, Linear((), 1 << bits))
+        return form + Linear((), 0, ((rounds, -(1 << bits)),))
+
+    def _compare(self, op: ir.Operation) -> bool:
+        predicate = _PREDICATES[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
+        sides = [(value, self.get(value)) for value in op.operands]
+        left, right = (form and self._wrapped(v, form, signed=predicate[0] != "u") for v, form in sides)
+        if left is None or right is None:
+            return False
+        self._tests[op.results[0]] = Compare(predicate, left + right.scaled(-1))
+        return True
+
+    def _combine(self, op: ir.Operation) -> bool:
+        tests = [self.test(v) for v in op.operands]
+        first, second = tests[0], tests[1]
+        if first is None or second is None or tests[-1] is None:
+            return False
+        if op.name == "arith.select":
+            found = Choice(first, second, tests[-1])
+        elif op.name == "arith.andi":
+            found = Choice(first, second, False)
+        elif op.name == "arith.ori":
+            found = Choice(first, True, second)
+        else:
+            found = Choice(first, Choice(second, False, True), second)
+        self._tests[op.results[0]] = found
+        return True
+
+    def bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
+        """Lower and upper bound and step of a loop; a bound without a form is None, so is an unknown step (0).
+
+        Its variable, which has a form already, is known to be within them from then on.
+        """
+        lower, upper, step = self._bounds(op)
+        variable = self.get(op.regions[0].blocks[0].arguments[0])
+        if lower is not None and upper is not None and variable is not None:
+            first, last = extent(lower, self.ranges)[0], extent(upper, self.ranges)[1] - 1
+            self.ranges[variable.terms[0][0]] = (first, max(first, last))
+        return lower, upper, step
+
+    def _bounds(self, op: ir.Operation) -> tuple[Linear | None, Linear | None, int]:
+        if op.name == "scf.for":
+            lower, upper, step = (self.get(v) for v in list(op.operands)[:3])
+            return lower, upper, step.constant if step is not None and step.is_constant else 0
+        low, high = (ir.AffineMapAttr(op.attributes[name]).value for name in ("lowerBoundMap", "upperBoundMap"))
+        operands = [self.get(v) for v in op.operands]
+        first, second = operands[: low.n_inputs], operands[low.n_inputs : low.n_inputs + high.n_inputs]
+        return _mapped(low, first), _mapped(high, second), int(ir.IntegerAttr(op.attributes["step"]).value)
+
+
+def _combined(name: str, forms: list[Linear | None]) -> Linear | None:
+    if not forms or any(form is None for form in forms):
+        return None
+    known = [form for form in forms if form is not None]
+    if name in ("arith.index_cast", "arith.extsi", "arith.extui", "arith.trunci"):
+        return known[0]
+    if name == "arith.addi":
+        return known[0] + known[1]
+    if name == "arith.subi":
+        return known[0] + known[1].scaled(-1)
+    if name == "arith.muli":
+        left, right = known
+        if right.is_constant:
+            return left.scaled(right.constant)
+        return right.scaled(left.constant) if left.is_constant else None
+    if name == "arith.shli" and known[1].is_constant and 0 <= known[1].constant <= _MOST_SHIFTED:
+        return known[0].scaled(1 << known[1].constant)
+    if name == "arith.ceildivsi":
+        name, known[0] = "arith.floordivsi", known[0] + Linear((), known[1].constant - 1)
+    if name in DERIVE and (name != "arith.floordivsi" or (known[1].is_constant and known[1].constant > 0)):
+        return derive(name, known[0], known[1])
+    return None
+
+
+def _mapped(mapping: ir.AffineMap, operands: list[Linear | None]) -> Linear | None:
+    """The one result of an affine map; None for several, or where it divides."""
+    return _expression(mapping.results[0], operands, mapping.n_dims) if len(mapping.results) == 1 else None
+
+
+def _expression(expression: ir.AffineExpr, operands: list[Linear | None], dims: int) -> Linear | None:
+    if isinstance(expression, ir.AffineConstantExpr):
+        return Linear((), expression.value)
+    if isinstance(expression, ir.AffineDimExpr):
+        return operands[expression.position]
+    if isinstance(expression, ir.AffineSymbolExpr):
+        return operands[dims + expression.position]
+    if isinstance(expression, ir.AffineAddExpr | ir.AffineMulExpr):
+        name = "arith.addi" if isinstance(expression, ir.AffineAddExpr) else "arith.muli"
+        return _combined(name, [_expression(side, operands, dims) for side in (expression.lhs, expression.rhs)])
+    return None

@@ -1,0 +1,418 @@
+"""Task bodies as plain trees of loops and operations, with what the cost model asks of them already worked out.
+
+    nest = read_nest(task_class.body.mlir)      # Nest(body=(Loop(...), ...), arrays={...})
+
+Index arithmetic disappears: an access knows, per array dimension, its index as a form of loop variables and pid, or
+that it is not one. Views of arrays are resolved to the arrays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import text_context
+
+from .affine import SHIFTS, Linear, LinearForms, Test
+from .rounds import Around, Path, Under
+
+_FREE = frozenset(
+    {"arith.constant", "memref.cast", "memref.dealloc", "func.return", "scf.yield", "affine.yield", "scf.condition"}
+)
+CONTROL = ("scf.for", "affine.for", "scf.if", "scf.while")
+"""Operations that decide what happens next. Each has a site: its position among them; a `while` has two, one for its
+rounds and one for whether each of them goes on."""
+WIRING = "wiring"
+"""An operation that costs nothing in hardware: a shift by a constant, or what amounts to one."""
+_BY_POWER = {
+    **dict.fromkeys(("arith.muli", "arith.divui", "arith.floordivsi", "arith.remui"), WIRING),
+    "arith.divsi": "arith.subi",  # which rounds towards zero
+}
+_DYNAMIC = -(1 << 63)
+_STREAM_KINDS = {"df.get": "get", "df.get_block": "get", "df.put": "put", "df.put_block": "put"}
+
+
+class Array(Struct, frozen=True):
+    """An array of a task: an argument (a tile of a tensor), or its own.
+
+    Attributes:
+        argument: position among the kernel's arguments, or None for a local array.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    bits: int
+    argument: int | None = None
+
+
+class Access(Struct, frozen=True):
+    """A load or a store: which element of which array.
+
+    Attributes:
+        spread: whether it is that of one copy of an unrolled loop, of which each has an index of its own.
+    """
+
+    array: str
+    write: bool
+    index: tuple[Linear | None, ...]
+    spread: bool = False
+
+
+class Op(Struct, frozen=True):
+    """An operation that takes time or space.
+
+    Attributes:
+        inputs, outputs: value numbers.
+        element: "f32", "i16", ... of its operands; bits: width of its result.
+        stream: position of the stream argument, for stream operations; op: their number in the source.
+        block: elements of the token, for operations on blocks.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    element: str
+    bits: int
+    operand_bits: tuple[int, ...] = ()
+    access: Access | None = None
+    stream: int | None = None
+    op: int = -1
+    block: int = 0
+
+    @property
+    def direction(self) -> str | None:
+        """ "get" or "put" for stream operations."""
+        return _STREAM_KINDS.get(self.name)
+
+
+class Loop(Struct, frozen=True):
+    """A counted loop.
+
+    Attributes:
+        variable: value number of its variable, as linear forms use it.
+        source: its number in `TaskClass.loops`; None for a loop of a tile operation.
+        lower, upper, step: the variable's values; None, or 0, where they depend on data.
+        site: its position among the body's control operations.
+    """
+
+    variable: int
+    source: int | None
+    lower: Linear | None
+    upper: Linear | None
+    step: int
+    body: tuple[Node, ...]
+    site: int = -1
+
+    @property
+    def trips(self) -> Linear | None:
+        """How often it runs, where that is a number or a linear form."""
+        if self.lower is None or self.upper is None or not self.step:
+            return None
+        length = self.upper + self.lower.scaled(-1)
+        if length.is_constant:
+            return Linear((), max(0, -(-length.constant // self.step)))
+        return length if self.step == 1 else None
+
+
+class Branch(Struct, frozen=True):
+    """A condition, with what is done on either side.
+
+    Attributes:
+        test: the condition where linear forms decide it, else None.
+        outputs, results: values it yields, and per side those they come from.
+        site: its position among the body's control operations.
+    """
+
+    condition: int
+    test: Test | None
+    sides: tuple[tuple[Node, ...], tuple[Node, ...]]
+    outputs: tuple[int, ...]
+    results: tuple[tuple[int, ...], tuple[int, ...]]
+    bits: int
+    site: int = -1
+
+
+Node: TypeAlias = Op | Loop | Branch
+
+
+class Unsupported(Struct, frozen=True):
+    """Why a body has no static times.
+
+    Attributes:
+        loop, op: what is to blame, by its number in `TaskClass.loops` or `TaskClass.stream_ops`.
+    """
+
+    reason: str
+    loop: int | None = None
+    op: int | None = None
+
+
+class Nest(Struct, frozen=True):
+    """A task body.
+
+    Attributes:
+        arrays: by name. pids: value numbers of the process id's components.
+        priced: by position in `TaskClass.work`, what the operation is in: once, or as often as it stands in the body.
+        unsupported: why its times are not static, and the number of the loop in `TaskClass.loops`, or of the operation
+            in `TaskClass.stream_ops`, that is to blame; None when they are.
+    """
+
+    body: tuple[Node, ...]
+    arrays: Mapping[str, Array]
+    pids: tuple[int, ...]
+    unsupported: Unsupported | None
+    priced: Mapping[int, tuple[Path, ...]]
+
+
+@lru_cache(maxsize=4096)
+def read_nest(mlir: str) -> Nest:
+    """The tree of a task body, from its MLIR text."""
+    with text_context():
+        module = ir.Module.parse(mlir)
+        function = next(op for op in module.body.operations if op.operation.name == "func.func").operation
+        header = mlir[: mlir.index("{\n")]
+        names = re.findall(r"%(\w+): memref", header)
+        return _Reader(function, names, len(re.findall(r"%pid\d+: index", header))).nest()
+
+
+class _Reader:
+    """Reads one function."""
+
+    def __init__(self, function: ir.Operation, names: list[str], pids: int) -> None:
+        self._function = function
+        self._pids = pids
+        self._names = names
+        self._numbers: dict[ir.Value | ir.Operation, int] = {}
+        self._forms = LinearForms()
+        self._arrays: dict[str, Array] = {}
+        self._views: dict[ir.Value, tuple[str, tuple[Linear | None, ...]]] = {}
+        self._streams: dict[ir.Value, int] = {}
+        self._unsupported: Unsupported | None = None
+        self._sites = 0
+        self._around: Path = ()
+        self._priced: dict[int, tuple[Path, ...]] = {}
+
+    def nest(self) -> Nest:
+        block = self._function.regions[0].blocks[0]
+        arguments = list(block.arguments)
+        indices = [a for a in arguments if str(a.type) == "index"]
+        pids = [self._variable(a) for a in arguments[: self._pids]]
+        arrays = [a for a in arguments if str(a.type) != "index"]
+        for number, argument in enumerate(arrays):
+            self._declare(argument, self._names[number], number)
+        for number, argument in enumerate(indices[len(pids) :]):
+            self._streams[argument] = number
+        return Nest(self._block(block), self._arrays, tuple(pids), self._unsupported, self._priced)
+
+    def _refuse(self, reason: str, op: ir.Operation) -> None:
+        numbers = (
+            int(ir.IntegerAttr(op.attributes[n]).value) if n in op.attributes else None for n in ("df.loop", "op")
+        )
+        self._unsupported = self._unsupported or Unsupported(reason, *numbers)
+
+    def _number(self, value: ir.Value) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _variable(self, value: ir.Value) -> int:
+        number = self._number(value)
+        self._forms.set(value, Linear.variable(number))
+        return number
+
+    def _declare(self, value: ir.Value, name: str, argument: int | None = None) -> None:
+        type_ = ir.MemRefType(value.type)
+        shape = tuple(type_.shape)
+        self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument)
+        self._views[value] = (name, tuple(Linear(()) for _ in shape))
+
+    def _inside(self, around: Around | Under, block: ir.Block) -> tuple[Node, ...]:
+        outside, self._around = self._around, (*self._around, around)
+        nodes = self._block(block)
+        self._around = outside
+        return nodes
+
+    def _block(self, block: ir.Block) -> tuple[Node, ...]:
+        nodes = []
+        for op in block.operations:
+            node = self._node(op.operation)
+            if node is not None:
+                nodes.append(node)
+        return tuple(nodes)
+
+    def _node(self, op: ir.Operation) -> Node | None:
+        name = op.name
+        if name in ("memref.alloc", "memref.alloca", "memref.get_global"):
+            given = str(ir.StringAttr(op.attributes["df.name"]).value) if "df.name" in op.attributes else ""
+            unique = given if given and given not in self._arrays else f"{given or 'buffer'}.{len(self._arrays)}"
+            self._declare(op.results[0], unique)
+        elif name in ("memref.subview", "memref.cast"):
+            self._view(op)
+        elif name in ("scf.for", "affine.for"):
+            return self._loop(op)
+        elif name == "scf.if":
+            return self._branch(op)
+        elif name in _STREAM_KINDS:
+            return self._stream(op)
+        elif name in ("memref.load", "memref.store", "affine.load", "affine.store"):
+            return self._access(op)
+        elif name == "df.cost":
+            site = int(ir.IntegerAttr(op.attributes["site"]).value)
+            self._priced[site] = (*self._priced.get(site, ()), self._around)
+        elif name.startswith("df."):
+            self._refuse("what it finds depends on when it is asked", op)
+        elif name == "scf.while":
+            return self._while(op)
+        elif name not in _FREE and not self._forms.compute(op):
+            return self._plain(op)
+        return None
+
+    def _view(self, op: ir.Operation) -> None:
+        if op.name == "memref.cast":
+            self._views[op.results[0]] = self._views[op.operands[0]]
+            return
+        name, base = self._views[op.operands[0]]
+        dynamic = iter(list(op.operands)[1:])
+        offsets = [
+            self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
+            for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
+        ]
+        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, offsets, strict=True))
+        self._views[op.results[0]] = (name, moved)
+
+    def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:
+        name, base = self._views[view]
+        forms = [self._forms.get(value) for value in indices]
+        padded = [*([Linear(())] * (len(base) - len(forms))), *forms]  # dropped dimensions lead
+        return name, tuple(None if b is None or f is None else b + f for b, f in zip(base, padded, strict=True))
+
+    def _access(self, op: ir.Operation) -> Op:
+        write = op.name.endswith("store")
+        operands = list(op.operands)
+        view, indices = (operands[1], operands[2:]) if write else (operands[0], operands[1:])
+        name, index = self._element(view, indices)
+        array = self._arrays[name]
+        inputs = (self._number(operands[0]),) if write else ()
+        outputs = () if write else (self._number(op.results[0]),)
+        return Op("store" if write else "load", inputs, outputs, "", array.bits, access=Access(name, write, index))
+
+    def _stream(self, op: ir.Operation) -> Op:
+        operands = list(op.operands)
+        stream = self._streams.get(operands[0])
+        if stream is None:
+            self._refuse("which stream it uses is computed in the body", op)
+            stream = 0
+        number = int(ir.IntegerAttr(op.attributes["op"]).value)
+        if op.name.endswith("_block"):
+            block = ir.MemRefType(operands[1].type)
+            size = 1
+            for extent in block.shape:
+                size *= extent
+            name, base = self._views[operands[1]]
+            access = Access(name, op.name == "df.get_block", base)
+            bits = bits_of(block.element_type)
+            return Op(op.name, (), (), "", bits, access=access, stream=stream, op=number, block=size)
+        inputs = tuple(self._number(v) for v in operands[1:])
+        outputs = tuple(self._number(v) for v in op.results)
+        type_ = (operands[1] if inputs else op.results[0]).type
+        return Op(op.name, inputs, outputs, "", bits_of(type_), stream=stream, op=number)
+
+    def _site(self) -> int:
+        self._sites += 1
+        return self._sites - 1
+
+    def _loop(self, op: ir.Operation) -> Loop:
+        block, site = op.regions[0].blocks[0], self._site()
+        variable = self._variable(block.arguments[0])
+        lower, upper, step = self._forms.bounds(op)
+        body = self._inside(Around(variable, lower, upper, step), block)
+        return Loop(variable, _source(op), lower, upper, step, body, site)
+
+    def _while(self, op: ir.Operation) -> Loop:
+        """A loop whose last round ends at the condition: `while c: body` is `loop: if c: body`."""
+        site, goes_on = self._site(), self._site()
+        test, body = (self._inside(Under(None, True), region.blocks[0]) for region in op.regions)
+        condition = list(op.regions[0].blocks[0].operations)[-1].operands[0]
+        branch = Branch(self._number(condition), None, (body, ()), (), ((), ()), 0, goes_on)
+        variable = len(self._numbers)
+        self._numbers[op] = variable  # of no value: nothing is an index of it
+        return Loop(variable, _source(op), None, None, 0, (*test, branch), site)
+
+    def _branch(self, op: ir.Operation) -> Branch | None:
+        site = self._site()
+        sides, results, yielded = [], [], []
+        condition = op.operands[0]
+        test = self._forms.test(condition)
+        for region, side in zip(op.regions, (True, False), strict=True):
+            blocks = list(region.blocks)
+            sides.append(self._inside(Under(test, side), blocks[0]) if blocks else ())
+            last = list(blocks[0].operations)[-1] if blocks else None
+            yielded.append(list(last.operands) if last is not None else [])
+            results.append(tuple(self._number(v) for v in yielded[-1]))
+        if not any(sides) and self._forms.choose(op, *yielded):
+            return None
+        outputs = tuple(self._number(v) for v in op.results)
+        bits = max((bits_of(v.type) for v in op.results), default=0)
+        number, taken, given = self._number(condition), (sides[0], sides[1]), (results[0], results[1])
+        return Branch(number, test, taken, outputs, given, bits, site)
+
+    def _plain(self, op: ir.Operation) -> Op:
+        operands, results = list(op.operands), list(op.results)
+        element = element_of(operands[0].type if op.name != "arith.select" else operands[1].type) if operands else "i1"
+        return Op(
+            self._hardware(op.name, operands),
+            tuple(self._number(v) for v in operands),
+            tuple(self._number(v) for v in results),
+            element,
+            max((bits_of(r.type) for r in results), default=0),
+            tuple(self._width(v) for v in operands),
+        )
+
+    def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
+        """What an operation is in hardware, where that is less than its name says because one operand is constant."""
+        if name not in _BY_POWER and name not in SHIFTS:
+            return name
+        forms = [self._forms.get(value) for value in (operands if name == "arith.muli" else operands[1:])]
+        constants = [form.constant for form in forms if form is not None and form.is_constant]
+        if name in SHIFTS:
+            return WIRING if constants else name
+        return _BY_POWER[name] if any(n > 0 and n & (n - 1) == 0 for n in constants) else name
+
+    def _width(self, value: ir.Value) -> int:
+        """Bits that an operand really has: those before it was extended."""
+        owner = None if isinstance(value, ir.BlockArgument) else value.owner
+        if owner is not None and owner.name in ("arith.extsi", "arith.extui"):
+            return self._width(owner.operands[0])
+        return bits_of(value.type)
+
+
+def _source(op: ir.Operation) -> int | None:
+    """A loop's number in `TaskClass.loops`."""
+    return int(ir.IntegerAttr(op.attributes["df.loop"]).value) if "df.loop" in op.attributes else None
+
+
+def element_of(type_: ir.Type) -> str:
+    """How device files write a type: f32, i16, ..."""
+    text = str(type_)
+    return "i32" if text == "index" else text
+
+
+def bits_of(type_: ir.Type) -> int:
+    """Width of a value; indices count as 32 bits."""
+    text = element_of(type_)
+    digits = "".join(c for c in text if c.isdigit())
+    return int(digits) if digits else 32
+
+
+def loops_of(nodes: Iterable[Node]) -> Iterator[Loop]:
+    """All loops of a tree, each before those inside it."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from loops_of(node.body)
+        elif isinstance(node, Branch):
+            for side in node.sides:
+                yield from loops_of(side)

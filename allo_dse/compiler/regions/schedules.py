@@ -1,0 +1,156 @@
+"""Customizations of a program, checked against its arrays and loops."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.schedule import Primitive
+
+from ..model.source_file import source_file
+from ..program.compiled import CompiledProgram, Directive
+from ..program.kernel import Kernel
+
+PARTITION_TYPES = {
+    "complete": "complete",
+    "block": "block",
+    "cyclic": "cyclic",
+    "0": "complete",
+    "1": "block",
+    "2": "cyclic",
+}
+
+
+def checked_schedule(program: CompiledProgram, primitives: Sequence[Primitive]) -> tuple[Directive, ...]:
+    """The customizations as attributes of a program.
+
+    Raises:
+        ProgramError: for an array or loop that the program does not have, or options that do not suit it, at the line
+            of the customization.
+    """
+    found = []
+    for primitive in primitives:
+        try:
+            found.append(_directive(program, primitive))
+        except ProgramError as error:
+            file, line = primitive.line
+            raise ProgramError(error.message, hint=error.hint, file=file, line=line) from None
+    return tuple(found)
+
+
+def _directive(program: CompiledProgram, primitive: Primitive) -> Directive:
+    target = str(primitive.args[0]) if primitive.args else ""
+    scope, colon, name = target.rpartition(":")
+    if not colon:
+        scope = _only_scope(program, target)
+    known = _names(program, scope, primitive.name == "partition")
+    if name not in known:
+        what = "array" if primitive.name == "partition" else "loop"
+        raise ProgramError(f"{primitive.name}: `{scope}` has no {what} `{name}`", hint=_known(name, known))
+    options = dict(primitive.options)
+    if primitive.name == "partition":
+        options = partition_options(target, known[name], options)
+    for option, least in (("initiation_interval", 1), ("factor", 0)):
+        value = options.get(option, least)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ProgramError(
+                f"{primitive.name}({target}): {option} must be an integer of at least {least}, not {value!r}"
+            )
+    return Directive(primitive.name, scope, name, options)
+
+
+def _only_scope(program: CompiledProgram, name: str) -> str:
+    """Where a name without a scope belongs: the program, or its only kernel."""
+    if name in {tensor.name for tensor in program.tensors} or len(program.kernels) != 1:
+        return program.name
+    return program.kernels[0].name
+
+
+def partition_options(target: str, shape: tuple[int, ...] | None, options: dict[str, object]) -> dict[str, object]:
+    dim, factor = options.get("dim", 0), options.get("factor", 0)
+    kind = str(options.get("partition_type", "complete")).rpartition(".")[2].lower()
+    if kind not in PARTITION_TYPES:
+        raise ProgramError(f"partition({target}): unknown partition_type {kind!r}", hint="complete, block or cyclic")
+    if not isinstance(dim, int) or dim < 0 or (shape is not None and dim > len(shape)):
+        rank = "" if shape is None else f"; `{target}` has {len(shape)} dimensions"
+        raise ProgramError(f"partition({target}): there is no dimension {dim!r}{rank}", hint="dim=0 means all of them")
+    if shape is not None and isinstance(factor, int):
+        extents = shape if dim == 0 else (shape[dim - 1],)
+        for extent in extents:
+            if factor > extent:
+                raise ProgramError(f"partition({target}): {factor} banks for {extent} elements")
+    return {"dim": dim, "factor": factor, "partition_type": PARTITION_TYPES[kind]}
+
+
+Shapes = Mapping[str, tuple[int, ...] | None]
+
+
+def _names(program: CompiledProgram, scope: str, arrays: bool) -> Shapes:
+    """The arrays (with their shapes, where known) or loops of a region, or of a kernel."""
+    if scope == program.name or scope in _regions(program):
+        whole: dict[str, tuple[int, ...] | None] = {t.name: t.shape for t in program.tensors} if arrays else {}
+        whole |= {s.name: s.block for s in program.streams} if arrays else {}
+        inner = [k for k in program.kernels if k.name == scope] or (program.kernels if not arrays else ())
+        for kernel in inner:
+            whole |= _of_kernel(kernel, arrays)
+        return whole
+    found = _kernel(program, scope)
+    if found is not None:
+        return _of_kernel(found, arrays)
+    known = [*_regions(program), *(k.name for k in program.kernels)]
+    raise ProgramError(f"schedule: the program has no region or kernel `{scope}`", hint=_known(scope, known))
+
+
+def _regions(program: CompiledProgram) -> list[str]:
+    return list(dict.fromkeys([program.name, "top"]))
+
+
+def _kernel(program: CompiledProgram, scope: str) -> Kernel | None:
+    """A kernel by its name, or by that of one of its tasks."""
+    for kernel in program.kernels:
+        if scope == kernel.name or re.fullmatch(re.escape(kernel.name) + r"(_\d+)+", scope):
+            return kernel
+    return None
+
+
+def _of_kernel(kernel: Kernel, arrays: bool) -> Shapes:
+    node = _source_of(kernel)
+    if node is None:
+        return {}
+    if not arrays:
+        rewritten = (loop.name for task_class in kernel.classes for loop in task_class.loops)
+        return dict.fromkeys([*_loops(node), *rewritten])
+    found: dict[str, tuple[int, ...] | None] = {}
+    for argument, tensor in zip(node.args.args, kernel.args, strict=False):
+        found[argument.arg] = tensor.shape
+    for part in ast.walk(node):
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            found[part.target.id] = None
+    return found
+
+
+def _loops(node: ast.FunctionDef) -> list[str]:
+    """The variables of all loops, and the names given to grids."""
+    found = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.For):
+            found += [name.id for name in ast.walk(part.target) if isinstance(name, ast.Name)]
+            options = part.iter.keywords if isinstance(part.iter, ast.Call) else []
+            found += [str(k.value.value) for k in options if k.arg == "name" and isinstance(k.value, ast.Constant)]
+    return found
+
+
+def _source_of(kernel: Kernel) -> ast.FunctionDef | None:
+    location = kernel.location
+    if location is None:
+        return None
+    functions = source_file(location.file).functions.values()
+    return next((node for node in functions if node.lineno == location.line), None)
+
+
+def _known(name: str, known: Sequence[str] | Shapes) -> str:
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known) or 'none'}"

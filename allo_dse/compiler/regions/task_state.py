@@ -1,0 +1,491 @@
+"""The state of compiling one set of tasks of a kernel: its text, names, work and stream ports.
+
+All tasks of the set must run the same code. Where a compile-time condition tells them apart, `Task.decide` raises
+`Split` and compilation starts over with each part.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.common.records import Array
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.memory import Memory
+from allo_dse.lang.types import DType, Float, Int, UInt, index
+from allo_dse.lang.types import bool as bool_
+
+from ..model.index_forms import Form
+from ..model.mlir_text import FunctionText, dense, memref_type
+from ..model.values import Buffer, Const, Meta, PendingGet, RegionCall, StreamRef, Value, Variable, pid_index, selected
+from ..program.kernel import NO_TILES, ExternalCall, StateVariable, TileOp, TileUse
+from ..program.tensors import Construct, IndexCheck, IntArray, SourceLocation, SourceLoop, StreamArray, StreamOp
+from .layout_notes import LayoutNotes
+from .region_sources import KernelSource, Parameter, RegionSource, SharedArray, Sync
+
+# What a task in compilation keeps of its blocks: stream ports, names, loops, and where jumps go.
+
+
+# How often something happens in each task: a number, a value per task, or None when it depends on data.
+Count = int | IntArray | None
+
+
+@dataclass(eq=False)
+class PortUse:
+    """A stream argument of the body under construction.
+
+    Attributes:
+        index: per dimension of the stream array its index, or None where the body computes the index at run time.
+        tokens: tokens that move.
+        parts: where the body computes the index, the streams that it can reach.
+        certain: whether all tasks surely use the stream.
+        last: the last operation on it.
+    """
+
+    stream: StreamArray
+    direction: Literal["get", "put"]
+    ssa: str
+    index: tuple[Meta, ...] | None
+    node: ast.AST
+    tokens: Count = 0
+    parts: dict[Any, PortUse] = field(default_factory=dict)
+    certain: bool = True
+    last: ast.AST | None = None
+
+    @property
+    def fixed(self) -> list[PortUse]:
+        """The ports with known indices that this stands for."""
+        return [self] if self.index is not None else list(self.parts.values())
+
+    def add(self, tokens: Count, node: ast.AST) -> None:
+        """Count more tokens, which `node` moves."""
+        self.last = node
+        self.tokens = None if self.tokens is None or tokens is None else self.tokens + tokens
+
+
+@dataclass(eq=False)
+class Scope:
+    """Names declared in one block.
+
+    Attributes:
+        helper: whether it is the outermost block of an inlined function, which sees no names around it.
+        hidden: names that a function defined inside a kernel assigns: they are its own.
+        fixed: variables of loops: they cannot be assigned.
+        chosen: names that the taken branches of compile-time conditions declared.
+    """
+
+    names: dict[str, Value] = field(default_factory=dict)
+    helper: bool = False
+    hidden: frozenset[str] = frozenset()
+    fixed: set[str] = field(default_factory=set)
+    chosen: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Frame:
+    """Where `break`, `continue` or `return` go: a loop, or the function itself.
+
+    Attributes:
+        loop: whether it is a loop.
+        loops, guards: how many loops and data-dependent conditions surround it.
+        skip: the flag that the rest of the iteration (or function) is not executed.
+        stop: the flag that the loop is left.
+        jumps: how many jumps to it have been written so far.
+        unrolled: whether it is a loop at compile time.
+        ended: whether such a loop has been left at compile time.
+        returns: the declared type of a helper function's result, if it has one.
+        result: what it returned at its end.
+        slots: where results of conditional returns are kept.
+    """
+
+    loop: bool
+    loops: int
+    guards: int
+    skip: str | None = None
+    stop: str | None = None
+    jumps: int = 0
+    unrolled: bool = False
+    ended: bool = False
+    returns: Any = None
+    result: Value | None = None
+    slots: Value | None = None
+
+
+@dataclass(eq=False)
+class Loop:
+    """What a loop contains: scalar work and looks at streams directly, and other loops.
+
+    Attributes:
+        variable: the loop's own, where it has one.
+    """
+
+    has_scalar_work: bool = False
+    has_loops: bool = False
+    polls: bool = False
+    variable: Form | None = None
+
+
+Mask = NDArray[np.bool_]
+
+
+_ELEMENTS: dict[str, Callable[[int], DType]] = {"i": Int, "u": UInt, "f": Float, "b": lambda bits: bool_}
+
+
+class Split(Exception):
+    """The tasks of a set must be compiled apart; `masks` are the parts."""
+
+    def __init__(self, masks: Sequence[Mask]) -> None:
+        super().__init__("tasks differ")
+        self.masks = masks
+
+
+@dataclass(eq=False)
+class Task:
+    """Compilation of the tasks in `mask` (which broadcasts against the kernel's mesh).
+
+    Attributes:
+        lower, lower_block, lower_streams, receive: the compilers of expressions, blocks, subscripts of streams and
+            block gets; handed in because they need this class themselves.
+        count: how often the code being written runs in each task.
+        path: the answers of compile-time conditions so far; tasks with equal paths form a class.
+        mutable: per function being inlined, the scalars that are assigned after their declaration.
+        loops: the enclosing loops; the first entry is the function itself.
+        guards: how many data-dependent conditions surround the code being written.
+        facts: forms that those conditions say are at least 0.
+        calls: names of the helper functions being inlined.
+        numbers: of those calls, and 0 before them; `called` is how many calls there have been.
+        named: the arrays and variables by (function, call, name), as they were declared first.
+        frames: where jumps go, innermost last.
+        does_more: whether the tasks call regions and do other things as well (see `region_calls.py`).
+        handovers: per called region how its tasks are started and say that they are done.
+        shares: declarations of local arrays that called regions work on as well.
+        wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
+        shared: those arrays, as further parameters of the body.
+        declared_at: where each local array was declared, by the name of its buffer.
+        memories: where arrays are kept, of those of which the program says it, by the names of their buffers.
+        spreads: per local array what its tiles are parts of (see `tile_layouts.py`).
+        warnings: what is not wrong, but hardly meant; without repetitions.
+        constructs: what not every target builds; without repetitions.
+        noticed: the kinds and nodes of those.
+        dead: whether the code being written can never be reached, after a jump.
+        returned: whether the innermost function has returned for certain.
+        copies: the iterations of loops at compile time so far.
+        copy: of the loops at compile time around, the iterations of those that meta_if looks at.
+        got: arrays that are tokens of streams as they came.
+    """
+
+    source: RegionSource
+    kernel: KernelSource
+    mask: Mask
+    lower: Callable[[Task, ast.expr], Value]
+    lower_block: Callable[[Task, Sequence[ast.stmt]], None]
+    lower_streams: Callable[[Task, StreamRef, ast.Subscript], Value]
+    receive: Callable[[Task, PendingGet, Buffer], None]
+    text: FunctionText = field(default_factory=FunctionText)
+    scopes: list[Scope] = field(default_factory=lambda: [Scope()])
+    count: Count = 1
+    work: list[TileOp] = field(default_factory=list)
+    source_loops: list[SourceLoop] = field(default_factory=list)
+    loop_arrays: dict[tuple[ast.AST | None, tuple[int, ...]], int] = field(default_factory=dict)
+    stream_ops: list[StreamOp] = field(default_factory=list)
+    index_checks: list[IndexCheck] = field(default_factory=list)
+    ports: dict[Any, PortUse] = field(default_factory=dict)
+    region_calls: list[RegionCall] = field(default_factory=list)
+    does_more: bool = False
+    shares: frozenset[ast.AST] = frozenset()
+    wanted: set[ast.AST] = field(default_factory=set)
+    shared: list[SharedArray] = field(default_factory=list)
+    declared_at: dict[str, ast.AST] = field(default_factory=dict)
+    memories: dict[str, Memory] = field(default_factory=dict)
+    handovers: list[Sync] = field(default_factory=list)
+    state: list[StateVariable] = field(default_factory=list)
+    externals: list[ExternalCall] = field(default_factory=list)
+    reads: set[int] = field(default_factory=set)
+    layouts: LayoutNotes = field(default_factory=LayoutNotes)
+    writes: set[int] = field(default_factory=set)
+    path: list[str] = field(default_factory=list)
+    mutable: list[frozenset[str]] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=lambda: [Loop()])
+    guards: int = 0
+    facts: list[Form] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=lambda: [0])
+    called: int = 0
+    named: dict[tuple[str, int, str], str] = field(default_factory=dict)
+    spreads: dict[str, Any] = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=lambda: [Frame(False, 1, 0)])
+    warnings: dict[str, None] = field(default_factory=dict)
+    constructs: dict[Construct, None] = field(default_factory=dict)
+    noticed: set[tuple[str, ast.AST]] = field(default_factory=set)
+    dead: bool = False
+    returned: bool = False
+    copies: int = 0
+    copy: tuple[int, ...] = ()
+    got: set[str] = field(default_factory=set)
+
+    # -- diagnostics -------------------------------------------------------------------------------------------------
+
+    def fail(self, node: ast.AST, message: str, hint: str = "") -> NoReturn:
+        self.source.file.fail(node, message, hint)
+
+    def warn(self, node: ast.AST, message: str) -> None:
+        self.warnings[f"{self.location(node)}: warning: {message}"] = None
+
+    def notice(self, kind: str, node: ast.AST) -> None:
+        """Remember something that not every target builds."""
+        if (kind, node) not in self.noticed:  # a loop at compile time comes to the same node in every iteration
+            self.noticed.add((kind, node))
+            self.constructs[Construct(kind, ast.unparse(node), self.location(node))] = None
+
+    def location(self, node: ast.AST) -> SourceLocation:
+        return self.source.file.location(node)
+
+    def parameter(self, position: int) -> Parameter:
+        """What an argument of the body stands for: the kernel's parameters come first, then shared local arrays."""
+        own = self.kernel.parameters
+        return own[position] if position < len(own) else self.shared[position - len(own)].parameter
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, helper: bool = False) -> Iterator[Scope]:
+        """A block: names declared in it end with it."""
+        self.scopes.append(Scope(helper=helper))
+        try:
+            yield self.scopes[-1]
+        finally:
+            self.scopes.pop()
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """The taken branch of a compile-time condition: what it declares is there afterwards, unless it shadows."""
+        with self.scope() as inner:
+            yield
+        outer = self.scopes[-1]
+        for name, value in inner.names.items():
+            if name in outer.chosen or self.find(name) is None:
+                outer.names[name] = value
+                outer.chosen.add(name)
+
+    def find(self, name: str) -> Value | None:
+        """The local variable `name`, if there is one."""
+        for scope in reversed(self.scopes):
+            if name in scope.names:
+                return scope.names[name]
+            if scope.helper or name in scope.hidden:
+                return None
+        return None
+
+    def declare(self, name: str, value: Value) -> None:
+        self.scopes[-1].names[name] = value
+        if isinstance(value, Variable) or (isinstance(value, Buffer) and value.ssa == value.root):
+            self.named.setdefault((self.function, self.numbers[-1], name), value.ssa)
+
+    @property
+    def function(self) -> str:
+        """The name of the function being compiled: the kernel's, or that of a helper."""
+        return self.calls[-1].partition("[")[0].rpartition(".")[2] if self.calls else self.kernel.name
+
+    def declare_loop(self, name: str, value: Value, node: ast.AST) -> None:
+        """The variable of a loop."""
+        self.check_not_fixed(name, node)
+        self.declare(name, value)
+        self.scopes[-1].fixed.add(name)
+
+    def check_not_fixed(self, name: str, node: ast.AST) -> None:
+        """Refuse to give another meaning to the variable of a loop that is running.
+
+        Raises:
+            ProgramError: if `name` is one.
+        """
+        for scope in reversed(self.scopes):
+            if name in scope.fixed:
+                self.fail(node, f"`{name}` is the variable of a loop around this", "use another name")
+            if name in scope.names or scope.helper or name in scope.hidden:
+                return
+
+    def constants(self) -> dict[str, Any]:
+        """The names that an expression evaluated by Python may use."""
+        names = dict(self.source.names)
+        visible: list[Scope] = []
+        for scope in reversed(self.scopes):
+            visible.append(scope)
+            if scope.helper:
+                break
+        for scope in reversed(visible):
+            for name, value in scope.names.items():
+                if isinstance(value, Const):
+                    names[name] = value.value
+                else:
+                    names.pop(name, None)
+        return names
+
+    def is_mutable(self, name: str) -> bool:
+        """Whether a scalar variable is assigned after its declaration."""
+        return name in self.mutable[-1]
+
+    # -- sets of tasks -----------------------------------------------------------------------------------------------
+
+    def unrolled(self, values: range, node: ast.AST, decides: bool = False) -> Iterator[int]:
+        """The values of a loop at compile time.
+
+        Args:
+            decides: whether `meta_if` looks at its variable.
+
+        Raises:
+            ProgramError: when they are too many, with those of such loops before and around it.
+        """
+        self.copies += max(0, -((values.start - values.stop) // values.step))
+        try:
+            self.source.rules.allow("unrolled", self.copies, f"kernel `{self.kernel.name}`")
+        except ProgramError as error:
+            self.fail(node, error.message, error.hint)
+        outer = self.copy
+        try:
+            for value in values:
+                self.copy = (*outer, value) if decides else outer
+                yield value
+        finally:
+            self.copy = outer
+
+    def decide(self, condition: Value, node: ast.AST) -> bool:
+        """Whether a compile-time condition holds; splits the set where tasks differ."""
+        if isinstance(condition, Const):
+            answer = bool(condition.value)
+        elif isinstance(condition, Meta):
+            answer = bool(self._same(condition))
+        else:
+            self.fail(
+                node,
+                "this condition must be known at compile time",
+                "use `if` for conditions that depend on data",
+            )
+        self.path.append("1" if answer else "0")
+        return answer
+
+    def uniform(self, value: Meta) -> Any:
+        """The one value that all tasks of the set have; splits the set where they differ."""
+        result = self._same(value)
+        if value.array.size > 1:
+            self.path.append(f"v{result}".replace("-", "m").replace(".", "p"))
+        return result
+
+    def _same(self, value: Meta) -> Any:
+        values = selected(value.array, self.mask)
+        first = values[0]
+        if (values != first).any():
+            raise Split([self.mask & (value.array == v) for v in np.unique(values)[::-1]])
+        return first.item() if isinstance(first, np.generic) else first
+
+    def per_task(self, value: Meta) -> Array:
+        """The values that the tasks of the set have."""
+        return selected(value.array, self.mask)
+
+    def published(self, count: Count) -> int | None:
+        """A count as it is reported: None where it is not the same for all tasks."""
+        if isinstance(count, np.ndarray):
+            values = selected(count, self.mask)
+            return int(values[0]) if (values == values[0]).all() else None
+        return count
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    def pid(self, value: Meta) -> str:
+        """The run-time value (an `index`) of a function of the pid."""
+        return pid_index(self.text, value, self.table_entry)
+
+    def table_entry(self, values: Array, dtype: DType) -> str:
+        """This task's entry of an array that broadcasts against the mesh."""
+        table = self.constant_buffer(values, dtype)
+        zero = self.text.constant(0, index)
+        where = ", ".join(f"%pid{a}" if n > 1 else zero for a, n in enumerate(values.shape))
+        return self.text.shared(f"memref.load {table.ssa}[{where}] : {table.type}")
+
+    def new_buffer(self, dtype: DType, shape: tuple[int, ...], name: str = "") -> Buffer:
+        """A local array; `name` is its name in the source."""
+        type_ = memref_type(dtype, shape)
+        ssa = self.text.alloc(type_, name)
+        return Buffer(ssa, dtype, shape, type_, ssa)
+
+    def shared_buffer(self, name: str, dtype: DType, initial: Array, node: ast.AST) -> Buffer:
+        """A local array that called regions work on as well: one more argument of the body."""
+        position = len(self.kernel.parameters) + len(self.shared)
+        same = sum(one.parameter.node is node for one in self.shared)  # declared once, but compiled several times
+        line = self.location(node).line
+        full = f"{self.kernel.name}_{name}_{line}" + (f"_{same}" if same else "")
+        self.shared.append(SharedArray.of_kernel(self.kernel, full, dtype, initial, node))
+        type_ = memref_type(dtype, initial.shape, strided=True)
+        return Buffer(ssa := f"%shared{len(self.shared) - 1}", dtype, initial.shape, type_, ssa, position)
+
+    def constant_buffer(self, array: Array, dtype: DType | None = None) -> Buffer:
+        """A constant array in memory, of the given type or that of the array."""
+        dtype = dtype or _ELEMENTS[array.dtype.kind](array.dtype.itemsize * 8)
+        type_ = memref_type(dtype, array.shape)
+        ssa = self.text.global_constant(self.kernel.name, dense(array, dtype), type_)
+        return Buffer(ssa, dtype, array.shape, type_, ssa, constant=True)
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def touch(self, buffer: Buffer, *, write: bool) -> None:
+        """Note that the body reads or writes a buffer."""
+        if buffer.arg is not None:
+            (self.writes if write else self.reads).add(buffer.arg)
+        self.layouts.touch(buffer, write=write)
+
+    def price(
+        self,
+        kind: str,
+        shape: tuple[int, ...],
+        dtypes: Sequence[DType],
+        node: ast.AST,
+        name: str = "",
+        use: TileUse = NO_TILES,
+    ) -> None:
+        """Record work that was just written, and let the body's clock advance by its cost."""
+        site = len(self.work)
+        count = self.published(self.count)
+        counts = self.count if count is None and isinstance(self.count, np.ndarray) else None
+        self.work.append(TileOp(kind, shape, tuple(dtypes), count, self.location(node), name, use, counts))
+        self.text.line(f'"df.cost"() {{site = {site} : i64}} : () -> ()')
+
+    def scalar_op(self) -> None:
+        """Note that the innermost loop contains scalar work."""
+        self.loops[-1].has_scalar_work = True
+
+    def poll(self) -> None:
+        """Note that the innermost loop looks at streams."""
+        self.scalar_op()
+        self.loops[-1].polls = True
+
+    @contextmanager
+    def loop(self) -> Iterator[Loop]:
+        """A run-time loop."""
+        self.loops[-1].has_loops = True
+        self.loops.append(Loop())
+        yield self.loops[-1]
+        self.loops.pop()
+
+    @contextmanager
+    def guarded(self, facts: Sequence[Form] = ()) -> Iterator[None]:
+        """Whatever is compiled inside happens only where data says so, and where `facts` are at least 0."""
+        known = len(self.facts)
+        self.facts.extend(facts)
+        self.guards += 1
+        with self.repeated(None):
+            yield
+        self.guards -= 1
+        del self.facts[known:]
+
+    @contextmanager
+    def repeated(self, trips: Count) -> Iterator[None]:
+        """Whatever is compiled inside happens `trips` times for each time outside."""
+        outer = self.count
+        self.count = None if outer is None or trips is None else outer * trips
+        yield
+        self.count = outer

@@ -1,0 +1,167 @@
+"""One task's body as MLIR, while it is rewritten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.nested_ops import nested_ops
+from allo_dse.common.records import replace
+
+from ..ir.nest import Loop, Nest, loops_of, read_nest
+from ..program.kernel import TaskBody, TaskClass
+from ..program.tensors import SourceLoop
+
+LOOP = "df.loop"
+NAME = "df.name"
+PURE = ("arith.", "math.", "affine.apply", "affine.min", "affine.max")
+
+
+@dataclass(eq=False)
+class Body:
+    """The body of a task class.
+
+    Attributes:
+        sources: what loops are in the source, by their number, the attribute `df.loop` of an operation.
+        arrays: the memory that a name of a function stands for, by function, call and name.
+        copies: the calls that are rounds of nests that have been unfolded, and which rounds of the loops.
+    """
+
+    task_class: TaskClass
+    module: ir.Module
+    sources: list[SourceLoop]
+    arrays: dict[tuple[str, int, str], ir.Value] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    copies: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(task_class: TaskClass, context: ir.Context) -> Body:
+        """A body that can be changed; what compiled it is left as it is."""
+        text = task_class.body.mlir
+        with context, ir.Location.unknown():
+            module = ir.Module.parse(text)
+        header = next(line for line in text.splitlines() if line.startswith("func.func"))
+        names = tuple(re.findall(r"%(\w+): ", header))
+        body = Body(task_class, module, list(task_class.loops), parameters=names)
+        own = [op for op in body.operations() if op.name in ("memref.alloc", "memref.alloca")]
+        arguments = list(body.block.arguments)
+        for array in task_class.arrays:
+            place = own[array.allocation].results[0] if array.argument is None else arguments[array.argument]
+            body.arrays[array.function, array.call, array.name] = place
+        return body
+
+    @property
+    def function(self) -> ir.Operation:
+        return next(op for op in self.module.body.operations if op.operation.name == "func.func").operation
+
+    @property
+    def block(self) -> ir.Block:
+        """The function's own block."""
+        return self.function.regions[0].blocks[0]
+
+    def operations(self) -> Iterator[ir.Operation]:
+        """The operations that stand in the function directly."""
+        return (op.operation for op in self.block.operations)
+
+    def loops(self) -> Iterator[ir.Operation]:
+        """The loops of the source, each before what is inside it."""
+        return (op for op in nested_ops(self.function, parents_first=True) if LOOP in op.attributes)
+
+    def source(self, loop: ir.Operation) -> SourceLoop:
+        """What a loop is in the source."""
+        return self.sources[number_of(loop)]
+
+    def is_copy(self, loop: Loop) -> bool:
+        """Whether a loop of the tree belongs to a round of a nest that has been unfolded."""
+        return loop.source is not None and self.sources[loop.source].call in self.copies
+
+    def marked(self, like: SourceLoop, name: str) -> ir.IntegerAttr:
+        """The attribute of a new loop, which stands where `like` does in the source."""
+        self.sources.append(replace(like, name=name))
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self.sources) - 1)
+
+    def name_of(self, array: ir.Value) -> str:
+        """What an array is called in the body: as a parameter, or by the attribute of its allocation."""
+        if isinstance(array, ir.BlockArgument):
+            return self.parameters[array.arg_number]
+        attributes = array.owner.attributes
+        return str(ir.StringAttr(attributes[NAME]).value) if NAME in attributes else ""
+
+    def names(self) -> dict[str, str]:
+        """The names of all memory, each by itself: for what gets a name beside them."""
+        memory = (op.results[0] for op in self.operations() if op.name in ("memref.alloc", "memref.alloca"))
+        return {name: name for name in (*self.parameters, *map(self.name_of, memory))}
+
+    def nest(self) -> Nest:
+        """The body as a tree; its loops have the numbers of ours."""
+        return read_nest(self.text())
+
+    def text(self) -> str:
+        """The body as MLIR text, with the names of its parameters."""
+        parts = [op.operation.get_asm(use_local_scope=True) for op in self.module.body.operations]
+        return "\n".join(_with_names(part, self.parameters) for part in parts) + "\n"
+
+    def finished(self) -> TaskClass:
+        """The task class with the body as it is now."""
+        own = self.task_class
+        kept = sorted({number_of(loop) for loop in self.loops()})
+        opening = {number_of(loop) for loop in self.loops() if not self._has_outer(loop)}
+        renumbered = {number: position for position, number in enumerate(kept)}
+        text = re.sub(rf"{LOOP} = (\d+) : i64", lambda m: f"{LOOP} = {renumbered[int(m[1])]} : i64", self.text())
+        body = TaskBody(own.body.symbol, text, own.body.streams)
+        return replace(
+            own, body=body, loops=tuple(replace(self.sources[n], opens=n in opening) for n in kept), arrays=()
+        )
+
+    def _has_outer(self, loop: ir.Operation) -> bool:
+        """Whether a loop of the same call of the same function is around a loop."""
+        own, outer = self.source(loop), loop.parent
+        while outer is not None:
+            if LOOP in outer.attributes:
+                source = self.source(outer)
+                if (source.function, source.call) == (own.function, own.call):
+                    return True
+            outer = outer.parent
+        return False
+
+
+def number_of(loop: ir.Operation) -> int:
+    """The number of a loop of the source."""
+    return int(ir.IntegerAttr(loop.attributes[LOOP]).value)
+
+
+def _with_names(text: str, parameters: Sequence[str]) -> str:
+    """MLIR prints parameters as `%arg0`; here they get their names back, and what might be called so another."""
+
+    def renamed(match: re.Match[str]) -> str:
+        name = match[1]
+        if name.isdigit():
+            return f"%{name}"
+        position = re.fullmatch(r"arg(\d+)", name)
+        if position is not None and int(position[1]) < len(parameters):
+            return f"%{parameters[int(position[1])]}"
+        return f"%${name}" if name in parameters else f"%{name}"
+
+    return re.sub(r"%(\w+)", renamed, text)
+
+
+def is_pure(op: ir.Operation) -> bool:
+    """Whether an operation only computes values: it can stand wherever its operands are."""
+    return op.name.startswith(PURE) and not list(op.regions)
+
+
+def inner_block(loop: ir.Operation) -> ir.Block:
+    """The block that a loop repeats."""
+    return loop.regions[0].blocks[0]
+
+
+def statements(block: ir.Block) -> list[ir.Operation]:
+    """The operations of a block, without the one that ends it."""
+    return [op.operation for op in block.operations][:-1]
+
+
+def numbered(nest: Nest, number: int) -> Loop:
+    """The loop of the tree that has a number."""
+    return next(loop for loop in loops_of(nest.body) if loop.source == number)

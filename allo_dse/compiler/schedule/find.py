@@ -1,0 +1,202 @@
+"""Loops and arrays by their names: in the whole program, in a function, or in a nest (a band) of a function."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.records import replace
+from allo_dse.lang.allo.ir_utils import MockBuffer
+from allo_dse.lang.diagnostics import ProgramError
+from allo_dse.lang.schedule import Array, Axis
+
+from .body import LOOP, Body, number_of
+
+
+class Found(Struct, frozen=True):
+    """A loop of a body."""
+
+    body: Body
+    op: ir.Operation
+
+    @property
+    def name(self) -> str:
+        return self.body.source(self.op).name
+
+
+def name_bands(body: Body) -> None:
+    """Give every nest of a function a name: that of its grid, or `S_i_j_0` after its first loops and its number."""
+    counts: dict[tuple[str, int], int] = {}
+    for loop in body.loops():
+        source = body.source(loop)
+        outer = _enclosing(body, loop)
+        if outer is not None:
+            band = outer
+        else:
+            key = (source.function, source.call)
+            number = counts.get(key, 0)
+            counts[key] = number + 1
+            band = source.grid or "_".join(["S", *_same_statement(body, loop), str(number)])
+        body.sources[number_of(loop)] = replace(source, band=band)
+
+
+def _enclosing(body: Body, loop: ir.Operation) -> str | None:
+    """The band of the nearest loop around a loop that belongs to the same call of the same function."""
+    own, outer = body.source(loop), loop.parent
+    while outer is not None:
+        if LOOP in outer.attributes:
+            source = body.source(outer)
+            if (source.function, source.call) == (own.function, own.call):
+                return source.band
+        outer = outer.parent
+    return None
+
+
+def _same_statement(body: Body, loop: ir.Operation) -> Iterator[str]:
+    """The variables of the nest that one `for` opens."""
+    own = body.source(loop)
+    for other in body.loops():
+        source = body.source(other)
+        if (source.location, source.function, source.call) == (own.location, own.function, own.call):
+            yield source.name
+
+
+def functions(bodies: Iterable[Body]) -> list[str]:
+    """The functions of a program: its kernels, and the helpers compiled in place."""
+    found = {source.function: None for body in bodies for source in body.sources}
+    found.update({function: None for body in bodies for function, _, _ in body.arrays})
+    return list(found)
+
+
+def loops(bodies: Sequence[Body], axis: object, top: str, *, several: bool = False) -> list[Found]:
+    """The loops that a name stands for, one per call of its function.
+
+    Args:
+        several: whether it may stand for several that follow each other in one nest.
+
+    Raises:
+        ProgramError: if there is none, or if a name stands for loops of several nests.
+    """
+    function, band, name = _axis(axis, top)
+    every = [Found(body, op) for body in bodies for op in body.loops()]
+    own = [one for one in every if one.body.source(one.op).function == function]
+    if not own:
+        known = functions(bodies)
+        raise ProgramError(f"there is no function `{function}` with loops here", hint=_known(function, known))
+    found = [one for one in own if one.name == name and band in ("", one.body.source(one.op).band)]
+    bands = {one.body.source(one.op).band for one in found}
+    if not found:
+        names = list(dict.fromkeys(one.name for one in own))
+        raise ProgramError(f"`{function}` has no loop `{name}`", hint=_known(name, names))
+    if len(bands) > 1:
+        raise ProgramError(
+            f"`{function}` has a loop `{name}` in each of {', '.join(sorted(bands))}",
+            hint=f"say which: s.get_loops()[{sorted(bands)[0]!r}][{name!r}]",
+        )
+    first = [one for one in found if not _is_inside(one, found)]
+    if not several and len(first) != len({(id(one.body), one.body.source(one.op).call) for one in first}):
+        raise ProgramError(f"`{function}` has several loops `{name}` in {bands.pop()}", hint="give them other names")
+    return first
+
+
+def _is_inside(one: Found, others: Sequence[Found]) -> bool:
+    outer = one.op.parent
+    while outer is not None:
+        if any(outer == other.op for other in others):
+            return True
+        outer = outer.parent
+    return False
+
+
+def _axis(axis: object, top: str) -> tuple[str, str, str]:
+    """Function, band (empty where none is said) and name of a loop."""
+    if isinstance(axis, Axis):
+        return axis.function, axis.band, axis.name
+    if not isinstance(axis, str):
+        raise ProgramError(f"a loop is meant by its name, not by {axis!r}", hint='s.pipeline("j"), or of s.get_loops()')
+    function, _, name = axis.rpartition(":")
+    return function or top, "", name
+
+
+def band(bodies: Sequence[Body], name: str, top: str) -> list[list[Found]]:
+    """The loops of a nest by its name, outermost first, without those that fill buffers; one list per call of its
+    function."""
+    function, _, name = name.rpartition(":")
+    function = function or top
+    found: dict[tuple[int, int], list[Found]] = {}
+    for body in bodies:
+        for op in body.loops():
+            source = body.source(op)
+            if (source.function, source.band) == (function, name):
+                found.setdefault((id(body), source.call), []).append(Found(body, op))
+    if not found:
+        names = list(dict.fromkeys(s.band for body in bodies for s in body.sources if s.function == function))
+        raise ProgramError(f"`{function}` has no nest of loops `{name}`", hint=_known(name, names))
+    return [_of_source(nest) for nest in found.values()]
+
+
+def _of_source(nest: Sequence[Found]) -> list[Found]:
+    """The loops that a nest has without buffers."""
+    names = {one.name for one in nest}
+    added = (re.fullmatch(r"(.+)_(init|back|reuse)(_\d+)?", one.name) for one in nest)
+    return [one for one, made in zip(nest, added, strict=True) if made is None or made[1] not in names]
+
+
+def array(target: object, top: str) -> Array:
+    """The function and the name of an array."""
+    if isinstance(target, (Array, MockBuffer)):
+        return Array(target.function, target.name)
+    if not isinstance(target, str):
+        raise ProgramError(f"an array is meant by its name, not by {target!r}", hint="s.partition(s.A, dim=1)")
+    function, _, name = target.rpartition(":")
+    return Array(function or top, name)
+
+
+def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body, ir.Value]]:
+    """The memory that a name stands for, one per call of its function.
+
+    Raises:
+        ProgramError: if there is none.
+    """
+    wanted = array(target, top)
+    found = [
+        (body, value)
+        for body in bodies
+        for (function, _, name), value in body.arrays.items()
+        if (function, name) == (wanted.function, wanted.name)
+    ]
+    if not found:
+        raise _no_array(wanted, bodies)
+    return found
+
+
+def array_of(body: Body, wanted: Array, call: int) -> ir.Value:
+    """The memory that a name stands for in a call of its function, or in the only one there is.
+
+    Raises:
+        ProgramError: if there is none.
+    """
+    own = {
+        number: v
+        for (function, number, name), v in body.arrays.items()
+        if (function, name) == (wanted.function, wanted.name)
+    }
+    if call in own:
+        return own[call]
+    if len(own) != 1:
+        raise _no_array(wanted, [body])
+    return next(iter(own.values()))
+
+
+def _no_array(wanted: Array, bodies: Sequence[Body]) -> ProgramError:
+    known = [name for body in bodies for function, _, name in body.arrays if function == wanted.function]
+    return ProgramError(f"`{wanted.function}` has no array `{wanted.name}`", hint=_known(wanted.name, known))
+
+
+def _known(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known) or 'none'}"

@@ -1,0 +1,355 @@
+"""A program while a schedule rewrites it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import new_context
+from allo_dse.common.records import replace
+from allo_dse.lang.diagnostics import ProgramError, warn
+from allo_dse.lang.region import Instance, Region
+from allo_dse.lang.schedule import Array, Axis, Primitive
+
+from ..compiler import compile_region
+from ..ir.nest import Node, loops_of
+from ..program.compiled import DATAFLOW, STREAM, CompiledProgram, Directive
+from ..program.tensors import IndexMap, TensorPort
+from . import find
+from .body import NAME, Body
+from .find import Found
+from .forward import branch, hand_on
+from .loops import erase_unused, fuse, references, reorder, share_constants, split
+from .memories import buffer_at, reshape, returned, reuse_at
+from .nests import compute_at
+from .printed import PrintedModule, loop_directive, partition_directive
+from .streams import check_fifo, constant_dims
+from .unfold import outline, unfold
+
+
+class Session:
+    """A compiled program and the bodies of its task classes, as far as they have been rewritten.
+
+    Attributes:
+        top: the name of the outermost function or region.
+    """
+
+    def __init__(self, function: Region | Instance) -> None:
+        self._compiled = compile_region(function)
+        self.top = self._compiled.name
+        self._applied: list[Primitive] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        context = new_context()
+        self._bodies = [
+            Body.of(task_class, context) for kernel in self._compiled.kernels for task_class in kernel.classes
+        ]
+        self._directives: list[Directive] = []
+        self._unfolded: set[tuple[object, ...]] = set()
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        for body in self._bodies:
+            find.name_bands(body)
+            _tell_apart(body)
+            for loop in body.loops():
+                for kind, number in body.source(loop).hints:
+                    options = {"initiation_interval": number} if kind == "pipeline" else {"factor": number}
+                    self._add(loop_directive(kind, Found(body, loop), options))
+
+    @property
+    def _context(self) -> ir.Context:
+        return self._bodies[0].module.context
+
+    # -- what is asked of it -----------------------------------------------------------------------------------------
+
+    @property
+    def program(self) -> CompiledProgram:
+        """The program with the schedule applied."""
+        done = {id(body.task_class): body.finished() for body in self._bodies}
+        kernels = tuple(
+            replace(kernel, classes=tuple(done[id(task_class)] for task_class in kernel.classes))
+            for kernel in self._compiled.kernels
+        )
+        program = replace(self._compiled, kernels=kernels, schedule=(*self._compiled.schedule, *self._directives))
+        return _with_shapes(program, self._shapes)
+
+    @property
+    def module(self) -> PrintedModule:
+        """The program as MLIR."""
+        return PrintedModule(self.program)
+
+    def loops(self, function: str) -> dict[str, list[str]]:
+        """The nests of a function and the names of their loops."""
+        found: dict[str, list[str]] = {}
+        for body in self._bodies:
+            for loop in body.loops():
+                source = body.source(loop)
+                names = found.setdefault(source.band, []) if source.function == function else []
+                if source.name not in names:
+                    names.append(source.name)
+        if not found and function not in find.functions(self._bodies):
+            raise ProgramError(f"there is no function `{function}`", hint="helper functions are known by their names")
+        return found
+
+    def has_array(self, name: str) -> bool:
+        return any((function, own) == (self.top, name) for body in self._bodies for function, _, own in body.arrays)
+
+    def apply(self, primitive: Primitive) -> Any:
+        """Carry out a primitive.
+
+        Raises:
+            ProgramError: where it cannot be; the program is then as it was.
+        """
+        try:
+            found = self._carry_out(primitive)
+        except ProgramError:
+            self._begin()
+            for earlier in self._applied:
+                self._carry_out(earlier)
+            raise
+        self._applied.append(primitive)
+        return found
+
+    def _carry_out(self, primitive: Primitive) -> Any:
+        with self._context, ir.Location.unknown():
+            if primitive.name not in _PRIMITIVES:
+                raise ProgramError(f"{primitive.name}: there is no such primitive yet")
+            found = _PRIMITIVES[primitive.name](self, *primitive.args, **dict(primitive.options))
+            for body in self._bodies:
+                share_constants(body.function)
+                erase_unused(body.block)
+        return found
+
+    # -- primitives --------------------------------------------------------------------------------------------------
+
+    def _find(self, axis: object) -> list[Found]:
+        return find.loops(self._bodies, axis, self.top)
+
+    def _split(self, axis: object, factor: object) -> None:
+        if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
+            raise ProgramError(f"split: the factor must be a positive integer, not {factor!r}")
+        for found in self._find(axis):
+            split(found, factor)
+
+    def _reorder(self, *axes: object) -> None:
+        for chain in self._together(axes):
+            reorder(chain[0].body, [one.op for one in chain])
+
+    def _fuse(self, *axes: object) -> Axis:
+        name = ""
+        source = None
+        for chain in self._together(axes):
+            source = chain[0].body.source(chain[0].op)
+            name = fuse(chain)
+        assert source is not None
+        return Axis(source.function, source.band, name)
+
+    def _tile(self, *given: object) -> None:
+        axes, factors = given[: len(given) // 2], given[len(given) // 2 :]
+        if not axes or len(axes) != len(factors):
+            raise ProgramError("tile takes as many factors as loops", hint='s.tile("i", "j", 8, 4)')
+        for axis, factor in zip(axes, factors, strict=True):
+            self._split(axis, factor)
+        self._reorder(*(_part(axis, part) for part in ("outer", "inner") for axis in axes))
+
+    def _compute_at(self, from_loop: object, target_loop: object) -> None:
+        for producer, target in self._together((from_loop, target_loop)):
+            compute_at(producer, target)
+
+    def _buffer_at(self, target: object, axis: object) -> Array:
+        return self._beside(buffer_at, target, axis)
+
+    def _reuse_at(self, target: object, axis: object) -> Array:
+        return self._beside(reuse_at, target, axis)
+
+    def _reshape(self, target: object, shape: Sequence[int]) -> None:
+        for body, value in find.arrays(self._bodies, target, self.top):
+            name = find.array(target, self.top).name
+            for array in (*returned(body, value), value):
+                if isinstance(array, ir.BlockArgument):
+                    if body.task_class.kernel != self.top:
+                        raise ProgramError(f"`{name}` is an argument of a kernel: the region has its shape")
+                    self._shapes[body.name_of(array)] = tuple(shape)
+                reshape(body, array, name, shape)
+
+    def _beside(self, make: Callable[[Found, ir.Value, str], str], target: object, axis: object) -> Array:
+        """A small memory beside an array, for each call of the function of the loop; its name in that function."""
+        array = find.array(target, self.top)
+        made: Array | None = None
+        for found in self._find(axis):
+            source = found.body.source(found.op)
+            value = find.array_of(found.body, array, source.call)
+            name = make(found, value, array.name)
+            made = made or Array(source.function, name)
+        assert made is not None
+        return made
+
+    def _together(self, axes: Sequence[object]) -> list[list[Found]]:
+        """The loops of several names, for each call of the functions that they stand in."""
+        if not axes:
+            raise ProgramError("no loops are named", hint='s.reorder("j", "i")')
+        found = [self._find(axis) for axis in axes]
+        if len({len(one) for one in found}) != 1:
+            raise ProgramError("these loops belong to functions that are not called equally often")
+        return [list(one) for one in zip(*found, strict=True)]
+
+    def _directive(self, kind: str) -> Callable[..., None]:
+        def record(axis: object, **options: object) -> None:
+            for found in find.loops(self._bodies, axis, self.top, several=True):
+                self._add(loop_directive(kind, found, options))
+
+        return record
+
+    def _pipeline(self, axis: object, **options: object) -> None:
+        self._directive("pipeline")(axis, **options)
+
+    def _unroll(self, axis: object, **options: object) -> None:
+        self._directive("unroll")(axis, **options)
+
+    def _parallel(self, axis: object) -> None:
+        self._directive("parallel")(axis)
+
+    def _partition(self, target: object, **options: object) -> None:
+        for body, array in find.arrays(self._bodies, target, self.top):
+            self._add(partition_directive(body, array, str(target), options))
+
+    def _unfold(self, band_name: object, axes: Sequence[int]) -> list[int]:
+        if (band_name, tuple(axes)) in self._unfolded:  # of a function that several schedules compose
+            return list(axes)
+        self._unfolded.add((band_name, tuple(axes)))
+        for nest in find.band(self._bodies, str(band_name), self.top):
+            if not axes or not all(isinstance(axis, int) and 0 <= axis < len(nest) for axis in axes):
+                raise ProgramError(f"unfold: `{band_name}` has loops 0 to {len(nest) - 1}, not {list(axes)}")
+            for name, first in unfold(nest, axes).items():  # what was said of an array holds for that of a copy
+                self._directives += [replace(said, name=name) for said in self._directives if said.name == first]
+        return list(axes)
+
+    def _outline(self, axis: object, function: str | None) -> str:
+        (found,) = self._find(axis)[:1]
+        name = function or f"outlined_{found.name}"
+        if name in find.functions(self._bodies):
+            raise ProgramError(f"outline: there is a function `{name}`", hint="give it another name")
+        for found in self._find(axis):
+            outline(found, name)
+        return name
+
+    def _to(self, target: object, dst: object, axis: object, depth: object) -> None:
+        if isinstance(depth, bool) or not isinstance(depth, int):
+            raise ProgramError(f"to({target}): depth must be an integer, not {depth!r}")
+        arrays: dict[Body, list[ir.Value]] = {}
+        for body, array in find.arrays(self._bodies, target, self.top):
+            own = arrays.setdefault(body, [])
+            own += [array] if array not in own else []
+        for body, own in arrays.items():
+            kernel = body.task_class.kernel
+            if isinstance(axis, int) and body.copies:
+                own = hand_on(body, own, axis, body.names()) or own
+            elif axis is None:
+                own = [branch(body, array, str(dst), body.names()) for array in own]
+            for name, dims in self._check_fifos(body, own, split=axis is not None):
+                banks = [{"dim": dim + 1, "partition_type": "complete"} for dim in dims]
+                self._directives += [Directive("partition", kernel, name, bank) for bank in banks]
+                self._add(Directive(STREAM, kernel, name, {"to": str(dst), "depth": depth}))
+            if axis is not None or find.array(target, self.top).function == self.top:
+                self._add(Directive(DATAFLOW, kernel, self.top))  # nests that pass on a stream run at once
+
+    def _check_fifos(
+        self, body: Body, arrays: Sequence[ir.Value], *, split: bool
+    ) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Arrays, and the dimensions along which each is several FIFOs, after it is checked that they can be."""
+        nest = body.nest()
+        users: dict[str, list[Node]] = {}
+        for node in nest.body:
+            for name in {reference.access.array for reference in references([node])}:
+                users.setdefault(name, []).append(node)
+        for array in arrays:
+            name, shape = body.name_of(array), ir.MemRefType(array.type).shape
+            if isinstance(array, ir.BlockArgument):  # the order of arguments is for the caller to know
+                yield name, ()
+                continue
+            used = users.get(name, [])
+            copies = [loop for loop in loops_of(used) if body.is_copy(loop)] if split else []
+            dims = constant_dims(copies, name, shape)
+            if nest.unsupported is not None or not check_fifo(used, name, shape, dims):
+                warn(f"to: the order in which elements of `{name}` are passed on could not be checked")
+            yield name, dims
+
+    def _add(self, directive: Directive) -> None:
+        if directive not in self._directives:
+            self._directives.append(directive)
+
+    def _dataflow(self, axis: object) -> None:
+        if isinstance(axis, str) and axis in find.functions(self._bodies):
+            self._add(Directive(DATAFLOW, self._compiled.kernels[0].name, axis))
+        else:
+            self._directive(DATAFLOW)(axis)
+
+    def _inline(self, function: str | None = None) -> None:
+        known = find.functions(self._bodies)
+        if function is not None and function not in known:
+            raise ProgramError(f"there is no function `{function}`", hint=f"known: {', '.join(known)}")
+
+
+_PRIMITIVES: Mapping[str, Callable[..., Any]] = {
+    "split": Session._split,
+    "reorder": Session._reorder,
+    "fuse": Session._fuse,
+    "tile": Session._tile,
+    "compute_at": Session._compute_at,
+    "buffer_at": Session._buffer_at,
+    "reuse_at": Session._reuse_at,
+    "reshape": Session._reshape,
+    "pipeline": Session._pipeline,
+    "unroll": Session._unroll,
+    "parallel": Session._parallel,
+    "partition": Session._partition,
+    "dataflow": Session._dataflow,
+    "inline": Session._inline,
+    "unfold": Session._unfold,
+    "outline": Session._outline,
+    "to": Session._to,
+}
+
+
+def _with_shapes(program: CompiledProgram, shapes: Mapping[str, tuple[int, ...]]) -> CompiledProgram:
+    """The program of a function, some of its arguments of other shapes."""
+    changed = {one: replace(one, shape=shapes[one.name]) for one in program.tensors if one.name in shapes}
+    if not changed:
+        return program
+
+    def port(old: TensorPort) -> TensorPort:
+        shape = changed.get(old.tensor, old.tensor).shape
+        rank = len(shape)
+        tile = IndexMap((1,) * rank, ((0,),) * rank, (0,) * rank)
+        tensor = replace(old.tensor, shape=shape)
+        return replace(old, tensor=tensor, layout=(None,) * rank, tile_shape=shape, tile=tile)
+
+    (kernel,) = program.kernels
+    classes = tuple(replace(one, tensor_ports=tuple(map(port, one.tensor_ports))) for one in kernel.classes)
+    kernel = replace(kernel, classes=classes, args=tuple(changed.get(one, one) for one in kernel.args))
+    return replace(program, kernels=(kernel,), tensors=tuple(changed.get(one, one) for one in program.tensors))
+
+
+def _part(axis: object, part: str) -> object:
+    """The outer or inner loop of one that has been split."""
+    if isinstance(axis, Axis):
+        return Axis(axis.function, axis.band, f"{axis.name}.{part}")
+    return f"{axis}.{part}"
+
+
+def _tell_apart(body: Body) -> None:
+    """Give local arrays of one name different ones."""
+    taken = set(body.parameters)
+    seen: set[ir.Value] = set()
+    for (_, _, name), value in body.arrays.items():
+        if isinstance(value, ir.BlockArgument) or value in seen:
+            continue
+        seen.add(value)
+        unique, number = name, 1
+        while unique in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        taken.add(unique)
+        with body.module.context:
+            value.owner.attributes[NAME] = ir.StringAttr.get(unique)

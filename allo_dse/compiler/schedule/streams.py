@@ -1,0 +1,134 @@
+"""to: whether the elements of an array leave in the order in which they enter, so that it can be a FIFO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from allo_dse.lang.diagnostics import ProgramError
+
+from ..ir.affine import Linear
+from ..ir.nest import Branch, Loop, Node
+from ..program.tensors import IntArray
+
+MOST_ELEMENTS = 1 << 22
+
+
+def check_fifo(nodes: Sequence[Node], array: str, shape: Sequence[int], dims: Sequence[int]) -> bool:
+    """Whether it is known that an array can be a FIFO, or one FIFO for each index of some of its dimensions.
+
+    Raises:
+        ProgramError: where it is known that it cannot.
+    """
+    written, read = (accesses(nodes, array, shape, write=write) for write in (True, False))
+    if written is None or read is None:
+        return False
+    entering, leaving = (_by_fifo(found, shape, dims) for found in (written, read))
+    if np.array_equal(entering, leaving):
+        return True
+    if len(entering) != len(leaving):
+        raise ProgramError(
+            f"`{array}` cannot be a FIFO: {len(entering):,} elements are written and {len(leaving):,} read",
+            hint="every element that enters a FIFO leaves it once",
+        )
+    place = int(np.argmax(entering != leaving))
+    one, other = (_text(array, int(found[place]), shape) for found in (entering, leaving))
+    raise ProgramError(
+        f"`{array}` cannot be a FIFO: {other} is read where {one} comes out",
+        hint="elements are read in the order in which they are written; reorder the loops of one of the nests",
+    )
+
+
+def _by_fifo(elements: IntArray, shape: Sequence[int], dims: Sequence[int]) -> IntArray:
+    """Elements in their order, FIFO by FIFO."""
+    if not dims:
+        return elements
+    indices = np.unravel_index(elements, shape)
+    fifo = np.ravel_multi_index([indices[dim] for dim in dims], [shape[dim] for dim in dims])
+    return elements[np.argsort(fifo, kind="stable")]
+
+
+def _text(array: str, element: int, shape: Sequence[int]) -> str:
+    return f"{array}[{', '.join(str(int(i)) for i in np.unravel_index(element, shape))}]"
+
+
+def constant_dims(loops: Iterable[Loop], array: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions in which only numbers are indices of an array in some loops: those of copies that hand it on."""
+    used = _indices(list(loops), array)
+    fixed = (all(form is not None and form.is_constant for form in column) for column in zip(*used, strict=True))
+    return tuple(dim for dim, (_, one) in enumerate(zip(shape, fixed, strict=False)) if one)
+
+
+def _indices(nodes: Sequence[Node], array: str) -> list[tuple[Linear | None, ...]]:
+    found = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            found += _indices(node.body, array)
+        elif isinstance(node, Branch):
+            found += [index for side in node.sides for index in _indices(side, array)]
+        elif node.access is not None and node.access.array == array:
+            found.append(node.access.index)
+    return found
+
+
+def touches(node: Node, array: str, *, write: bool | None = None) -> bool:
+    """Whether a statement uses an array (writes it, or reads it)."""
+    if isinstance(node, Loop):
+        return any(touches(inner, array, write=write) for inner in node.body)
+    if isinstance(node, Branch):
+        return any(touches(inner, array, write=write) for side in node.sides for inner in side)
+    return node.access is not None and node.access.array == array and write in (None, node.access.write)
+
+
+def accesses(nodes: Sequence[Node], array: str, shape: Sequence[int], *, write: bool) -> IntArray | None:
+    """The elements of an array that are written (or read), by number, in the order of time.
+
+    Returns:
+        None where data decides on them, where loops have bounds that vary, and where they are too many.
+    """
+    found = _elements(nodes, array, shape, {}, 1, write)
+    return None if found is None else found.reshape(-1)
+
+
+def _elements(
+    nodes: Sequence[Node], array: str, shape: Sequence[int], where: Mapping[int, IntArray], rounds: int, write: bool
+) -> IntArray | None:
+    """The elements per round, shape (rounds, accesses of a round); `where` has the variables of each round."""
+    columns = [np.zeros((rounds, 0), np.int64)]
+    for node in nodes:
+        if not touches(node, array, write=write):
+            continue
+        if isinstance(node, Branch):
+            return None
+        if isinstance(node, Loop):
+            trips = node.trips
+            if trips is None or not trips.is_constant or rounds * trips.constant > MOST_ELEMENTS:
+                return None
+            count = trips.constant
+            first = _value(node.lower, where, rounds)
+            if first is None:
+                return None
+            inside = {variable: np.repeat(values, count) for variable, values in where.items()}
+            inside[node.variable] = np.repeat(first, count) + np.tile(np.arange(count) * node.step, rounds)
+            found = _elements(node.body, array, shape, inside, rounds * count, write)
+            if found is None:
+                return None
+            columns.append(found.reshape(rounds, -1))
+        elif node.access is not None:
+            indices = [_value(form, where, rounds) for form in node.access.index]
+            known = [index for index in indices if index is not None]
+            if len(known) < len(indices):
+                return None
+            number = np.zeros(rounds, np.int64)
+            for extent, index in zip(shape, known, strict=True):
+                number = number * extent + index
+            columns.append(number[:, None])
+    return np.concatenate(columns, axis=1)
+
+
+def _value(form: Linear | None, where: Mapping[int, IntArray], rounds: int) -> IntArray | None:
+    """A form in each round; None where it depends on data."""
+    if form is None or form.derived or not form.variables <= where.keys():
+        return None
+    return sum((factor * where[v] for v, factor in form.terms), np.full(rounds, form.constant, np.int64))

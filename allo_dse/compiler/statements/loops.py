@@ -1,0 +1,297 @@
+"""Loops that run in the task: `range`, `allo.grid`, `allo.reduction`, `while`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+
+from allo_dse.common.records import replace
+from allo_dse.lang.diagnostics import intrinsic_of
+from allo_dse.lang.types import bool as bool_
+from allo_dse.lang.types import index
+
+from ..expressions import scalars
+from ..expressions.index_checks import form_of
+from ..expressions.scalars import as_scalar, convert
+from ..expressions.subscripts import constant_int
+from ..model import values as meta
+from ..model.index_forms import variable
+from ..model.values import Const, Meta, Scalar, Value, Walk
+from ..program.tensors import SourceLoop
+from ..regions.task_state import Count, Frame, Loop, Task
+from .jumps import decides, is_lowered, jumps_of, new_frame, set_flag, unless_raised
+
+
+def for_loop(task: Task, node: ast.For) -> None:
+    """`for i in range(...)` or `for i, j in allo.grid(...)`."""
+    if node.orelse:
+        task.fail(node.orelse[0], "`else` of a loop is not supported")
+    call = node.iter
+    callee = task.lower(task, call.func) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or not isinstance(callee, Const):
+        task.fail(node.iter, "loops run over range(...), allo.grid(...) or allo.reduction(...)")
+    if callee.value is range:
+        _nest(task, _targets(task, node, 1), [_range(task, call)], node, grid=_grid_name(call))
+    elif intrinsic_of(callee.value) in ("grid", "reduction"):
+        extents = [task.lower(task, a) for a in call.args]
+        extents = [e for e in extents if not (isinstance(e, Const) and isinstance(e.value, str))]
+        for extent in extents:
+            if isinstance(extent, Const) and not isinstance(extent.value, (int, np.integer)):
+                task.fail(node.iter, f"an extent of a grid must be an integer, not {extent.value!r}")
+            _check_size(task, extent, node.iter)
+        bounds = [(Const(0), extent, 1) for extent in extents]
+        _nest(task, _targets(task, node, len(bounds)), bounds, node, grid=_grid_name(call))
+    elif intrinsic_of(callee.value) == "meta_for":
+        _unrolled(task, node, [constant_int(task, task.lower(task, a), a, "a bound of meta_for") for a in call.args])
+    else:
+        task.fail(node.iter, "loops run over range(...), allo.grid(...) or allo.reduction(...)")
+
+
+Bounds = tuple[Value, Value, int | Scalar]
+_FOR_SCHEDULES = ("name", "pipeline", "unroll")
+"""Options of loops that do not change what is computed."""
+
+
+def _grid_name(call: ast.Call) -> str:
+    """The `name=` of a grid, by which schedules can refer to its loops."""
+    names = (k.value for k in call.keywords if k.arg == "name")
+    return next((str(value.value) for value in names if isinstance(value, ast.Constant)), "")
+
+
+def _unrolled(task: Task, node: ast.For, bounds: Sequence[int]) -> None:
+    (name,) = _targets(task, node, 1)
+    if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
+        task.fail(node.iter, "meta_for takes the arguments of range()")
+    found = jumps_of(node)
+    frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
+    frame.unrolled = True
+    task.frames.append(frame)
+    with ExitStack() as stack:
+        for value in task.unrolled(range(*bounds), node.iter, decides(node, name)):
+            if frame.jumps and frame.stop is not None:
+                stack.enter_context(unless_raised(task, frame.stop))
+                frame.guards = task.guards
+            if frame.skip is not None:
+                set_flag(task, frame.skip, False)
+            with task.scope():
+                task.declare_loop(name, Const(value), node.target)
+                task.lower_block(task, node.body)
+            task.dead = False
+            if frame.ended or task.returned:
+                break
+    task.frames.pop()
+
+
+def _targets(task: Task, node: ast.For, count: int) -> list[str]:
+    targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+    names = [t.id for t in targets if isinstance(t, ast.Name)]
+    if len(names) != len(targets) or len(names) != count:
+        task.fail(node.target, f"this loop needs {count} names, {len(targets)} are given")
+    return names
+
+
+def _range(task: Task, call: ast.Call) -> Bounds:
+    if not 1 <= len(call.args) <= 3:
+        task.fail(call, f"range() takes one to three arguments, {len(call.args)} are given")
+    unknown = [k for k in call.keywords if k.arg not in _FOR_SCHEDULES]
+    if unknown:
+        task.fail(unknown[0], f"range() has no argument `{unknown[0].arg}`", f"it has {', '.join(_FOR_SCHEDULES)}")
+    values = [task.lower(task, a) for a in call.args]
+    for value, part in zip(values, call.args, strict=True):
+        if isinstance(value, Const) and not isinstance(value.value, (int, np.integer)):
+            task.fail(part, f"a bound of range() must be an integer, not {value.value!r}")
+        _check_size(task, value, part)
+    step: int | Scalar = 1
+    if len(values) == 3 and not isinstance(values[2], (Const, meta.Meta)):  # data must give a positive one
+        step = convert(task, as_scalar(task, values[2], call.args[2], like=index), index)
+    elif len(values) == 3:
+        step = constant_int(task, values[2], call.args[2], "the step of range()")
+    if step == 0:
+        task.fail(call.args[2], "the step of range() must not be zero")
+    if isinstance(step, int) and step < 0:
+        task.notice("range", call)
+    start, stop = (Const(0), values[0]) if len(values) == 1 else (values[0], values[1])
+    return start, stop, step
+
+
+def _check_size(task: Task, value: Value, node: ast.AST) -> None:
+    if isinstance(value, Const) and not -(2**62) < int(value.value) < 2**62:
+        task.fail(node, f"a bound of a loop must fit 63 bits; this one has {int(value.value).bit_length()}")
+
+
+def _trips(task: Task, bounds: Bounds) -> Count:
+    """How often a loop runs in each task."""
+    rank = len(task.kernel.mesh)
+    parts = (*bounds[:2], Const(bounds[2]) if isinstance(bounds[2], int) else bounds[2])
+    start, stop, step = (meta.constant(int(b.value), rank) if isinstance(b, Const) else b for b in parts)
+    if not isinstance(start, Meta) or not isinstance(stop, Meta) or not isinstance(step, Meta):
+        return None
+    length = np.maximum(0, -((start.array - stop.array) // step.array))
+    values = np.unique(task.per_task(meta.table(length)))
+    return int(values[0]) if len(values) == 1 else length
+
+
+def _nest(
+    task: Task,
+    names: Sequence[str],
+    bounds: Sequence[Bounds],
+    node: ast.For,
+    frame: Frame | None = None,
+    grid: str = "",
+) -> None:
+    """Nested loops, outermost first, around the body."""
+    if not names:
+        assert frame is not None
+        _body(task, node, frame)
+        return
+    trips = _trips(task, bounds[0])
+    if isinstance(trips, int) and trips == 0:
+        return
+    if frame is None:
+        found = jumps_of(node)
+        frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
+    start, stop, step = bounds[0]
+    name = task.text.name()
+    walk = None if frame.stop is not None else _walk(task, bounds[0], trips, name)
+    known = step if isinstance(step, int) else None
+    form = variable(names[0], form_of(start), form_of(stop), known)
+    inner = Scalar(name, index, form, walk)
+    low, high = (_index(task, v, node) for v in (start, stop))
+    down = step if isinstance(step, int) and step < 0 else None
+    if down is not None:  # scf.for only counts up: count the iterations
+        low, high = task.text.constant(0, index), _down_trips(task, low, high, down)
+    stride = step.ssa if isinstance(step, Scalar) else task.text.constant(max(step, 1), index)
+    marked = _marked(task, node, names[0], grid)
+    with _counting(task, frame, name, (low, high, stride), trips, marked), task.scope(), task.loop() as loop:
+        if down is not None:
+            inner = replace(inner, ssa=_descending(task, _index(task, start, node), name, down))
+        task.declare_loop(names[0], inner, node.target)
+        loop.variable = form
+        _nest(task, names[1:], bounds[1:], node, frame, grid)
+        _price(task, loop, node)
+
+
+@contextmanager
+def _counting(
+    task: Task, frame: Frame, name: str, bounds: tuple[str, str, str], trips: Count, marked: str
+) -> Iterator[None]:
+    """A loop that counts up; one that can be left is a `while`, and it is not known how often it runs."""
+    low, high, stride = bounds
+    if frame.stop is None:
+        opening = f"scf.for {name} = {low} to {high} step {stride} {{"
+        with task.text.block(opening, f"}} {marked}"), task.repeated(trips):
+            yield
+        return
+    at = task.text.name()
+    with task.guarded():
+        with task.text.block(f"scf.while ({at} = {low}) : (index) -> index {{", "} do {"):
+            inside = task.text.op(f"arith.cmpi slt, {at}, {high} : index")
+            more = task.text.op(f"arith.andi {inside}, {is_lowered(task, frame.stop)} : i1")
+            task.text.line(f"scf.condition({more}) {at} : index")
+        with task.text.continued(f"}} attributes {marked}"):
+            task.text.line(f"^bb0({name}: index):")
+            yield
+            task.text.line(f"scf.yield {task.text.op(f'arith.addi {name}, {stride} : index')} : index")
+
+
+def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
+    """The attribute that numbers a loop, after recording where it stands in the source."""
+    source = SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1], hints=_hints(node, name))
+    task.source_loops.append(source)
+    return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"
+
+
+def _hints(node: ast.AST, name: str) -> tuple[tuple[str, int], ...]:
+    """What `pipeline=` and `unroll=` of a loop say about its variable `name`.
+
+    A list has an entry per variable, a single value is about the innermost one. `True` is an interval of 1, or all
+    copies.
+    """
+    if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
+        return ()
+    names = [part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)]
+    found = []
+    for option in node.iter.keywords:
+        if option.arg not in ("pipeline", "unroll"):
+            continue
+        values = option.value.elts if isinstance(option.value, (ast.List, ast.Tuple)) else [option.value]
+        own = dict(zip(reversed(names), reversed(values), strict=False)).get(name)
+        value = own.value if isinstance(own, ast.Constant) else None
+        if isinstance(value, int) and value:
+            found.append((option.arg, int(option.arg == "pipeline") if value is True else value))
+    return tuple(found)
+
+
+def _body(task: Task, node: ast.For | ast.While, frame: Frame) -> None:
+    """One iteration."""
+    if frame.skip is not None:
+        set_flag(task, frame.skip, False)
+    task.frames.append(frame)
+    with task.scope():
+        task.lower_block(task, node.body)
+    task.frames.pop()
+    task.dead = False
+
+
+def _price(task: Task, loop: Loop, node: ast.AST) -> None:
+    """One iteration of an innermost loop of scalar work, or of one that looks at streams, which must take time."""
+    if loop.polls or (loop.has_scalar_work and not loop.has_loops):
+        task.price("loop", (), (), node)
+
+
+def _index(task: Task, value: Value, node: ast.AST) -> str:
+    return convert(task, as_scalar(task, value, node, like=index), index).ssa
+
+
+def _down_trips(task: Task, start: str, stop: str, step: int) -> str:
+    distance = task.text.op(f"arith.subi {start}, {stop} : index")
+    trips = task.text.op(f"arith.ceildivsi {distance}, {task.text.constant(-step, index)} : index")
+    return task.text.op(f"arith.maxsi {trips}, {task.text.constant(0, index)} : index")
+
+
+def _descending(task: Task, start: str, iteration: str, step: int) -> str:
+    product = task.text.op(f"arith.muli {iteration}, {task.text.constant(step, index)} : index")
+    return task.text.op(f"arith.addi {start}, {product} : index")
+
+
+def _walk(task: Task, bounds: Bounds, trips: Count, loop: str) -> Walk | None:
+    """The values of a loop variable, where their number is the same for all tasks."""
+    start, _, step = bounds
+    if not isinstance(trips, int) or not isinstance(step, int):
+        return None
+    if isinstance(start, Const):
+        return Walk(loop, range(int(start.value), int(start.value) + trips * step, step))
+    return Walk(loop, range(0, trips * step, step), start) if isinstance(start, Meta) else None
+
+
+def while_loop(task: Task, node: ast.While) -> None:
+    """`while condition:`, the condition depending on data."""
+    if node.orelse:
+        task.fail(node.orelse[0], "`else` of a loop is not supported")
+    found = jumps_of(node)
+    frame = new_frame(task, leaves=found.leaves, skips=found.skips, loop=True)
+    marked = _marked(task, node)
+    with task.guarded(), task.loop() as loop:
+        with task.text.block("scf.while : () -> () {", "} do {"):
+            task.text.line(f"scf.condition({_condition(task, node, frame)})")
+        with task.text.continued(f"}} attributes {marked}"):
+            _body(task, node, frame)
+            _price(task, loop, node)
+            task.text.line("scf.yield")
+
+
+def _condition(task: Task, node: ast.While, frame: Frame) -> str:
+    """Whether a `while` loop goes on: it has not been left, and its condition holds."""
+    if frame.stop is None:
+        condition = task.lower(task, node.test)
+        if isinstance(condition, Const):
+            task.fail(node.test, "this loop never ends or never runs", "use a condition that depends on data")
+        return scalars.truth(task, condition, node.test).ssa
+    goes_on = is_lowered(task, frame.stop)
+    with task.text.captured() as lines:
+        test = scalars.truth(task, task.lower(task, node.test), node.test)
+        task.text.line(f"scf.yield {test.ssa} : i1")
+    return task.text.choose(goes_on, "i1", lines, [f"scf.yield {task.text.constant(False, bool_)} : i1"])

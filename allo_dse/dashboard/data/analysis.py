@@ -1,0 +1,184 @@
+"""Differences between designs, and the importance of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.quoting import html_text
+from allo_dse.eval.calibrate.correction import merged_metrics
+from allo_dse.tune.results.explain import latency_range_words, near_words
+from allo_dse.tune.results.result import importances, weighed
+
+from .runs import Board, Ref
+from .selection import label, text
+from .table import RunTable
+
+DECIDING = ("objective", "parameter", "mapping")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A column in which two designs differ.
+
+    Attributes:
+        change: relative to the first, of numbers other than zero; 0.1 is 10 % more.
+        better: whether the second is better, for objectives; else None.
+    """
+
+    name: str
+    kind: str
+    first: object
+    second: object
+    change: float | None
+    better: bool | None
+
+
+def differences(
+    table: RunTable, first: int, other: RunTable, second: int, kinds: tuple[str, ...] = (*DECIDING, "metric")
+) -> list[Difference]:
+    """Return the columns in which the second design differs from the first."""
+    names = [n for n, c in {**table.columns, **other.columns}.items() if c.kind in kinds]
+    directions = {o.name: o.sign for o in table.facts.objectives}
+    found = []
+    for name in names:
+        a, b = _value(table, name, first), _value(other, name, second)
+        if a == b:
+            continue
+        column = table.columns.get(name) or other.columns[name]
+        change = None
+        if isinstance(a, int | float) and isinstance(b, int | float) and a:
+            change = (b - a) / abs(a)
+        better = None
+        if name in directions and isinstance(a, int | float) and isinstance(b, int | float):
+            better = directions[name] * (b - a) < 0
+        found.append(Difference(name, column.kind, a, b, change, better))
+    return found
+
+
+def _value(table: RunTable, name: str, row: int) -> object:
+    column = table.columns.get(name)
+    return None if column is None else column.value(row)
+
+
+def measured(table: RunTable, row: int) -> Mapping[str, Any]:
+    """A design's metrics by the most expensive evaluator that has measured it; empty before any has."""
+    return next((rung.metrics for rung in reversed(table.rungs(table.keys[row])) if rung.metrics), {})
+
+
+def known(table: RunTable, row: int) -> Mapping[str, Any]:
+    """A design's metrics by all of its evaluators, the more expensive ones first."""
+    empty: dict[str, Any] = {}
+    return reduce(merged_metrics, (rung.metrics for rung in table.rungs(table.keys[row])), empty)
+
+
+class Sample(Struct, frozen=True):
+    """Feasible designs as the importance is computed from them.
+
+    Attributes:
+        choices: per varying parameter the number of each design's value.
+        losses: of one objective.
+    """
+
+    choices: Mapping[str, Sequence[int]]
+    losses: Sequence[float]
+
+
+def sample(table: RunTable, objective: str) -> Sample:
+    """The feasible designs, or an even sample of many."""
+    rows = np.flatnonzero(table.ok & ~np.isnan(table.numbers(objective)))
+    rows = rows[weighed(len(rows))]
+    sign = next((o.sign for o in table.facts.objectives if o.name == objective), 1.0)
+    names = table.names("parameter", "mapping", varying=True)
+    codes = {name: table.columns[name].codes[rows].tolist() for name in names}
+    return Sample(codes, (sign * table.numbers(objective)[rows]).tolist())
+
+
+def importance(found: Sample) -> dict[str, float]:
+    """Return how much each varying parameter decides whether a design is among the best in an objective."""
+    return importances(found.choices, found.losses)
+
+
+# Designs in few words: only what differs from the reference.
+
+
+MAX_LINES = 14
+LATENCY = "latency_us"
+
+
+def change_text(difference: Difference) -> str:
+    """The relative change, as `-12 %` or `3.4x`."""
+    change = difference.change
+    if change is None:
+        return ""
+    if abs(change) < 1:
+        return f"{100 * change:+.3g} %".replace("-", "−")
+    return f"{1 + change:.3g}×" if change > 0 else f"{100 * change:+,.0f} %".replace("-", "−")
+
+
+def status_text(board: Board, ref: Ref) -> str:
+    """Whether a design is on the front, dominated or infeasible, and why."""
+    table = board.table(ref)
+    verification = table.verified.get(table.keys[ref.row])
+    if verification is not None and not verification.ok:
+        return "deadlocked" if verification.verdict == "deadlock" else "computed wrong numbers"
+    if not table.ok[ref.row]:
+        failed = table.columns["status"].value(ref.row) == "failed"
+        return f"{'failed' if failed else 'infeasible'}: {table.columns['reason'].value(ref.row)}"
+    if ref.row == table.knee:
+        return "knee of the Pareto front"
+    if ref.row in table.front:
+        return "on the Pareto front"
+    measured = table.measured_rows
+    if measured is not None and len(measured) and ref.row not in measured:
+        last = table.rungs(table.keys[int(measured[0])])[-1]
+        return f"not measured by {last.evaluator or 'the most expensive evaluator'}"
+    return "dominated"
+
+
+def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
+    """A design's metrics with a column per evaluator: the head, and a row per metric."""
+    rungs = table.rungs(key)
+    found = [rung.metrics or {} for rung in rungs]
+    names = dict.fromkeys(n for metrics in found for n, v in metrics.items() if not isinstance(v, dict | list))
+    head = ["", *(rung.evaluator or "evaluator" for rung in rungs)]
+    rows = [[label(n), *(text(metrics.get(n)) for metrics in found)] for n in names]
+    ranges = [latency_range_words(metrics) for metrics in found]
+    return head, [*rows, ["How good it is", *ranges]] if any(ranges) else rows
+
+
+def fastest_words(table: RunTable, row: int) -> str:
+    """Of the fastest design, how many others predictions cannot tell from it; empty of every other."""
+    latencies = table.numbers(LATENCY)
+    usable = table.ok & ~np.isnan(latencies)
+    if not usable[row] or latencies[row] > latencies[usable].min():
+        return ""
+    return near_words(measured(table, row), latencies[usable].tolist())
+
+
+def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:
+    """Objectives, and then what differs from the reference, as lines of HTML; names are escaped."""
+    table = board.table(ref)
+    name = f"{board.names[ref.run]} · " if len(board.runs) > 1 else ""
+    lines = [f"<b>{html_text(name)}{html_text(table.keys[ref.row][:8])}</b> · {html_text(status_text(board, ref))}"]
+    if reference is None or reference == ref:
+        lines += [
+            f"{html_text(label(n))}: {html_text(text(table.columns[n].value(ref.row)))}"
+            for n in (*table.names("objective"), *table.names("parameter", varying=True))
+        ]
+        return lines[:MAX_LINES]
+    base = board.table(reference)
+    found = differences(base, reference.row, table, ref.row, DECIDING)
+    for d in found[:MAX_LINES]:
+        if d.kind == "objective":
+            lines.append(f"{html_text(label(d.name))}: {html_text(text(d.second))} ({change_text(d)})")
+        else:
+            lines.append(f"{html_text(label(d.name))}: {html_text(text(d.first))} → {html_text(text(d.second))}")
+    if len(found) > MAX_LINES:
+        lines.append(f"and {len(found) - MAX_LINES} more")
+    return lines

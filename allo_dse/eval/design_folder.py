@@ -1,0 +1,167 @@
+"""A design as a folder of files that other tools read: what was decided, the mapping, and sources to build from."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from allo_dse.backends.npu.board import build, folding
+from allo_dse.backends.npu.board.program_source import NotCut, program_files
+from allo_dse.common.files import write_whole
+from allo_dse.common.records import JsonObject
+from allo_dse.compiler.model.arguments import numpy_dtype
+from allo_dse.mapper.program import Program
+from allo_dse.space.design import Design
+
+from .equivalence.exported import PROGRAM
+from .tolerances import tolerances_of
+from .verify import Smaller, asked, directions
+
+HLS = "hls"
+"""The directory of an FPGA design's HLS project."""
+MAX_JSON_PRIMITIVES = 5000
+MOST_GOLDEN_ELEMENTS = 1 << 18
+"""Of all tensors, up to which expected results are computed when a reference has no source to go with the program."""
+ALLO_FIFO_DEPTH = 2
+"""Of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
+
+DESIGN, BUILD, FOLDING = "design.json", "build.py", "allo_folding.py"
+GOLDEN = "golden.npz"
+
+Reference = Callable[..., Any]
+Files = dict[str, str | bytes]
+
+
+def write_files(files: Files, folder: Path) -> list[Path]:
+    """Write files into a folder; returns them."""
+    written = []
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+        written.append(path)
+    return written
+
+
+def design_files(
+    design: Design,
+    *,
+    reference: Reference | None = None,
+    verify_with: Smaller | None = None,
+    facts: JsonObject | None = None,
+    hls: bool = True,
+) -> Files:
+    """`design.json`, `parameters.json`, the mapping, and an HLS project or a program that Allo builds.
+
+    Args:
+        reference: computes the expected results from the inputs, with NumPy.
+        verify_with: as for `verify_design`; tolerances of large programs come from that instance.
+        facts: for `design.json`, beside what the design itself says.
+        hls: write the HLS project of an FPGA design.
+    """
+    files: Files = {
+        "mapping.py": design.vmg.mapping_source(),
+        "parameters.json": json_text(design.program.params),
+    }
+    if design.program.task_count <= MAX_JSON_PRIMITIVES:
+        files["mapping_primitives.json"] = json.dumps(design.mapping_primitives) + "\n"
+    said: JsonObject = {"key": design.key, **design.to_dict(), **(facts or {})}
+    family = getattr(design.device, "family", None)
+    if family == "fpga" and hls:
+        files |= _hls_files(design, verify_with)
+    elif family == "npu":
+        own, allo = _allo_files(design, reference, verify_with)
+        files |= own
+        said["allo"] = allo
+    return {**files, DESIGN: json_text(said)}
+
+
+def json_text(values: Any) -> str:
+    """Values as an indented file."""
+    return json.dumps(values, indent=2, default=str) + "\n"
+
+
+def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
+    """The design's HLS project, with the depths of its streams that the simulator and the HLS flow take."""
+    from allo_dse.backends.fpga.depths.depths import decided_depths
+    from allo_dse.backends.fpga.hls.design_project import hls_project
+
+    project = hls_project(design, decided_depths(design, "solve"), verify_with=verify_with)
+    return {f"{HLS}/{name}": text for name, text in project.files.items()}
+
+
+def _allo_files(design: Design, reference: Reference | None, verify_with: Smaller | None) -> tuple[Files, JsonObject]:
+    """A program that Allo builds, the script that does it, and what the script must know of the design."""
+    program = design.program
+    read = directions(program)[0]
+    if reference is not None and asked(program, reference) != read:
+        reference = None  # Allo's host calls the program many times, which updates its tensors each time
+    tensors = tensor_facts(program)
+    facts: JsonObject = {
+        "device": design.device.name,
+        "tensors": tensors,
+        "tolerance": {
+            name: {"largest": float(f"{one.largest:.4g}"), "rms": float(f"{one.rms:.4g}")}
+            for name, one in tolerances_of(program, verify_with).items()
+        },
+        "not_taken": _not_taken(design),
+    }
+    files: Files = {BUILD: Path(build.__file__).read_text(), FOLDING: Path(folding.__file__).read_text()}
+    try:
+        files |= program_files(program.source, program.params, reference, design.mapping.view.needed_depths.depth)
+    except NotCut as problem:
+        facts["not_taken"] = [f"the program: {problem.message}; write program.py with a function region()"]
+        return files, facts
+    spelled = any(words in str(files[PROGRAM]) for words in ("\nreference = ", "\ndef reference("))
+    elements = sum(math.prod(tensor.shape) for tensor in program.tensors)
+    if reference is not None and not spelled and elements <= MOST_GOLDEN_ELEMENTS:
+        files[GOLDEN] = _golden(tensors, reference)
+    return files, facts
+
+
+def tensor_facts(program: Program) -> build.Tensors:
+    """What a script must know of a program's tensors to feed them."""
+    written = directions(program)[1]
+    return [
+        {
+            "name": tensor.name,
+            "dtype": str(numpy_dtype(tensor.dtype)),
+            "shape": list(tensor.shape),
+            "float": tensor.dtype.is_float,
+            "written": tensor.name in written,
+        }
+        for tensor in program.tensors
+    ]
+
+
+def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
+    """The results that a reference without source of its own computes from the inputs of seed 0."""
+    expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
+    names = [tensor["name"] for tensor in tensors if tensor["written"]]
+    data = io.BytesIO()
+    # NumPy's files know no types of ml_dtypes.
+    plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
+    np.savez(data, **dict(zip(names, plain, strict=True)))
+    return data.getvalue()
+
+
+def not_taken(files: Files) -> list[str]:
+    """What Allo does not take of the design of some files."""
+    notes: list[str] = json.loads(files[DESIGN]).get("allo", {}).get("not_taken", [])
+    return notes
+
+
+def _not_taken(design: Design) -> list[str]:
+    """What was decided about an NPU design that Allo decides by itself, in words."""
+    notes = []
+    depths = design.buffering
+    for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):
+        if depth != ALLO_FIFO_DEPTH:
+            notes.append(f"object FIFOs of {what} tensors of depth {depth}: Allo makes {ALLO_FIFO_DEPTH}")
+    return [*notes, "the placement in placement.json: Allo places by itself"]

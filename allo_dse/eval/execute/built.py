@@ -1,0 +1,196 @@
+"""What `df.build` and `allo.customize(...).build` return: modules that are called with a program's arguments."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.common.records import Array
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.schedule.printed import PrintedModule
+from allo_dse.lang.diagnostics import ProgramWarning
+from allo_dse.lang.region import as_region, rules_of
+from allo_dse.mapper.program import Program, load_program
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import FpgaDevice
+    from allo_dse.simulator.engine.run_result import RunResult
+
+
+def _show_warnings(program: Program) -> None:
+    """What the compiler found odd, as Python warnings at the places in the user's source."""
+    for text in program.warnings:
+        place, _, message = text.partition(": warning: ")
+        file, line, _column = place.rsplit(":", 2)
+        warnings.warn_explicit(message, ProgramWarning, file, int(line))
+
+
+class _Built:
+    """What built modules have in common."""
+
+    program: Program
+
+    @property
+    def module(self) -> PrintedModule:
+        """The program as MLIR."""
+        return PrintedModule(self.program)
+
+    @property
+    def top_func_name(self) -> str:
+        """The name of the outermost function or region."""
+        return self.program.name
+
+
+class SimulatorModule(_Built):
+    """What `df.build(region)` returns (target "simulator" or "llvm"): call it with the region's arguments.
+
+    Variables that live from call to call live as long as the module. Tokens that a call leaves in a stream are a
+    warning; an error when it was built with `strict=True`.
+
+    Args:
+        depths: of streams by name, where they differ from the declared ones.
+    """
+
+    def __init__(
+        self,
+        region: Any,
+        *,
+        mapping_primitives: Any = None,
+        depths: Mapping[str, int] | None = None,
+        **_options: Any,
+    ) -> None:
+        self.program = load_program(region)
+        self._depths = self.program.depths_with(depths or {})
+        self._rules = rules_of(as_region(region))
+        _show_warnings(self.program)
+        self.vmg = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
+        self.result: RunResult | None = None
+        """The last call's cycles, stalls and occupancies."""
+        self._state: Any = None
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run the program; arrays are written in place.
+
+        Returns:
+            What a plain function returns, when the arrays for its results are not given; else None.
+        """
+        from .run import initial_state, run_graph
+
+        if self._state is None:
+            self._state = initial_state(self.program)
+        returned = missing_results(self.program, arrays)
+        self.result = run_graph(self.vmg, *arrays, *returned, depths=self._depths, state=self._state)
+        for stream, tokens in self.result.left.items():
+            self._tell_of_left(stream, tokens)
+        return returned_values(self.program, arrays, returned)
+
+    def _tell_of_left(self, stream: str, tokens: int) -> None:
+        """Tokens that the run has left in a stream, unless the compiler has said so."""
+        if any(f"`{stream}" in warning for warning in self.program.warnings):
+            return
+        (where,) = (one.location for one in self.program.streams if one.name == stream)
+        message = f"stream `{stream}` holds {tokens} tokens at the end"
+        if self._rules.strict:
+            raise SimulationError(f"{where}: {message}", hint="every token that is put must be taken out")
+        if where is not None:
+            warnings.warn_explicit(f"{message}; they are lost", ProgramWarning, where.file, where.line)
+
+
+def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[Array]:
+    """Arrays for what a plain function returns, when the caller gives none; fixed-point numbers come as floats."""
+    from allo_dse.compiler.model.arguments import numpy_dtype
+
+    tensors, results = program.tensors, len(program.results)
+    own = results if len(arrays) == len(tensors) - results else 0
+    types = [(t.shape, np.dtype(np.float64) if t.dtype.is_fixed else numpy_dtype(t.dtype)) for t in tensors]
+    return [np.zeros(shape, dtype) for shape, dtype in types[len(tensors) - own :]]
+
+
+def returned_values(program: CompiledProgram, arrays: tuple[Any, ...], returned: list[Array]) -> Any:
+    """What the caller gets for them: nothing, one value, or a tuple. A returned argument is the caller's own array."""
+    given = {t.name: a for t, a in zip(program.tensors, arrays, strict=False) if isinstance(a, np.ndarray)}
+    places = [given.get(name or "", array) for name, array in zip(program.results, returned, strict=False)]
+    values = [array if array.ndim else array.item() for array in places]
+    return None if not values else values[0] if len(values) == 1 else tuple(values)
+
+
+def build_aie(region: Any, **options: Any) -> SimulatorModule:
+    """The target "aie" without NPU tools: the folded design runs in the simulator, and says so."""
+    print('allo-dse: no NPU tools here; target "aie" runs the folded design in the simulator')
+    return SimulatorModule(region, **options)
+
+
+class HlsModule(_Built):
+    """What the targets "vhls" and "vitis_hls" of `df.build` return: generated C++, which can be run.
+
+    Args:
+        mode: "csim", "csynth", "cosim", "hw_emu" or "hw".
+        project: a directory, written at once.
+
+    Attributes:
+        hls_project: all files; `hls_code` is the kernel.
+    """
+
+    def __init__(
+        self,
+        region: Any,
+        *,
+        mode: str | None = None,
+        project: str | None = None,
+        mapping_primitives: Any = None,
+        depths: Mapping[str, int] | None = None,
+        device: FpgaDevice | str | None = None,
+        **_options: Any,
+    ) -> None:
+        from allo_dse.backends.fpga.hls import CSimulation, emit_project
+        from allo_dse.backends.fpga.hls.design_project import folding_of
+        from allo_dse.backends.fpga.hls.modes import check_mode
+        from allo_dse.device.device import FpgaDevice
+
+        check_mode(mode)
+        self.program = load_program(region)
+        _show_warnings(self.program)
+        target = None if device is None else FpgaDevice.of(device)
+        folded = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
+        folding = folding_of(folded, depths)
+        self.hls_project = emit_project(self.program, depths=depths, device=target, folding=folding)
+        self.mode, self.directory = mode, project
+        self._simulation: CSimulation | None = None
+        if project is not None:
+            self.hls_project.write(project)
+
+    def __repr__(self) -> str:
+        return self.hls_code
+
+    @property
+    def hls_code(self) -> str:
+        """The kernel's C++."""
+        return self.hls_project.hls_code
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run on arrays, which are written in place: C simulation through g++ or clang++, without the vendor's tool.
+
+        Other modes than "csim" run the tool in the project directory.
+
+        Returns:
+            What a plain function returns, when the arrays for its results are not given; else None.
+
+        Raises:
+            AlloDseError: when the mode needs the tool and it is absent, or a run fails.
+        """
+        from allo_dse.backends.fpga.hls import CSimulation
+        from allo_dse.backends.fpga.hls.modes import CSIM, run_mode
+
+        returned = missing_results(self.program, arrays)
+        if self.mode not in (None, CSIM):
+            run_mode(self.hls_project, self.mode, self.directory, (*arrays, *returned))
+            return returned_values(self.program, arrays, returned)
+        if self._simulation is None:
+            print("allo-dse: C simulation with the headers of allo-dse, without the vendor's tool")
+            self._simulation = CSimulation(self.hls_project)
+        self._simulation(*arrays, *returned)
+        return returned_values(self.program, arrays, returned)

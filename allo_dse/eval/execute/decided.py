@@ -1,0 +1,109 @@
+"""Data-dependent control of a task, as observed in a run; the cost model asks for it in program order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import StaticControlError
+from allo_dse.compiler.ir.nest import Branch, Loop, Node, Op
+
+IntArray = NDArray[np.int64]
+
+
+class Asked(Struct, frozen=True):
+    """A condition on data, at one of the copies that unrolled loops make of it.
+
+    Attributes:
+        copies: values of the variables of the unrolled loops around it.
+    """
+
+    site: int
+    copies: tuple[tuple[int, int], ...] = ()
+
+    def at(self, variable: int, value: int) -> Asked:
+        """The same condition in another copy."""
+        return Asked(self.site, tuple((v, value if v == variable else n) for v, n in self.copies))
+
+
+class Observed:
+    """Decisions of one task, which are asked for once each, those of a site in the order in which they were taken.
+
+    Args:
+        decisions: by site (see `compiler.ir.nest.CONTROL`) a row per execution: whether a condition held, or the
+            number of rounds of a loop and the last value of its variable.
+    """
+
+    def __init__(self, decisions: Mapping[int, IntArray]) -> None:
+        self._decisions = decisions
+        self._next: defaultdict[int, int] = defaultdict(int)
+
+    def rounds(self, site: int, step: int) -> IntArray:
+        """Per execution of a loop the first value of its variable, and its rounds."""
+        rows = self._decisions.get(site, np.zeros((0, 2), np.int64))
+        trips, last = rows[:, 0], rows[:, 1]
+        return np.stack([np.where(trips > 0, last - (trips - 1) * step, 0), trips], axis=1)
+
+    def loop(self, site: int, step: int) -> tuple[int, int]:
+        """First value and rounds of the next execution of a loop."""
+        ((trips, last),) = self._take(site, 1).tolist()
+        return (last - (trips - 1) * step if trips else 0), trips
+
+    def holds(self, site: int, times: int) -> NDArray[np.bool_]:
+        """Return whether a condition held at each of its next `times` executions."""
+        held: NDArray[np.bool_] = self._take(site, times)[:, 0] != 0
+        return held
+
+    def _take(self, site: int, times: int) -> IntArray:
+        start = self._next[site]
+        rows = self._decisions.get(site, np.zeros((0, 2), np.int64))[start : start + times]
+        if len(rows) < times:
+            raise _misread()
+        self._next[site] += times
+        return rows
+
+    def require_used(self) -> None:
+        """Refuse what the model has read otherwise than it was executed.
+
+        Raises:
+            StaticControlError: if decisions are left.
+        """
+        if any(self._next[site] != len(rows) for site, rows in self._decisions.items()):
+            raise _misread()
+
+
+def _misread() -> StaticControlError:
+    return StaticControlError(
+        "a loop with conditions on data has other rounds in the schedule than in the program",
+        hint="unroll loops around such conditions by factors that divide their rounds",
+    )
+
+
+def matters(node: Branch) -> bool:
+    """Return whether the taken side of a condition affects a task's times. Both sides have their place in the
+    schedule."""
+    return any(
+        (isinstance(inner, Op) and inner.direction is not None)
+        or (isinstance(inner, Branch) and matters(inner))
+        or not isinstance(inner, Op | Branch)
+        for side in node.sides
+        for inner in side
+    )
+
+
+def data_sites(nodes: Iterable[Node]) -> Iterator[int]:
+    """The sites where data decides on a task's times."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            if node.lower is None or node.upper is None or node.step <= 0:
+                yield node.site
+            yield from data_sites(node.body)
+        elif isinstance(node, Branch):
+            if node.test is None and matters(node):
+                yield node.site
+            for side in node.sides:
+                yield from data_sites(side)

@@ -1,0 +1,275 @@
+"""Running a program on given inputs to see what its tasks decide where that depends on data.
+
+    program = observed(program, [{"X": x}, {"X": other}])      # program.runs has what was decided with each set
+
+Bodies in which data decides on times write down what they do, each task into words of its own:
+
+before:  scf.if %c {...}                          after:  call @df_decide(%words, %site, %c); scf.if %c {...}
+         scf.for %i = %low to %high {...}                 %at = call @df_enter(%words, %site)
+                                                          scf.for %i = ... { call @df_round(%words, %at, %i); ...}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import SimulationError, StudyError, of_the_study
+from allo_dse.common.mlir.bindings import arith, func, ir
+from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.records import replace
+from allo_dse.compiler.ir.nest import CONTROL, read_nest
+from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
+from allo_dse.compiler.program.compiled import CompiledProgram, Decisions, Pid
+from allo_dse.compiler.program.kernel import TaskBody, TaskClass
+from allo_dse.mapper.program import Program
+from allo_dse.simulator.codegen.signature import Body
+from allo_dse.simulator.engine.engine import compile_bodies
+from allo_dse.space.params import Assignment
+
+from .compile_places import compile_places
+from .decided import data_sites
+from .run import Externals, Labels, Run, initial_state, network_of, wiring_of
+
+# Memory of a task's own, as one more argument of its body: what a rewritten body writes down there.
+
+
+def with_own_words(body: TaskBody, type_: str) -> str:
+    """The body with the argument `%df_words`: after its last array, before numbers of streams.
+
+    Args:
+        type_: of the argument, a memref whose layout is `strided<[?], offset: ?>`.
+    """
+    head, opening, rest = body.mlir.partition(f"func.func @{body.symbol}(")
+    arguments, closing, code = rest.partition(") {\n")
+    names = arguments.split(", %")
+    arrays = [k for k, name in enumerate(names) if "memref<" in name]
+    place = arrays[-1] + 1 if arrays else next(k for k, n in enumerate([*names, ""]) if "pid" not in n)
+    names.insert(place, f"df_words: {type_}")
+    return head + opening + ", %".join(names) + closing + code
+
+
+Inputs = Mapping[str, object]
+"""Arrays or numbers by the name of the tensor."""
+IntArray = NDArray[np.int64]
+
+_ENTRY = 3  # words: site, number, last value of the loop's variable
+_MOST_WORDS = 1 << 25  # of all tasks together
+_MOST_ENTRIES = 1 << 20  # of a task
+_DEEP = 1 << 12  # so that depths, which are decided later, do not end the run
+_MOST_SLOTS = 1 << 22
+_HELPERS = """
+func.func private @df_enter(%w: {type}, %site: i64) -> index {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %two = arith.constant 2 : index
+  %entry = arith.constant {entry} : i64
+  %last = arith.constant {last} : index
+  %nothing = arith.constant 0 : i64
+  %used = memref.load %w[%zero] : {type}
+  %next = arith.addi %used, %entry : i64
+  memref.store %next, %w[%zero] : {type}
+  %wanted = arith.index_cast %used : i64 to index
+  %shifted = arith.addi %wanted, %one : index
+  %at = arith.minsi %shifted, %last : index
+  memref.store %site, %w[%at] : {type}
+  %number = arith.addi %at, %one : index
+  memref.store %nothing, %w[%number] : {type}
+  %value = arith.addi %at, %two : index
+  memref.store %nothing, %w[%value] : {type}
+  return %at : index
+}}
+func.func private @df_round(%w: {type}, %at: index, %variable: index) {{
+  %one = arith.constant 1 : index
+  %more = arith.constant 1 : i64
+  %two = arith.constant 2 : index
+  %number = arith.addi %at, %one : index
+  %rounds = memref.load %w[%number] : {type}
+  %next = arith.addi %rounds, %more : i64
+  memref.store %next, %w[%number] : {type}
+  %place = arith.addi %at, %two : index
+  %value = arith.index_cast %variable : index to i64
+  memref.store %value, %w[%place] : {type}
+  return
+}}
+func.func private @df_decide(%w: {type}, %site: i64, %holds: i1) {{
+  %one = arith.constant 1 : index
+  %at = func.call @df_enter(%w, %site) : ({type}, i64) -> index
+  %number = arith.addi %at, %one : index
+  %value = arith.extui %holds : i1 to i64
+  memref.store %value, %w[%number] : {type}
+  return
+}}
+"""
+
+
+def observed(program: Program, sets: Sequence[Inputs]) -> Program:
+    """The program with what it decides on each set of inputs; the program itself where data decides on nothing.
+
+    Raises:
+        StudyError: for inputs that the program does not have.
+        SimulationError: for a run that does not end well, or decides more than fits in memory.
+    """
+    classes = list(program.task_classes)
+    asking = {task_class.body.symbol: sites for task_class in classes if (sites := _sites(task_class))}
+    return replace(program, runs=tuple(_run(program, asking, one) for one in sets)) if asking else program
+
+
+def _sites(task_class: TaskClass) -> frozenset[int]:
+    nest = read_nest(task_class.body.mlir)
+    return frozenset() if nest.unsupported is not None else frozenset(data_sites(nest.body))
+
+
+def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs) -> Decisions:
+    vmg = program.vmg
+    groups = [group for group in vmg.graph.class_tasks if group.task_class.body.symbol in asking]
+    tasks = sum(len(group.tasks) for group in groups)
+    entries = max(1, min(_MOST_ENTRIES, _MOST_WORDS // _ENTRY // max(1, tasks)))
+    bodies = [_body(c, asking.get(c.body.symbol), entries) for c in program.task_classes]
+    arguments, state = Arguments(program, arrays_of(program, inputs)), initial_state(program)
+    words: dict[tuple[str, str], IntArray] = {}
+    for group in groups:
+        place = (group.task_class.kernel, group.task_class.name)
+        words[place] = np.zeros((len(group.tasks), 1 + entries * _ENTRY), np.int64)
+        state.variables[place].append(words[place])
+    deep = max(2, min(_DEEP, _MOST_SLOTS // max(1, program.stream_count)))
+    wiring = wiring_of(vmg, {stream.name: max(deep, stream.depth) for stream in program.streams})
+    externals = Externals(program)
+    with compile_places(program):
+        run = Run(compile_bodies(bodies), arguments.by_name | state.shared, wiring, state, externals)
+        network, task_id = network_of(vmg, run)
+        result = run.engine.run(network)
+    externals.require_success()
+    result.labels, result.name = Labels(program, task_id, wiring), program.name
+    result.require_finished()
+    found: dict[tuple[str, str], dict[Pid, dict[int, IntArray]]] = {}
+    for group in groups:
+        place = (group.task_class.kernel, group.task_class.name)
+        pids = np.stack(group.pid, axis=1).tolist() if group.pid else [[]] * len(group.tasks)
+        found[place] = {tuple(pid): _decisions(own, entries) for pid, own in zip(pids, words[place], strict=True)}
+    return Decisions(found)
+
+
+def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:
+    """The arguments of a run: what is not given is zero."""
+    names = [tensor.name for tensor in program.tensors]
+    for name in inputs:
+        if name not in names:
+            raise StudyError(f"inputs: {program.name} has no tensor {name!r}", hint=f"it has {', '.join(names)}")
+    arrays: list[object] = []
+    for tensor in program.tensors:
+        given = inputs.get(tensor.name)
+        if given is None:
+            given = np.zeros(tensor.shape, numpy_dtype(tensor.dtype)) if tensor.shape else 0
+        arrays.append(given.copy() if isinstance(given, np.ndarray) else given)
+    return arrays
+
+
+def _decisions(words: IntArray, entries: int) -> dict[int, IntArray]:
+    """By site the rows of what a task has written down."""
+    count = int(words[0]) // _ENTRY
+    if count > entries:
+        raise SimulationError(
+            f"a task takes {count:,} decisions that depend on data; {entries:,} are kept", hint="give smaller inputs"
+        )
+    rows = words[1 : 1 + count * _ENTRY].reshape(count, _ENTRY)
+    return {int(site): rows[rows[:, 0] == site, 1:].copy() for site in np.unique(rows[:, 0])}
+
+
+def _body(task_class: TaskClass, sites: frozenset[int] | None, entries: int) -> Body:
+    body = task_class.body
+    if not sites:
+        return Body(body.symbol, body.mlir)
+    type_ = f"memref<{1 + entries * _ENTRY}xi64, strided<[?], offset: ?>>"
+    with text_context():
+        module = ir.Module.parse(with_own_words(body, type_))
+        _Writer(next(op for op in module.body.operations if op.operation.name == "func.func").operation, type_).write(
+            sites
+        )
+        helpers = _HELPERS.format(type=type_, entry=_ENTRY, last=1 + (entries - 1) * _ENTRY)
+        for op in ir.Module.parse(helpers).body.operations:
+            module.body.append(op.operation.clone())
+        return Body(body.symbol, str(module))
+
+
+class _Writer:
+    """Makes a body write down what it decides."""
+
+    def __init__(self, function: ir.Operation, type_: str) -> None:
+        self._function = function
+        arguments = function.regions[0].blocks[0].arguments
+        self._words = next(a for a in arguments if str(a.type) == str(ir.Type.parse(type_)))
+        self._i64, self._index = ir.IntegerType.get_signless(64), ir.IndexType.get()
+
+    def write(self, wanted: frozenset[int]) -> None:
+        """Write down these sites, numbered as `compiler.ir.nest` does."""
+        site = 0
+        for op in self._control():
+            with op.location:
+                if op.name == "scf.while":
+                    self._while(op, site, wanted)
+                    site += 1
+                elif site in wanted and op.name == "scf.if":
+                    self._decide(op, site, op.operands[0])
+                elif site in wanted:
+                    block = op.regions[0].blocks[0]
+                    self._round(self._enter(op, site), block, block.arguments[0])
+            site += 1
+
+    def _control(self) -> list[ir.Operation]:
+        found: list[ir.Operation] = []
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if op.name in CONTROL:
+                found.append(op.operation)
+            return ir.WalkResult.ADVANCE
+
+        self._function.walk(visit, ir.WalkOrder.PRE_ORDER)
+        return found
+
+    def _while(self, op: ir.Operation, site: int, wanted: frozenset[int]) -> None:
+        block = op.regions[0].blocks[0]
+        if site in wanted:
+            self._round(self._enter(op, site), block, None)
+        if site + 1 in wanted:
+            last = list(block.operations)[-1].operation
+            self._decide(last, site + 1, last.operands[0])
+
+    def _call(self, name: str, results: list[ir.Type], *arguments: ir.Value) -> ir.Operation:
+        return func.CallOp(results, ir.FlatSymbolRefAttr.get(name), [self._words, *arguments]).operation
+
+    def _number(self, site: int) -> ir.Value:
+        return arith.ConstantOp(self._i64, ir.IntegerAttr.get(self._i64, site)).result
+
+    def _enter(self, op: ir.Operation, site: int) -> ir.Value:
+        with ir.InsertionPoint(op):
+            return self._call("df_enter", [self._index], self._number(site)).results[0]
+
+    def _decide(self, op: ir.Operation, site: int, holds: ir.Value) -> None:
+        with ir.InsertionPoint(op):
+            self._call("df_decide", [], self._number(site), holds)
+
+    def _round(self, at: ir.Value, block: ir.Block, variable: ir.Value | None) -> None:
+        with ir.InsertionPoint.at_block_begin(block):
+            if variable is None:
+                variable = arith.ConstantOp(self._index, ir.IntegerAttr.get(self._index, 0)).result
+            self._call("df_round", [], at, variable)
+
+
+def sets_of(given: object, program: CompiledProgram) -> list[Inputs]:
+    """A study's `inputs` for a program: one set, several, or a function of the parameters that returns either.
+
+    Raises:
+        StudyError: for anything else, and where the function fails.
+    """
+    with of_the_study("inputs", 'a function of the parameters: inputs=lambda p: [{"X": x(p.N)}]'):
+        found = given(Assignment(program.params)) if callable(given) else given
+    sets = [found] if isinstance(found, Mapping) else list(found) if isinstance(found, list | tuple) else []
+    if not sets or not all(isinstance(one, Mapping) for one in sets):
+        raise StudyError(
+            "inputs: expected arrays by name, or a list of such sets",
+            hint='inputs=lambda p: [{"X": x}, {"X": other}]',
+        )
+    return sets

@@ -1,0 +1,644 @@
+"""Running error analysis: one run of a program that gives its results, their exact values and bounds of the difference.
+
+Every floating-point value becomes five doubles: the value as the program rounds it; the value in float64 without these
+roundings; a worst-case bound and a variance of the difference; and the bound for operations of unit roundoff 1, from
+which that of another computation of the same function follows (a reference in float32).
+An operation z = f(x) that rounds to a type of unit roundoff u has
+
+    bound(z) = sum |df/dx| bound(x) + u |z|                variance(z) = sum (df/dx)**2 variance(x) + (u z)**2
+
+The bounds are those of N. Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002), section 3.3; the
+variance is that of independent roundings (N. Higham and T. Mary, SIAM J. Sci. Comput. 41, 2019, theorem 2.4). Both are
+of first order: derivatives are exact for sums, products and quotients, and differences over one bound elsewhere.
+
+Integers, indices and branches are those of the rounded values. Decisions that exact values would take otherwise are
+counted; an `arith.select` chooses for each of the two values by its own comparison.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.mlir.bindings import arith, func, ir, memref
+from allo_dse.common.mlir.dialect import text_context
+from allo_dse.compiler.model.arguments import Arguments
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import ExternalCall, TaskClass
+from allo_dse.lang.externals import External
+from allo_dse.lang.storage import numpy_dtype, storage_dtype
+from allo_dse.lang.types import DType, bfloat16
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.simulator.codegen.signature import Body
+from allo_dse.simulator.codegen.stream_ops import find
+from allo_dse.simulator.engine.engine import Engine, compile_bodies
+
+from .observe import with_own_words
+from .run import Externals, Labels, Run, apply_meaning, initial_state, network_of, wiring_of
+
+Array = NDArray[np.generic]
+Doubles = NDArray[np.float64]
+
+DEVIATIONS = 6.0
+"""Standard deviations within which a result lies, if its roundings are independent, but for one of 10**7 (Hoeffding:
+2 exp(-DEVIATIONS**2 / 2); roundings are uniform rather than at their bounds, which leaves more room)."""
+ROOM = 3.0
+"""Times the largest error that was seen, over its standard deviation: another order of the same operations."""
+SINGLE = 2.0**-24
+"""Unit roundoff of float32: references compute in it unless they say otherwise."""
+
+_FIELDS = ("rounded", "exact", "bound", "variance", "unit")
+_RECORD = np.dtype({"names": _FIELDS, "formats": ["f8"] * 5, "itemsize": 48})
+_WORD = "i320"
+_OWN = "memref<1xi64, strided<[?], offset: ?>>"
+_MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+_LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
+"""Half of the distance of subnormal numbers."""
+_DIGITS = {"f16": 3, "bf16": 2, "f32": 6, "f64": 15}
+_KEPT_ENGINES = 64
+
+
+class Analysed(Struct, frozen=True):
+    """A tensor after a run, element by element.
+
+    Attributes:
+        rounded: as the program computes it.
+        exact: by the same operations without rounding.
+        bound: of the difference, in the worst case.
+        variance: of the difference, for independent roundings.
+        unit: bound of the difference, over the unit roundoff, for operations that all round alike.
+    """
+
+    rounded: Array
+    exact: Doubles
+    bound: Doubles
+    variance: Doubles
+    unit: Doubles
+
+    @property
+    def error(self) -> Doubles:
+        """The roundings of this run."""
+        with np.errstate(invalid="ignore"):
+            same = (self.rounded == self.exact) | (np.isnan(self.rounded) & np.isnan(self.exact))
+            off: Doubles = np.where(same, 0.0, np.abs(self.rounded.astype(np.float64) - self.exact))
+            return off
+
+    @property
+    def most(self) -> Doubles:
+        """Of the worst case what is worth something: where it exceeds the value, as after exponentials of differences,
+        the larger of the value, which roundings in one direction may lose, and of what independent ones come to."""
+        with np.errstate(invalid="ignore"):
+            worth: Doubles = np.fmin(
+                self.bound, np.maximum(DEVIATIONS * np.sqrt(self.variance), np.nan_to_num(np.abs(self.exact)))
+            )
+            return worth
+
+    @property
+    def tolerance(self) -> Doubles:
+        """How far another implementation in the same types may be from exact: the worst case, or `ROOM` times the
+        error of this run where the variances are largest compared with it."""
+        deviation = np.sqrt(self.variance)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = self.error / deviation
+            seen = shares[np.isfinite(shares)].max(initial=0.0)
+            found: Doubles = np.fmin(self.bound, min(DEVIATIONS, ROOM * seen) * deviation)
+            return found
+
+
+class Analysis(Struct, frozen=True):
+    """Attributes:
+    tensors: those that the program has, by name; integers without bounds are left out.
+    undecided: comparisons and conversions to integers that came out otherwise than for exact values.
+    """
+
+    tensors: Mapping[str, Analysed]
+    undecided: int
+
+
+def unit_roundoff(dtype: DType) -> float:
+    """How far a number may be from the nearest of a floating-point type, relative to it."""
+    return _unit(_element(dtype))
+
+
+def unit_of(values: Array) -> float:
+    """The unit roundoff of the narrowest type that holds all of some floats."""
+    wide = np.asarray(values).astype(np.float64)
+    for name in ("bfloat16", "float16", "float32"):
+        narrow = np.dtype(name) if name != "bfloat16" else numpy_dtype(bfloat16)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.array_equal(wide.astype(narrow).astype(np.float64), wide, equal_nan=True):
+                return 2.0 ** -({"bfloat16": 7, "float16": 10, "float32": 23}[name] + 1)
+    return 2.0**-53
+
+
+def has_floats(program: CompiledProgram) -> bool:
+    """Whether a program rounds anything."""
+    return any("f16" in c.body.mlir or "f32" in c.body.mlir or "f64" in c.body.mlir for c in program.task_classes)
+
+
+def analysed(
+    vmg: VMG,
+    arrays: Mapping[str, Array],
+    *,
+    depths: Mapping[str, int],
+    seconds: float | None,
+    exact: Mapping[str, Array] | None = None,
+) -> Analysis:
+    """Run a graph on the tensors it has, which stay as they are.
+
+    Args:
+        exact: those whose elements are roundings of other ones.
+
+    Raises:
+        SimulationError, DeadlockError: as `run_graph`.
+    """
+    program = vmg.program
+    own = Arguments(program, [array.copy() for array in arrays.values()]).by_name
+    types = {one.tensor.name: one.tensor.dtype for one in program.shared}
+    types |= {tensor.name: tensor.dtype for tensor in program.tensors}
+    state = initial_state(program)
+    counts = []
+    for kernel in program.kernels:
+        for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
+            variables = state.variables[kernel.name, task_class.name]
+            for k, variable in enumerate(task_class.state):
+                variables[k] = _records(variables[k], variable.dtype)
+            variables.append(np.zeros((count, 1), np.int64))
+            counts.append(variables[-1])
+    tensors = {name: _records(array, types[name]) for name, array in (own | state.shared).items()}
+    for name, values in (exact or {}).items():
+        if types[name].is_float:
+            _round_from(tensors[name], values)
+    wiring, externals = wiring_of(vmg, depths), Externals(program, _element_in_memory, _apply_external)
+    engine = _engine(program)
+    network, task_id = network_of(vmg, Run(engine, tensors, wiring, state, externals))
+    result = engine.run(network, seconds=seconds)
+    externals.require_success()
+    result.labels, result.name = Labels(program, task_id, wiring), program.name
+    result.require_finished()
+    found = {
+        tensor.name: _analysed(tensors[tensor.name], tensor.dtype)
+        for tensor in program.tensors
+        if tensor.dtype.is_float
+    }
+    return Analysis(found, int(sum(int(one.sum()) for one in counts)))
+
+
+def _records(array: Array, dtype: DType) -> NDArray[Any]:
+    """Values that are exact."""
+    if not dtype.is_float:
+        return array
+    found = np.zeros(array.shape, _RECORD)
+    found["rounded"] = found["exact"] = array.astype(np.float64)
+    return found
+
+
+def _round_from(records: NDArray[Any], values: Array) -> None:
+    """Say what the elements of a tensor were before they were rounded."""
+    records["exact"] = values.reshape(records.shape).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        off = np.nan_to_num(np.abs(records["rounded"] - records["exact"]), nan=0.0, posinf=0.0)
+    records["bound"], records["variance"] = off, off**2
+
+
+def _analysed(records: NDArray[Any], dtype: DType) -> Analysed:
+    rounded, *others = (np.ascontiguousarray(records[name]) for name in _FIELDS)
+    exact, *bounds = others
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Analysed(
+            rounded.astype(numpy_dtype(dtype)), exact, *(np.where(np.isnan(one), np.inf, one) for one in bounds)
+        )
+
+
+def _element_in_memory(dtype: DType) -> np.dtype[Any]:
+    return _RECORD if dtype.is_float else storage_dtype(dtype)
+
+
+def _apply_external(known: External, call: ExternalCall, arrays: list[NDArray[Any]]) -> None:
+    """What a vendor kernel computes of rounded and of exact values; its roundings, which are unknown, are taken for as
+    large as the root mean square of what these differ by."""
+    types = [dtype for dtype, _ in call.operands]
+    rounded = [
+        one["rounded"].astype(numpy_dtype(dtype)) if dtype.is_float else one
+        for one, dtype in zip(arrays, types, strict=True)
+    ]
+    exact = [one["exact"].copy() if dtype.is_float else one.copy() for one, dtype in zip(arrays, types, strict=True)]
+    apply_meaning(known, call, rounded)
+    apply_meaning(known, call, exact)
+    for position in call.outputs:
+        if types[position].is_float:
+            one = arrays[position]
+            one["rounded"], one["exact"] = rounded[position].astype(np.float64), exact[position]
+            off = np.abs(one["rounded"] - one["exact"])
+            off += np.sqrt(np.mean(off**2)) + _unit(_element(types[position])) * np.abs(one["exact"])
+            one["bound"], one["variance"], one["unit"] = off, off**2, np.abs(one["exact"])
+
+
+@lru_cache(_KEPT_ENGINES)
+def _engine(program: CompiledProgram) -> Engine:
+    with text_context():
+        bodies = [_rewritten(task_class) for task_class in program.task_classes]
+    return compile_bodies(bodies, elements=program.elements_computed)
+
+
+def _rewritten(task_class: TaskClass) -> Body:
+    text = with_own_words(task_class.body, _OWN)
+    # Attributes of constants keep all digits of the source.
+    text = re.sub(r"arith\.constant (\S+) : (bf16|f16|f32)\b", _with_digits, text)
+    module = ir.Module.parse(text)
+    rewriter = _Rewriter(module, task_class.body.symbol)
+    rewriter.rewrite()
+    for op in ir.Module.parse("".join(rewriter.helpers.values())).body.operations:
+        module.body.append(op.operation.clone())
+    return Body(task_class.body.symbol, str(module))
+
+
+def _with_digits(found: re.Match[str]) -> str:
+    try:
+        value = float(found[1])
+    except ValueError:  # bits of infinities
+        return found[0]
+    return f"arith.constant {{df.exact = {value!r} : f64}} {found[1]} : {found[2]}" if "." in repr(value) else found[0]
+
+
+class _Rewriter:
+    """Gives the floats of a module five doubles each.
+
+    Attributes:
+        helpers: the texts of the functions that compute with them, by name.
+    """
+
+    def __init__(self, module: ir.Module, symbol: str) -> None:
+        self._module = module
+        self.helpers: dict[str, str] = {}
+        self._word = ir.Type.parse(_WORD)
+        main = next(f for f in find(module, lambda n: n == "func.func") if _name(f) == symbol)
+        self._own = next(a for a in main.regions[0].blocks[0].arguments if str(a.type) == _OWN)
+        self._constant_arrays: set[ir.Value] = set()
+
+    def rewrite(self) -> None:
+        ops = find(self._module, lambda name: name not in ("builtin.module", "memref.global"))
+        for op in ops:
+            is_constant = op.name == "memref.get_global" or (
+                op.name.startswith("memref.") and any(o in self._constant_arrays for o in op.operands)
+            )
+            if is_constant:
+                self._constant_arrays.update(r for r in op.results if isinstance(r.type, ir.MemRefType))
+        plans = [(op, [o.type for o in op.operands], [r.type for r in op.results]) for op in ops]
+        for op in ops:
+            for value in [
+                *op.results,
+                *(a for region in op.regions for block in region.blocks for a in block.arguments),
+            ]:
+                if value not in self._constant_arrays:
+                    value.set_type(self._type(value.type))
+        for op, before, results in plans:
+            with op.location, ir.InsertionPoint(op):
+                self._follow(op, before, results)
+        for function in find(self._module, lambda name: name == "func.func"):
+            if not function.regions[0].blocks:
+                continue
+            inputs = [argument.type for argument in function.regions[0].blocks[0].arguments]
+            old = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+            new = ir.FunctionType.get(inputs, [self._type(one) for one in old.results])
+            function.attributes["function_type"] = ir.TypeAttr.get(new)
+
+    def _type(self, type_: ir.Type) -> ir.Type:
+        if isinstance(type_, ir.FloatType):
+            return self._word
+        if isinstance(type_, ir.MemRefType):
+            array = ir.MemRefType(type_)
+            if isinstance(array.element_type, ir.FloatType):
+                return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
+        return type_
+
+    def _follow(self, op: ir.Operation, before: list[ir.Type], results: list[ir.Type]) -> None:
+        name = op.name
+        if name == "arith.constant":
+            if isinstance(results[0], ir.FloatType):
+                self._constant(op, results[0])
+        elif name == "memref.load" and op.operands[0] in self._constant_arrays:
+            if isinstance(results[0], ir.FloatType):
+                self._lift(op, results[0])
+        elif name == "arith.select":
+            self._select(op, before)
+        elif name.startswith(("arith.", "math.")) and any(isinstance(t, ir.FloatType) for t in [*before, *results]):
+            self._compute(op, before, results[0])
+
+    def _replace(self, op: ir.Operation, value: ir.Value) -> None:
+        op.results[0].replace_all_uses_with(value)
+        op.erase()
+
+    def _call(self, name: str, types: list[ir.Type], *arguments: ir.Value) -> list[ir.Value]:
+        return list(func.CallOp(types, ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
+
+    def _constant(self, op: ir.Operation, type_: ir.Type) -> None:
+        rounded = ir.FloatAttr(op.attributes["value"]).value
+        exact = ir.FloatAttr(op.attributes["df.exact"]).value if "df.exact" in op.attributes else rounded
+        difference = abs(exact - rounded) if exact != rounded else 0.0
+        word = np.array([rounded, exact, difference, difference**2, 0.0]).view(np.uint64)
+        number = sum(int(part) << (64 * k) for k, part in enumerate(word))
+        attribute = ir.Attribute.parse(f"{number - (1 << 320) if number >> 319 else number} : {_WORD}")
+        self._replace(op, arith.ConstantOp(self._word, attribute).result)
+
+    def _lift(self, op: ir.Operation, type_: ir.Type) -> None:
+        """An element of a constant array: of the digits that the source has, those of its type are left."""
+        op.results[0].set_type(type_)
+        with ir.InsertionPoint(op):
+            copy = op.clone()
+        name = f"df_lift_{type_}"
+        if name not in self.helpers:
+            self.helpers[name] = _Helper(name, [str(type_)]).lift(str(type_))
+        self._replace(op, self._call(name, [self._word], copy.results[0])[0])
+
+    def _select(self, op: ir.Operation, before: list[ir.Type]) -> None:
+        if not isinstance(before[1], ir.FloatType):
+            return
+        decides = op.operands[0]
+        made = None if isinstance(decides, ir.BlockArgument) else decides.owner
+        exact = decides
+        if made is not None and made.name == "func.call" and len(made.results) == 2:
+            exact = made.results[1]
+        if "df_select" not in self.helpers:
+            self.helpers["df_select"] = _Helper("df_select", ["i1", "i1", _WORD, _WORD]).select()
+        self._replace(op, self._call("df_select", [self._word], decides, exact, op.operands[1], op.operands[2])[0])
+
+    def _compute(self, op: ir.Operation, before: list[ir.Type], result: ir.Type) -> None:
+        if op.name == "arith.extf":
+            self._replace(op, op.operands[0])
+            return
+        short = op.name.partition(".")[2]
+        predicate = ""
+        if op.name == "arith.cmpf":
+            predicate = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value]
+        types = [str(one) for one in before]
+        name = "_".join(["df", short, *filter(None, [predicate]), *types, str(result)])
+        if name not in self.helpers:
+            arguments = [_WORD if t in _MANTISSA_BITS else t for t in types]
+            self.helpers[name] = _Helper(name, arguments).operation(op.name, predicate, types, str(result))
+        i1 = ir.IntegerType.get_signless(1)
+        if op.name == "arith.cmpf":
+            rounded, exact = self._call(name, [i1, i1], *op.operands)
+            if any(use.owner.name != "arith.select" or use.operand_number for use in op.results[0].uses):
+                self._count(arith.XOrIOp(rounded, exact).result)
+            self._replace(op, rounded)
+        elif isinstance(result, ir.FloatType):
+            self._replace(op, self._call(name, [self._word], *op.operands)[0])
+        else:
+            number, differs = self._call(name, [result, i1], *op.operands)
+            self._count(differs)
+            self._replace(op, number)
+
+    def _count(self, holds: ir.Value) -> None:
+        zero = arith.ConstantOp(ir.IndexType.get(), ir.IntegerAttr.get(ir.IndexType.get(), 0)).result
+        old = memref.LoadOp(self._own, [zero]).result
+        one = arith.ExtUIOp(ir.IntegerType.get_signless(64), holds).result
+        memref.StoreOp(arith.AddIOp(old, one).result, self._own, [zero])
+
+
+def _name(function: ir.Operation) -> str:
+    return ir.StringAttr(function.attributes["sym_name"]).value
+
+
+_PREDICATES = (
+    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+)
+_MOVES = ("arith.negf", "math.absf")
+_EXTREMES = ("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
+_TO_INTEGER = ("arith.fptosi", "arith.fptoui")
+
+
+class _Helper:
+    """Writes the text of one function on records, in `func` and `arith`."""
+
+    def __init__(self, name: str, arguments: list[str]) -> None:
+        self._name, self._arguments = name, arguments
+        self._lines: list[str] = []
+        self._constants: dict[tuple[str, str], str] = {}
+
+    # -- operations on records -------------------------------------------------------------------------------------
+
+    def operation(self, op: str, predicate: str, types: list[str], result: str) -> str:
+        """An operation of a body."""
+        records = [self._record(k) if t in _MANTISSA_BITS else None for k, t in enumerate(types)]
+        own = [
+            self._narrow(record[0], t) if record is not None else f"%a{k}"
+            for k, (record, t) in enumerate(zip(records, types, strict=True))
+        ]
+        if op == "arith.cmpf":
+            exact = [record[1] for record in records if record is not None]
+            return self._end(
+                [
+                    self._do(f"arith.cmpf {predicate}, {', '.join(own)} : {types[0]}"),
+                    self._do(f"arith.cmpf {predicate}, {', '.join(exact)} : f64"),
+                ],
+                ["i1", "i1"],
+            )
+        if result not in _MANTISSA_BITS:
+            return self._to_integer(op, own[0], records[0], types[0], result)
+        if op in ("arith.sitofp", "arith.uitofp", "arith.bitcast"):
+            return self._from_other(op, own[0], types[0], result)
+        known = [record for record in records if record is not None]
+        assert len(known) == len(types)
+        if op == "arith.truncf":
+            n, w, terms = self._widened(self._narrow(own[0], result, types[0]), result), known[0][1], known[0][2:]
+        else:
+            n = self._widened(self._do(f"{op} {', '.join(own)} : {result}"), result)
+            w = self._do(f"{op} {', '.join(record[1] for record in known)} : f64")
+            terms = self._propagated(op, known, w)
+        if op in (*_MOVES, *_EXTREMES):
+            return self._record_of(n, w, *terms)
+        # Functions of a library are right to a unit in the last place, twice the roundoff.
+        return self._rounded(n, w, terms, result, 2.0 if op.startswith("math.") and op != "math.sqrt" else 1.0)
+
+    def lift(self, type_: str) -> str:
+        """A number of which no more is known than its type says."""
+        n = self._widened("%a0", type_)
+        off = self._mul(self._abs(n), self._number(_unit(type_)))
+        unit = self._mul(off, self._number(1 / min(SINGLE, _unit(type_))))
+        return self._record_of(n, n, off, self._mul(off, off), unit)
+
+    def select(self) -> str:
+        """Each of the two values by its own comparison; where these differ, so do the values."""
+        a, b = self._record(2), self._record(3)
+        n = self._do(f"arith.select %a0, {a[0]}, {b[0]} : f64")
+        w, *terms = (self._do(f"arith.select %a1, {x}, {y} : f64") for x, y in zip(a[1:], b[1:], strict=True))
+        differs = self._do("arith.xori %a0, %a1 : i1")
+        off = self._do(f"arith.select {differs}, {self._abs(self._sub(a[1], b[1]))}, {self._number(0.0)} : f64")
+        return self._record_of(n, w, self._add(terms[0], off), self._add(terms[1], self._mul(off, off)), terms[2])
+
+    def _to_integer(self, op: str, own: str, record: list[str] | None, source: str, result: str) -> str:
+        found = self._do(f"{op} {own} : {source} to {result}")
+        if op in _TO_INTEGER and record is not None:
+            other = self._do(f"{op} {record[1]} : f64 to {result}")
+            differs = self._do(f"arith.cmpi ne, {found}, {other} : {result}")
+        else:
+            assert record is not None
+            differs = self._do(f"arith.cmpf une, {record[0]}, {record[1]} : f64")
+        return self._end([found, differs], [result, "i1"])
+
+    def _from_other(self, op: str, own: str, source: str, result: str) -> str:
+        n = self._widened(self._do(f"{op} {own} : {source} to {result}"), result)
+        w = n if op == "arith.bitcast" else self._do(f"{op} {own} : {source} to f64")
+        off = self._abs(self._sub(n, w)) if w != n else self._number(0.0)
+        return self._record_of(n, w, off, self._mul(off, off), self._number(0.0))
+
+    def _propagated(self, op: str, known: list[list[str]], w: str) -> list[str]:
+        """Bound, variance and unit bound of a result, without its own rounding."""
+        if op in _MOVES:
+            return known[0][2:]
+        if op in _EXTREMES:
+            a, b = known
+            return [self._do(f"arith.maximumf {x}, {y} : f64") for x, y in zip(a[2:], b[2:], strict=True)]
+        if op in ("arith.addf", "arith.subf"):
+            a, b = known
+            found = [self._add(x, y) for x, y in zip(a[2:], b[2:], strict=True)]
+            if op == "arith.addf":
+                return found
+            # A value less itself, as of a running maximum that stays, is zero however it was rounded.
+            same = self._do(f"arith.cmpi eq, %a0, %a1 : {_WORD}")
+            return [self._do(f"arith.select {same}, {self._number(0.0)}, {one} : f64") for one in found]
+        if op == "arith.mulf":
+            (_, wa, ea, va, ua), (_, wb, eb, vb, ub) = known
+            x, y = self._abs(wa), self._abs(wb)
+            bound = self._add(self._add(self._mul(x, eb), self._mul(y, ea)), self._mul(ea, eb))
+            spread = self._add(self._mul(self._mul(x, x), vb), self._mul(self._mul(y, y), va))
+            return [bound, self._add(spread, self._mul(va, vb)), self._add(self._mul(x, ub), self._mul(y, ua))]
+        if op == "arith.divf":
+            (_, _, ea, va, ua), (_, wb, eb, vb, ub) = known
+            z, y = self._abs(w), self._abs(wb)
+            zero = self._number(0.0)
+            # Where the divisor's bound reaches zero, as that of 1 + exp(x) does upwards only: twice the first order.
+            left = self._do(f"arith.maximumf {self._sub(y, eb)}, {self._mul(y, self._number(0.5))} : f64")
+            spread = self._div(self._add(va, self._mul(self._mul(z, z), vb)), self._mul(y, y))
+            found = [
+                self._div(self._add(ea, self._mul(z, eb)), left),
+                spread,
+                self._div(self._add(ua, self._mul(z, ub)), y),
+            ]
+            is_exact = self._do(f"arith.cmpf oeq, {self._add(self._add(ea, eb), self._add(ua, ub))}, {zero} : f64")
+            return [self._do(f"arith.select {is_exact}, {zero}, {one} : f64") for one in found]
+        return self._by_differences(op, known, w)
+
+    def _by_differences(self, op: str, known: list[list[str]], w: str) -> list[str]:
+        """How far a function moves if its arguments do: by the bound, a standard deviation and single roundings."""
+        bound = spread = unit = self._number(0.0)
+        for k, (_, _, e, v, u) in enumerate(known):
+            single = self._number(SINGLE)
+            bound = self._add(bound, self._moved(op, known, k, e, w))
+            off = self._moved(op, known, k, self._do(f"math.sqrt {v} : f64"), w)
+            spread = self._add(spread, self._mul(off, off))
+            unit = self._add(unit, self._div(self._moved(op, known, k, self._mul(u, single), w), single))
+        return [bound, spread, unit]
+
+    def _moved(self, op: str, known: list[list[str]], k: int, step: str, w: str) -> str:
+        found = self._number(0.0)
+        for kind in ("arith.addf", "arith.subf"):
+            values = [record[1] for record in known]
+            values[k] = self._do(f"{kind} {values[k]}, {step} : f64")
+            off = self._abs(self._sub(self._do(f"{op} {', '.join(values)} : f64"), w))
+            found = self._do(f"arith.maxnumf {found}, {off} : f64")  # not outside of the function's domain
+        return found
+
+    def _rounded(self, n: str, w: str, terms: list[str], type_: str, ulps: float) -> str:
+        bound, spread, unit = terms
+        roundoff = self._number(ulps * _unit(type_))
+        size, infinite = self._abs(w), self._number(math.inf)
+        is_infinite = self._do(f"arith.cmpf oeq, {size}, {infinite} : f64")  # which no rounding changes
+        size = self._do(f"arith.select {is_infinite}, {self._number(0.0)}, {size} : f64")
+        # Rounded is what the operation gives for rounded arguments, which may be larger than the exact ones by a bound.
+        most = self._add(self._mul(self._add(size, bound), roundoff), self._number(_LEAST[type_]))
+        own = self._add(self._mul(size, roundoff), self._number(_LEAST[type_]))
+        return self._record_of(
+            n,
+            w,
+            self._add(bound, most),
+            self._add(spread, self._mul(own, own)),
+            self._add(unit, self._mul(size, self._number(ulps))),
+        )
+
+    # -- numbers ----------------------------------------------------------------------------------------------------
+
+    def _do(self, text: str) -> str:
+        name = f"%v{len(self._lines)}"
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def _number(self, value: float) -> str:
+        return self._fixed(f"{value:.17e}" if math.isfinite(value) else "0x7FF0000000000000", "f64")
+
+    def _fixed(self, text: str, type_: str) -> str:
+        return self._constants.setdefault((text, type_), f"%c{len(self._constants)}")
+
+    def _add(self, a: str, b: str) -> str:
+        return self._do(f"arith.addf {a}, {b} : f64")
+
+    def _sub(self, a: str, b: str) -> str:
+        return self._do(f"arith.subf {a}, {b} : f64")
+
+    def _mul(self, a: str, b: str) -> str:
+        return self._do(f"arith.mulf {a}, {b} : f64")
+
+    def _div(self, a: str, b: str) -> str:
+        return self._do(f"arith.divf {a}, {b} : f64")
+
+    def _abs(self, a: str) -> str:
+        return self._do(f"math.absf {a} : f64")
+
+    def _widened(self, value: str, type_: str) -> str:
+        if type_ == "f64":
+            return value
+        if type_ != "f32":
+            value = self._do(f"arith.extf {value} : {type_} to f32")
+        return self._do(f"arith.extf {value} : f32 to f64")
+
+    def _narrow(self, value: str, type_: str, source: str = "f64") -> str:
+        """A rounded value as a number of a type; one of a wider type is rounded."""
+        if type_ == source:
+            return value
+        if source == "f64" and type_ != "f64":
+            value = self._do(f"arith.truncf {value} : f64 to f32")
+        return value if type_ == "f32" else self._do(f"arith.truncf {value} : f32 to {type_}")
+
+    def _record(self, k: int) -> list[str]:
+        found = []
+        for place in range(len(_FIELDS)):
+            word = f"%a{k}"
+            if place:
+                word = self._do(f"arith.shrui {word}, {self._fixed(str(64 * place), _WORD)} : {_WORD}")
+            word = self._do(f"arith.trunci {word} : {_WORD} to i64")
+            found.append(self._do(f"arith.bitcast {word} : i64 to f64"))
+        return found
+
+    def _record_of(self, *values: str) -> str:
+        found = ""
+        for place, value in enumerate(values):
+            bits = self._do(f"arith.bitcast {value} : f64 to i64")
+            word = self._do(f"arith.extui {bits} : i64 to {_WORD}")
+            if place:
+                word = self._do(f"arith.shli {word}, {self._fixed(str(64 * place), _WORD)} : {_WORD}")
+            found = self._do(f"arith.ori {found}, {word} : {_WORD}") if found else word
+        return self._end([found], [_WORD])
+
+    def _end(self, values: list[str], types: list[str]) -> str:
+        arguments = ", ".join(f"%a{k}: {t}" for k, t in enumerate(self._arguments))
+        fixed = [f"  {name} = arith.constant {text} : {type_}" for (text, type_), name in self._constants.items()]
+        results = ", ".join(types)
+        head = f"func.func private @{self._name}({arguments}) -> ({results}) {{"
+        return "\n".join([head, *fixed, *self._lines, f"  return {', '.join(values)} : {results}", "}", ""])
+
+
+def _element(dtype: DType) -> str:
+    return ("bf" if dtype.kind == "bfloat" else "f") + str(dtype.bits)
+
+
+def _unit(element: str) -> float:
+    return 2.0 ** -(_MANTISSA_BITS[element] + 1)

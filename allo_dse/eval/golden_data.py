@@ -1,0 +1,112 @@
+"""What an exported project is tested with: random or given inputs, and the outputs that they should give."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.common.records import keep
+from allo_dse.compiler.model.arguments import Arguments
+from allo_dse.lang.storage import is_wide, numpy_dtype, stored
+from allo_dse.mapper.program import Program
+
+from .execute.observe import Inputs, arrays_of
+from .execute.run import run_graph
+from .verify import as_computable, asked, directions, random_arrays
+
+DATA = "data"
+"""The directory of a test bench's first inputs."""
+SEED = 0
+_SECONDS = 120.0
+_ANSWERS_KEPT = 4  # of a study's instance and its small one, and of two sets of parameters
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+class Remembered:
+    """A reference that is asked once for each of the inputs that it was asked for last: the programs of a study compute
+    the same, each in its way, and in numpy that takes long."""
+
+    def __init__(self, reference: Callable[..., object]) -> None:
+        update_wrapper(self, reference)  # with its parameters
+        self._reference = reference
+        self._known: dict[tuple[tuple[object, ...], ...], object] = {}
+
+    def __call__(self, *inputs: NDArray[np.generic]) -> object:
+        key = tuple((one.shape, one.dtype.str, hashlib.sha256(one.tobytes()).digest()) for one in inputs)
+        if key in self._known:
+            return self._known[key]
+        return keep(self._known, key, self._reference(*inputs), _ANSWERS_KEPT)
+
+
+def golden_data(
+    program: Program, reference: Callable[..., object] | None = None, sets: Sequence[Inputs] = ()
+) -> dict[str, bytes]:
+    """Files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of those that the program writes.
+
+    Args:
+        reference: from the input arrays to the output array (or a tuple of them); without it the program itself is run.
+        sets: of inputs, in place of random ones; the second and further ones are in `data/set2`, `data/set3`, ...
+
+    Raises:
+        SimulationError: when the program cannot be run on these numbers.
+    """
+    if not sets:
+        return _golden_set(program, reference, inputs_of(program, reference), DATA)
+    files: dict[str, bytes] = {}
+    for number, given in enumerate(sets, 1):
+        arrays = Arguments(program, arrays_of(program, given)).by_name
+        directory = DATA if number == 1 else f"{DATA}/set{number}"
+        files |= _golden_set(program, reference, {t.name: arrays[t.name] for t in program.tensors}, directory)
+    return files
+
+
+def _golden_set(
+    program: Program, reference: Callable[..., object] | None, before: Arrays, directory: str
+) -> dict[str, bytes]:
+    outputs = directions(program)[1]
+    after = {name: array.copy() for name, array in before.items()}
+    told = _told(program, reference, before, outputs) if reference is not None else None
+    if told is None:
+        run_graph(program.vmg, *after.values(), seconds=_SECONDS)
+    else:
+        after |= told
+    golden = _files(program, after)
+    files = {f"{directory}/{name}.bin": content for name, content in _files(program, before).items()}
+    for one in program.shared:  # keeps its contents from call to call
+        files[f"{directory}/{one.tensor.name}.bin"] = stored(one.initial, one.tensor.dtype).tobytes()
+    return files | {f"{directory}/golden/{name}.bin": golden[name] for name in outputs}
+
+
+def _told(program: Program, reference: Callable[..., object], before: Arrays, outputs: Sequence[str]) -> Arrays | None:
+    """What a reference says of the outputs; None where it does not say it to the last bit: of fixed-point numbers in
+    floats, which do not round and wrap as these do."""
+    found = reference(*(as_computable(before[name]) for name in asked(program, reference)))
+    types = {tensor.name: tensor.dtype for tensor in program.tensors}
+    told: Arrays = {}
+    for name, result in zip(outputs, found if isinstance(found, tuple) else (found,), strict=True):
+        value, own = np.asarray(result), before[name]
+        if value.dtype.kind == "f" and own.dtype.kind in "iu":
+            if types[name].is_fixed:
+                return None
+            value = value.astype(np.int64)  # from which what does not fit wraps
+        told[name] = value.astype(own.dtype).reshape(own.shape)
+    return told
+
+
+def inputs_of(program: Program, reference: Callable[..., object] | None) -> Arrays:
+    """Random inputs, the same in every run, and outputs of zero; zeros too where no machine type holds an element."""
+    wide = [tensor.name for tensor in program.tensors if is_wide(tensor.dtype)]
+    inputs = [name for name in asked(program, reference) if name not in wide]
+    return random_arrays(program, inputs, SEED) | {
+        t.name: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in program.tensors if t.name in wide
+    }
+
+
+def _files(program: Program, arrays: Arrays) -> dict[str, bytes]:
+    arguments = Arguments(program, list(arrays.values()))
+    return {name: array.tobytes() for name, array in arguments.by_name.items()}

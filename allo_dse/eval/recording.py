@@ -1,0 +1,75 @@
+"""A design's whole run, and any part of it in detail."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.recording import Samples
+from allo_dse.simulator.engine.run_result import RunResult
+from allo_dse.simulator.network.network import Labels, Network
+
+MAX_EVENTS = 300_000
+"""Operations of a part that are kept; one that has more ends earlier."""
+SAMPLES = 400
+"""Points in time at which it is noted how far everybody has come."""
+
+
+class Recording(Struct, frozen=True):
+    """What happens in a run: of the whole what is counted anyway, of any part every operation.
+
+    Attributes:
+        whole: the whole run, of which no single operations are kept.
+    """
+
+    network: Network
+    labels: Labels
+    whole: RunResult
+    max_events: int = MAX_EVENTS
+
+    @property
+    def cycles(self) -> int:
+        """The network's clock at the end."""
+        return self.whole.cycles
+
+    @property
+    def samples(self) -> Samples:
+        """How far everybody had come now and then."""
+        assert self.whole.samples is not None
+        return self.whole.samples
+
+    @property
+    def executed(self) -> int:
+        """Stream operations of the whole run that had to be executed, since they do not repeat others."""
+        return self.whole.operations - self.whole.skipped
+
+    @property
+    def length(self) -> int:
+        """Cycles whose operations can be kept, if there are as many at any time; of a short run all."""
+        operations = self.whole.operations + int(self.whole.resource_requests.sum())
+        if operations <= self.max_events:
+            return self.cycles
+        return max(1, int(self.cycles * (0.9 * self.max_events / operations)))
+
+    def part(self, start: int = 0, end: int | None = None) -> RunResult:
+        """Every operation from one cycle to another, by default of the whole run.
+
+        What comes before is not executed where it repeats. The timeline says where the part ends if there were too many
+        operations.
+        """
+        end = self.cycles if end is None else end
+        repeats = self.whole.skipped > 0  # else to look for it would be in vain
+        result = table_engine().run(self.network, record=self.max_events, window=(start, end), extrapolate=repeats)
+        result.labels = self.labels
+        return result
+
+
+def whole_run(network: Network, labels: Labels) -> RunResult:
+    """Run a network to its end, noting how far everybody has come.
+
+    Raises:
+        DeadlockError: if it does not finish.
+    """
+    whole = table_engine().run(network, extrapolate=True, samples=SAMPLES)
+    whole.require_finished(labels)
+    return whole

@@ -1,0 +1,191 @@
+"""Functions of `import allo_dse as dse` that take a program, a folded graph or a design."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from allo_dse.backends.npu.mapping import PLACE_SECONDS, DeviceMapping
+from allo_dse.common.errors import AlloDseError
+from allo_dse.common.files import write_whole
+from allo_dse.common.records import replace
+from allo_dse.device.device import Device
+from allo_dse.eval.execute.run import run_graph
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program
+from allo_dse.mapper.violation import Violation
+from allo_dse.simulator.deadlock.explain import DeadlockError
+from allo_dse.space.design import Design
+
+if TYPE_CHECKING:
+    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.simulator.engine.run_result import RunResult
+    from allo_dse.simulator.replay.trace import Trace
+
+
+def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
+    """What of a mapping does not fit a device; empty when it fits.
+
+    Args:
+        mapping: a graph (buffered as `Buffering()` says), a design, or a program that is not folded at all.
+        device: a device or its name; a design brings its own.
+    """
+    return list(_target(mapping, device, "check").violations)
+
+
+def place(
+    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float = PLACE_SECONDS
+) -> PlacedDesign | Infeasible:
+    """Where each node goes on an NPU's array, and how everything is routed; or which limits forbid it.
+
+    Args:
+        mapping, device: as for `check`.
+        time_limit_s: after it, the answer may be that there was no time to decide.
+    """
+    target = _target(mapping, device, "place")
+    return target.placement if time_limit_s == PLACE_SECONDS else target.place(time_limit_s)
+
+
+class Picture(str):
+    """The text of a picture, which a notebook shows as the picture."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+
+def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> Picture:
+    """A picture as SVG: a program's graph, a folded graph or a design; or where a placed design is on the array.
+
+    Args:
+        path: where to write it, too.
+    """
+    from allo_dse.backends.npu.drawing import placement_svg
+    from allo_dse.backends.npu.place.placed_design import PlacedDesign
+    from allo_dse.drawing import vmg_svg
+
+    picture = placement_svg(mapping) if isinstance(mapping, PlacedDesign) else vmg_svg(_graph(mapping, "draw"))
+    if path is not None:
+        write_whole(Path(path), picture)
+    return Picture(picture)
+
+
+def _target(mapping: VMG | Design | Program, device: Device | str | None, function: str) -> DeviceMapping:
+    """The mapping that a function of the public API is about."""
+    target = None if device is None else Device.of(device)
+    if isinstance(mapping, Design):
+        return mapping.mapping if target is None else mapping.mapping.on(target)
+    if target is None:
+        raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
+    return DeviceMapping(_graph(mapping, function), target)
+
+
+def _graph(mapping: VMG | Design | Program, function: str) -> VMG:
+    """The folded graph of what a function of the public API is given."""
+    if isinstance(mapping, VMG):
+        return mapping
+    if not isinstance(mapping, Program | Design):
+        hint = f"{function} takes what load_program(...) returns, its .vmg, or a design"
+        raise AlloDseError(f"{function}: {mapping!r} is no program", hint=hint)
+    return mapping.vmg
+
+
+def simulate(
+    program: Program | VMG | Design,
+    *arrays: Any,
+    depths: Mapping[str, int] | None = None,
+    seconds: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    record: bool = False,
+    values: bool = True,
+    frames: int = 1,
+) -> RunResult:
+    """Run a program, a folded graph or a design: numbers and cycles in one run.
+
+    Args:
+        arrays: the region's arguments in order, written in place; without any, zeros are used.
+        depths: stream depths by name, where they differ from the declared ones.
+        seconds: time limit.
+        record: keep every event, for the result's `timeline`, `explain()`, `save_perfetto(path)` and `trace`.
+        values: compute them. Without, only times are of use, and long regular programs take no longer than short ones.
+        frames: how often the region is called; tasks begin their next frame as soon as they are done with the last.
+
+    Raises:
+        DeadlockError: naming the tasks and streams that wait for each other.
+        SimulationError: for arguments that do not fit, or at the time limit.
+    """
+    from allo_dse.backends.fpga.depths.depths import built_depths
+    from allo_dse.eval.execute.run import run_graph
+
+    vmg = _graph(program, "simulate")
+    given = arrays or _zeros(vmg)
+    own = built_depths(program, depths)
+    return run_graph(
+        vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values, frames=frames
+    )
+
+
+def record_trace(
+    program: Program | VMG | Design,
+    *arrays: Any,
+    depths: Mapping[str, int] | None = None,
+    seconds: float | None = None,
+) -> Trace:
+    """Run a program once, to time it again for other stream depths with `Trace.replay`.
+
+    A program that deadlocks at its depths is run with deeper streams; the trace has the depths as they are.
+
+    Args:
+        arrays: the region's arguments in order; they are not written to. Without any, zeros are used.
+        depths: stream depths by name, where they differ from the declared ones.
+        seconds: time limit.
+
+    Raises:
+        DeadlockError: if no depths help.
+        SimulationError: for arguments that do not fit, or at the time limit.
+    """
+    from allo_dse.backends.fpga.depths.depths import built_depths
+
+    vmg = _graph(program, "record_trace")
+    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=built_depths(program, depths), seconds=seconds)
+
+
+def _zeros(vmg: VMG) -> tuple[Any, ...]:
+    """Arguments for a program whose values do not matter."""
+    from allo_dse.compiler.model.arguments import numpy_dtype
+
+    return tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in vmg.program.tensors)
+
+
+def record_graph(
+    vmg: VMG, *arrays: object, depths: Mapping[str, int] | None = None, seconds: float | None = None
+) -> Trace:
+    """The trace of a graph's run on arrays, which keep their contents.
+
+    Raises:
+        DeadlockError: if it deadlocks with any depths.
+        SimulationError: as `run_graph`.
+        TraceError: if what it does cannot be replayed.
+    """
+    from allo_dse.simulator.replay.trace import Trace
+
+    given = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    try:
+        return Trace.recorded(run_graph(vmg, *given, depths=depths, seconds=seconds, record=True))
+    except DeadlockError as error:
+        if error.increase is None or not error.increase.changes:
+            raise
+        changes = {error.labels.array(stream): (old, new) for stream, old, new in error.increase.changes}
+    deeper = {array: new for array, (_, new) in changes.items()}
+    given = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    result = run_graph(vmg, *given, depths={**(depths or {}), **deeper}, seconds=seconds, record=True)
+    depth = result.network.depth.copy()
+    for stream in range(len(depth)):
+        old, new = changes.get(result.labels.array(stream), (0, 0))
+        if depth[stream] == new:
+            depth[stream] = old
+    return Trace(replace(Trace.recorded(result).data, stream_depth=depth))

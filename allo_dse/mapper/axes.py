@@ -1,0 +1,413 @@
+"""What each mesh axis of a kernel allows: derived from stream index maps and task classes, never from lists of tasks.
+
+The cost depends on the number of classes and ports only, so a mesh of two million tasks is analysed as fast as one of
+two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.compiler.program.tensors import IndexMap, StreamArray, StreamPort
+
+from .graph_algorithms import DisjointSets
+
+# Axes of different kernels that exchange tokens place by place, and whether they can be folded together.
+
+
+How = Literal["bundle", "chain"]
+
+
+class AxisRule(Struct, frozen=True):
+    """What may be done with one mesh axis.
+
+    Attributes:
+        extent: tasks along the axis.
+        how: the fold that is legal along it, or None when it must stay spatial.
+        direction: +1 when streams run towards larger indices (or nowhere), -1 when towards smaller ones: the order in
+            which a chain executes its tasks.
+        streams: whether streams connect tasks at different places of the axis.
+        partial: whether a chain may be cut into several nodes.
+        reason: why the axis must stay spatial; empty when it need not.
+        link: axes of different kernels with the same number are folded together, because task by task they exchange
+            tokens with each other; None for an axis that is folded by itself.
+        follows: whether a linked axis of another kernel is chained: then this one is bundled in blocks, innermost.
+    """
+
+    extent: int
+    how: How | None
+    direction: int = 1
+    streams: bool = False
+    partial: bool = True
+    reason: str = ""
+    link: int | None = None
+    follows: bool = False
+
+
+def spatial(extent: int, streams: bool, reason: str) -> AxisRule:
+    """The rule of an axis that must stay spatial."""
+    return AxisRule(extent, None, streams=streams, reason=reason)
+
+
+Place = tuple[int, int]
+"""A kernel's position and one of its mesh axes."""
+
+AxisPeers = dict[Place, set[Place]]
+"""For axes whose tasks exchange tokens with the task at the same place of other kernels' axes: those axes."""
+
+
+def closure(feeds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a path of one or more streams leads from a kernel to another."""
+    reach = feeds.copy()
+    # Warshall 1962: after each round, paths through the kernels so far are known.
+    for middle in range(len(reach)):
+        reach |= np.outer(reach[:, middle], reach[middle])
+    return reach
+
+
+def link_axes(
+    program: CompiledProgram, rules: list[list[AxisRule]], peers: AxisPeers, feeds: NDArray[np.bool_]
+) -> None:
+    """Number the sets of axes that have to be folded together; axes of sets that cannot be folded stay spatial."""
+    for number, places in enumerate(_components(peers)):
+        reason = _obstacle(program, rules, peers, feeds, places)
+        chained = any(rules[kernel][axis].how == "chain" for kernel, axis in places)
+        if all(rules[kernel][axis].how == "chain" for kernel, axis in places):
+            continue
+        for kernel, axis in places & peers.keys():
+            rule = rules[kernel][axis]
+            if not reason:
+                rules[kernel][axis] = replace(rule, link=number, follows=chained and rule.how == "bundle")
+            elif rule.how == "bundle":
+                rules[kernel][axis] = spatial(rule.extent, rule.streams, reason)
+
+
+def _components(peers: AxisPeers) -> list[set[Place]]:
+    """Axes connected by the peer relation, in the order of their first axes."""
+    sets = DisjointSets(sorted({*peers, *(other for others in peers.values() for other in others)}))
+    for place, others in peers.items():
+        for other in others:
+            sets.join(place, other)
+    return [set(found) for found in sets.groups()]
+
+
+def _obstacle(
+    program: CompiledProgram,
+    rules: list[list[AxisRule]],
+    peers: AxisPeers,
+    feeds: NDArray[np.bool_],
+    places: set[Place],
+) -> str:
+    """Why axes that exchange tokens task by task cannot be folded together; empty when they can."""
+    kernels = [kernel for kernel, _ in places]
+    names = ", ".join(program.kernels[kernel].name for kernel in sorted(set(kernels)))
+    if len(set(kernels)) != len(kernels):
+        return f"streams between {names} connect an axis with two axes of one kernel"
+    if len({program.kernels[kernel].mesh[axis] for kernel, axis in places}) > 1:
+        return f"streams between {names} connect axes of different lengths"
+    for kernel, axis in sorted(places):
+        rule = rules[kernel][axis]
+        chained = rule.how == "chain" and rule.streams and rule.direction > 0
+        if (kernel, axis) not in peers or not (rule.how == "bundle" or chained):
+            why = rules[kernel][axis].reason or "it has a fold of its own"
+            return f"streams lead to {program.kernels[kernel].name}, axis {axis}, which must stay spatial: {why}"
+    chained_places = {(kernel, axis) for kernel, axis in places if rules[kernel][axis].how == "chain"}
+    for kernel, axis in sorted(places - chained_places) if chained_places else ():
+        for other, _ in sorted(peers[kernel, axis] - chained_places):
+            return f"streams lead to {program.kernels[other].name}, which follows a chain of another kernel itself"
+    inside = sorted(set(kernels))
+    outside = [kernel for kernel in range(len(feeds)) if kernel not in inside]
+    # A path out of the set and back, through any number of others: folded together, a node could wait for tokens that
+    # its own later tasks cause.
+    between = closure(feeds[np.ix_(outside, outside)]) | np.eye(len(outside), dtype=bool)
+    if (feeds[np.ix_(inside, outside)] @ between @ feeds[np.ix_(outside, inside)]).any():
+        return f"streams lead from {names} to another kernel and back"
+    return ""
+
+
+__all__ = ["AxisRule", "How", "axis_rules", "class_varies", "computed_arrays", "kernel_feeds"]
+
+
+class _Endpoint(Struct, frozen=True):
+    """A stream port of one class of one kernel; `computed` if its stream is only one of those a task may use."""
+
+    kernel: int
+    cls: int
+    port: StreamPort
+    computed: bool
+
+
+def axis_rules(program: CompiledProgram) -> tuple[tuple[AxisRule, ...], ...]:
+    """The rules of every axis of every kernel."""
+    ends = _endpoints(program)
+    feeds = _feeds(len(program.kernels), ends)
+    looped = set(np.flatnonzero(closure(feeds).diagonal()).tolist())
+    peers: AxisPeers = {}
+    rules = [_kernel_rules(program, n, ends, n in looped, peers) for n in range(len(program.kernels))]
+    link_axes(program, rules, peers, feeds)
+    return tuple(map(tuple, rules))
+
+
+Endpoints = dict[str, tuple[list[_Endpoint], list[_Endpoint]]]
+
+
+def _endpoints(program: CompiledProgram) -> Endpoints:
+    """Per stream array: who puts and who gets."""
+    ends: Endpoints = {array.name: ([], []) for array in program.streams}
+    for number, kernel in enumerate(program.kernels):
+        for cls, task_class in enumerate(kernel.classes):
+            for port in task_class.stream_ports:
+                computed = port.stream.name in computed_arrays(task_class)
+                ends[port.stream.name][port.direction == "get"].append(_Endpoint(number, cls, port, computed))
+    return ends
+
+
+def computed_arrays(task_class: TaskClass) -> set[str]:
+    """Names of the stream arrays of which data decides at run time which streams a task uses.
+
+    Where the body counts through streams in a loop, it is known how many tokens pass through each: those are not among
+    them.
+    """
+    whole = {bound.name for bound in task_class.body.streams if isinstance(bound, StreamArray)}
+    return {port.stream.name for port in task_class.stream_ports if port.stream.name in whole and port.tokens is None}
+
+
+def kernel_feeds(program: CompiledProgram) -> NDArray[np.bool_]:
+    """Whether streams lead from a kernel to another one: (kernels, kernels)."""
+    return _feeds(len(program.kernels), _endpoints(program))
+
+
+def _feeds(count: int, ends: Endpoints) -> NDArray[np.bool_]:
+    """Whether streams lead from a kernel to another one: (kernels, kernels)."""
+    feeds = np.zeros((count, count), bool)
+    for puts, gets in ends.values():
+        for a in {end.kernel for end in puts}:
+            feeds[a, [end.kernel for end in gets if end.kernel != a]] = True
+    return feeds
+
+
+def _kernel_rules(
+    program: CompiledProgram, number: int, ends: Endpoints, looped: bool, peers: AxisPeers
+) -> list[AxisRule]:
+    """The rules of one kernel's axes; axes that must be folded together with others are noted in `peers`."""
+    kernel = program.kernels[number]
+    rank = len(kernel.mesh)
+    irregular: dict[int, str] = {}
+    signs: list[set[int]] = [set() for _ in range(rank)]
+    for name, (puts, gets) in ends.items():
+        own_puts, own_gets = [e for e in puts if e.kernel == number], [e for e in gets if e.kernel == number]
+        for step in _distances(kernel, own_puts, own_gets):
+            if isinstance(step, _Irregular):
+                irregular.update(dict.fromkeys(step.axes, f"stream {name} connects tasks that are not at one distance"))
+            else:
+                for axis, distance in enumerate(step):
+                    signs[axis] |= {int(np.sign(distance))} - {0}
+    mixed = next((axis for axis, found in enumerate(signs) if len(found) > 1), None)
+    rules = []
+    for axis, extent in enumerate(kernel.mesh):
+        streams = bool(signs[axis])
+        if extent == 1:
+            rules.append(AxisRule(1, None))
+        elif axis in irregular:
+            rules.append(spatial(extent, True, _RETURNS if looped else irregular[axis]))
+        elif looped and streams:
+            # Tokens leave the kernel and come back: a task may wait for what a later task of its own node makes, and
+            # index maps do not say whether it does.
+            rules.append(spatial(extent, streams, _RETURNS))
+        elif streams and mixed is not None:
+            rules.append(spatial(extent, True, f"streams run both ways along axis {mixed}"))
+        elif streams:
+            rules.append(AxisRule(extent, "chain", signs[axis].pop(), streams=True))
+            if linked := _linked_peers(program, number, axis, ends):
+                peers[number, axis] = linked
+        else:
+            rule = _streamless_rule(program, number, axis, ends, peers)
+            own = looped and (number, axis) not in peers
+            rules.append(spatial(extent, streams, _RETURNS) if own else rule)
+    return rules
+
+
+_RETURNS = "streams lead to another kernel and back"
+
+
+def _streamless_rule(
+    program: CompiledProgram, number: int, axis: int, ends: Endpoints, peers_of: AxisPeers
+) -> AxisRule:
+    """The rule of an axis along which no stream of the kernel runs."""
+    kernel = program.kernels[number]
+    extent = kernel.mesh[axis]
+    if class_varies(kernel, axis):
+        return spatial(extent, False, "tasks along it are of different classes and no stream connects them")
+    if shared := _accumulated(kernel, axis):
+        return AxisRule(extent, "chain", partial=False, reason=f"tasks along it write the same tile of {shared}")
+    linked: set[Place] = set()
+    for name, (puts, gets) in ends.items():
+        for mine, peers in ((puts, gets), (gets, puts)):
+            own = [e for e in mine if e.kernel == number]
+            other = [e for e in peers if e.kernel != number]
+            if not own or not other or _is_one_task(program, other):
+                continue
+            for end in own:
+                if not _same_peer(end, axis, other):
+                    found = _peers_at_same_place(end, axis, other)
+                    if not found:
+                        return spatial(extent, False, f"stream {name} leads to a different task of another kernel each")
+                    linked |= found
+    if linked:
+        peers_of[number, axis] = linked
+    return AxisRule(extent, "bundle")
+
+
+def _linked_peers(program: CompiledProgram, number: int, axis: int, ends: Endpoints) -> set[Place]:
+    """The axes of other kernels that a chained axis exchanges tokens with task by task."""
+    found: set[Place] = set()
+    for puts, gets in ends.values():
+        for mine, peers in ((puts, gets), (gets, puts)):
+            other = [e for e in peers if e.kernel != number]
+            for end in mine:
+                if end.kernel == number and other and not _is_one_task(program, other):
+                    found |= _peers_at_same_place(end, axis, other)
+    return found
+
+
+def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> set[Place]:
+    """The axes of other kernels along which a port's peer moves as the task moves along `axis`; empty if it does not.
+
+    The stream's index must name the task's place along the axis in one dimension of the array, and so must the index of
+    every peer that it can meet.
+    """
+    index = end.port.index
+    if end.computed or not index.is_affine:
+        return set()
+    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
+    if len(moved) != 1 or sum(map(bool, index.matrix[moved[0]])) != 1:
+        return set()
+    (dim,) = moved
+    found: set[Place] = set()
+    for peer in peers:
+        there = peer.port.index
+        if peer.computed or not there.is_affine:
+            return set()
+        if not _can_meet(index, there):
+            continue
+        axes = [a for a, factor in enumerate(there.matrix[dim]) if factor]
+        same = len(axes) == 1 and there.matrix[dim][axes[0]] == index.matrix[dim][axis]
+        if not same or there.offset[dim] != index.offset[dim]:
+            return set()
+        found.add((peer.kernel, axes[0]))
+    return found
+
+
+def _can_meet(first: IndexMap, second: IndexMap) -> bool:
+    """Whether two indices agree in the dimensions in which both are constant."""
+    rows = zip(first.matrix, second.matrix, first.offset, second.offset, strict=True)
+    return all(any(a) or any(b) or here == there for a, b, here, there in rows)
+
+
+def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:
+    """Whether all ends belong to the one task of one kernel."""
+    kernels = {end.kernel for end in ends}
+    return len(kernels) == 1 and program.kernels[kernels.pop()].task_count == 1
+
+
+def class_varies(kernel: Kernel, axis: int) -> bool:
+    """Whether the task class changes along a mesh axis."""
+    return bool(kernel.varying_classes.shape[axis] > 1)
+
+
+def _accumulated(kernel: Kernel, axis: int) -> str:
+    """Name of a tensor of which all tasks along the axis write one tile; empty when there is none."""
+    for task_class in kernel.classes:
+        for port in task_class.tensor_ports:
+            if port.writes and not port.tile.depends_on(axis):
+                return port.tensor.name
+    return ""
+
+
+class _Irregular(Struct, frozen=True):
+    """A pair of ports whose tasks have no fixed distance along `axes`."""
+
+    axes: tuple[int, ...]
+
+
+def _distances(
+    kernel: Kernel, puts: Sequence[_Endpoint], gets: Sequence[_Endpoint]
+) -> Iterator[tuple[int, ...] | _Irregular]:
+    """Distance (consumer's pid minus producer's pid) of each pair of ports of one kernel that can meet."""
+    rank = len(kernel.mesh)
+    for source in puts:
+        for target in gets:
+            p, g = source.port.index, target.port.index
+            if source.computed or target.computed:
+                yield _Irregular(tuple(range(rank)))
+                continue
+            if not (p.is_affine and g.is_affine and p.matrix == g.matrix and _is_selection(p.matrix)):
+                yield _Irregular(tuple(a for a in range(rank) if p.depends_on(a) or g.depends_on(a)))
+                continue
+            step = [0] * rank
+            meets = True
+            for row, here, there in zip(p.matrix, p.offset, g.offset, strict=True):
+                axis = next((a for a, factor in enumerate(row) if factor), None)
+                if axis is None:
+                    meets &= here == there
+                else:
+                    step[axis], rest = divmod(here - there, row[axis])
+                    meets &= rest == 0
+            if not meets:
+                continue
+            unseen = [a for a in range(rank) if kernel.mesh[a] > 1 and not p.depends_on(a)]
+            loose = [a for a in unseen if not _same_place(kernel, a, source.cls, target.cls)]
+            if loose:
+                yield _Irregular(tuple(loose))
+            yield tuple(step)
+
+
+def _is_selection(matrix: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether every row and every column has at most one entry, so that an index determines pids axis by axis."""
+    used = [a for row in matrix for a, factor in enumerate(row) if factor]
+    return len(set(used)) == len(used) and all(sum(f != 0 for f in row) <= 1 for row in matrix)
+
+
+def _same_place(kernel: Kernel, axis: int, first: int, second: int) -> bool:
+    """Whether two classes can only meet at equal places of an axis that the stream's index does not depend on."""
+    table = kernel.class_table
+    if table.shape[axis] == 1:
+        return True
+    places = [set(np.nonzero(table == cls)[axis].tolist()) for cls in (first, second)]
+    return len(places[0] | places[1]) == 1
+
+
+def _same_peer(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> bool:
+    """Whether all tasks along an axis reach the same task of another kernel through this port.
+
+    True where the stream's index does not change along the axis, or where it changes in one dimension of the array that
+    says nothing about the peer: each peer class has, per otherwise equal index map, a port for every value.
+    """
+    index = end.port.index
+    if end.computed or any(peer.computed for peer in peers):
+        return False
+    if not index.depends_on(axis):
+        return True
+    if not index.is_affine:
+        return False
+    moved = [d for d, row in enumerate(index.matrix) if row[axis]]
+    if len(moved) != 1:
+        return False
+    (dim,) = moved
+    values = index.grid[dim]
+    offsets: dict[object, set[int]] = {}
+    for peer in peers:
+        there = peer.port.index
+        if not there.is_affine or any(there.matrix[dim]):
+            return False
+        rest = there.matrix, there.offset[:dim] + there.offset[dim + 1 :]
+        offsets.setdefault((peer.kernel, peer.cls, rest), set()).add(there.offset[dim])
+    return all(len(found) == values for found in offsets.values())

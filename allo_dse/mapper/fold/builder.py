@@ -1,0 +1,507 @@
+"""Folding node by node: one mutable graph on which a sequence of `chain` and `bundle` is carried out.
+
+Merging two nodes costs the smaller one's streams and tasks, so that a sequence of n primitives is near-linear in n. The
+graph never leaves this module: `Builder.finish` returns immutable groups.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.errors import IllegalFold
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.tensors import IntArray
+
+from ..graph.groups import ArrayLeaves, NodeGroup, bundle_name, task_names, unknown_name_hint
+from ..graph.stream_arrays import TaskGraph
+from ..graph.tree import Repeat, Seq, Task, Tree, repeat, seq
+from ..graph_algorithms import topological_ranks
+
+# Many chains at once: the state of a graph as arrays, and a run of `chain` primitives carried out on it together.
+#
+# A run is taken to be legal if afterwards the graph of nodes has no cycle and every stream inside a node leads
+# forwards: a path from the second of two chained nodes back to the first would be one or the other. Others are made
+# one by one.
+
+
+class NodeArrays(Struct, frozen=True, eq=False):
+    """Nodes of a graph that is being folded.
+
+    Attributes:
+        labels: the nodes' names.
+        trees: the nodes' schedule trees.
+        leaves: task ids of all nodes, one after the other.
+        starts: where each node's tasks begin, and the number of tasks as last entry.
+        source, target, kind: streams between different nodes, and their element types.
+    """
+
+    program: CompiledProgram
+    labels: list[str]
+    trees: list[Tree]
+    leaves: IntArray
+    starts: IntArray
+    source: IntArray
+    target: IntArray
+    kind: IntArray
+
+    @staticmethod
+    def of(graph: TaskGraph, groups: Sequence[NodeGroup], names: Sequence[str]) -> NodeArrays:
+        """The state of a folded graph."""
+        tasks = [group.leaves.tasks() for group in groups]
+        leaves = np.concatenate([own.reshape(-1) for own in tasks])
+        lengths = np.concatenate([np.full(len(own), own.shape[1]) for own in tasks])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        owner = np.empty(graph.program.task_count, np.int64)
+        owner[leaves] = np.repeat(np.arange(len(lengths)), lengths)
+        trees = [group.tree for group in groups for _ in range(group.count)]
+        edges = graph.edges
+        source, target, kind = owner[edges.source], owner[edges.target], graph.element_type[edges.array]
+        between = source != target
+        streams = (source[between], target[between], kind[between])
+        return NodeArrays(graph.program, list(names), trees, leaves, starts, *streams)
+
+    def chained(self, pairs: Sequence[Sequence[Any]]) -> NodeArrays | None:
+        """The state after chaining pair after pair of nodes; None where that has to be looked at one by one."""
+        number = {name: node for node, name in enumerate(self.labels)}
+        members: dict[str, list[int]] = {}
+        for pair in pairs:
+            if len(pair) != 2:
+                return None
+            first, second = (members.pop(name, None) or _single(number, name) for name in pair)
+            if not first or not second:
+                return None
+            first.extend(second)
+            members[f"{pair[0]}-{pair[1]}"] = first
+        kept = [[node] for node in number.values()]
+        rows = [*kept, *members.values()]
+        order = np.concatenate([np.array(row, np.int64) for row in rows])
+        lengths = np.array([len(row) for row in rows], np.int64)
+        merged = self._merged(order, lengths)
+        return None if merged is None else NodeArrays(self.program, [*number, *members], self._trees(rows), *merged)
+
+    def _trees(self, rows: Sequence[list[int]]) -> list[Tree]:
+        """The tree of each merged node; equal chains share one."""
+        known: dict[tuple[Tree, ...], Tree] = {}
+        result = []
+        for row in rows:
+            parts = tuple(self.trees[node] for node in row)
+            if parts not in known:
+                known[parts] = seq(parts)
+            result.append(known[parts])
+        return result
+
+    def _merged(
+        self, order: IntArray, lengths: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray] | None:
+        """Leaves, starts and streams when nodes are merged in this order, so many into each; None as `chained`."""
+        place, owner = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        owner[order] = np.repeat(np.arange(len(lengths)), lengths)
+        source, target = owner[self.source], owner[self.target]
+        inside = source == target
+        if (place[self.source[inside]] > place[self.target[inside]]).any():
+            return None
+        source, target, kind = source[~inside], target[~inside], self.kind[~inside]
+        if (topological_ranks(source, target, len(lengths)) < 0).any():
+            return None
+        sizes = np.diff(self.starts)[order]
+        offsets = np.cumsum(sizes) - sizes
+        leaves = self.leaves[np.repeat(self.starts[order] - offsets, sizes) + np.arange(len(self.leaves))]
+        ends = np.cumsum(sizes)[np.cumsum(lengths) - 1]
+        return leaves, np.concatenate([[0], ends]), source, target, kind
+
+    def groups(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
+        """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
+        members: dict[Tree, list[int]] = {}
+        # Ordered by tasks, not by names or history: sequences that make the same graph must make equal groups.
+        for node in np.argsort(self.leaves[self.starts[:-1]], kind="stable").tolist():
+            members.setdefault(self.trees[node], []).append(node)
+        result = []
+        for tree, nodes in members.items():
+            rows = self.starts[nodes][:, None] + np.arange(tree.leaf_count)
+            result.append(NodeGroup(tree, len(nodes), ArrayLeaves(self.leaves[rows])))
+        return tuple(result), tuple(self.labels[node] for nodes in members.values() for node in nodes)
+
+
+def _single(number: dict[str, int], name: str) -> list[int] | None:
+    node = number.pop(name, None)
+    return None if node is None else [node]
+
+
+# Paths between nodes of a graph that is being folded.
+
+
+Adjacency = Mapping[int, Mapping[int, int]]
+"""Per node its neighbours, each written `neighbour * types + element type`, with the number of streams."""
+
+
+def find_path(
+    out: Adjacency, inn: Adjacency, types: int, starts: Mapping[int, int], goals: Mapping[int, int]
+) -> list[int] | None:
+    """A path from a start to a goal that bears another label, or None.
+
+    Searched from both ends in turn, one node at a time, so that it is over as soon as either side is exhausted: folding
+    along a chain meets sources or sinks at once, and costs nothing however large the rest of the graph is.
+
+    Args:
+        types: how many element types neighbours are multiplied by.
+        starts, goals: labels of the nodes a path may begin and end with; a node can be both.
+    """
+    forward = _search(out, types, starts, goals)
+    backward = _search(inn, types, goals, starts)
+    while True:
+        for side in (forward, backward):
+            try:
+                next(side)
+            except StopIteration as end:
+                path: list[int] | None = end.value
+                return path[::-1] if path and side is backward else path
+
+
+def _search(
+    neighbours: Adjacency, types: int, sources: Mapping[int, int], targets: Mapping[int, int]
+) -> Generator[None, None, list[int] | None]:
+    """Breadth-first from all sources at once; yields after each node, returns the path found.
+
+    A node is visited for at most two labels: whatever a target's label is, one of two different ones differs from it.
+    """
+    came_from: dict[tuple[int, int], int | None] = {}
+    labels: dict[int, int] = {}
+    queue: deque[tuple[int, int]] = deque()
+    for source, label in sources.items():
+        came_from[source, label] = None
+        labels[source] = 1
+        queue.append((source, label))
+    while queue:
+        node, label = queue.popleft()
+        for key in neighbours.get(node, ()):
+            peer = key // types
+            if targets.get(peer, label) != label:
+                return [*_trace(came_from, node, label), peer]
+            if labels.get(peer, 0) < 2 and (peer, label) not in came_from:
+                came_from[peer, label] = node
+                labels[peer] = labels.get(peer, 0) + 1
+                queue.append((peer, label))
+        yield
+    return None
+
+
+def _trace(came_from: Mapping[tuple[int, int], int | None], node: int, label: int) -> list[int]:
+    """The nodes from a source to `node`."""
+    path: list[int] = []
+    step: int | None = node
+    while step is not None:
+        path.append(step)
+        step = came_from[step, label]
+    return path[::-1]
+
+
+Primitive = tuple[str, Sequence[Any]]
+"""`("chain", [first, second])`, or `("bundle", [name, ...])`, or `("bundle", [(name, ...), ...])`."""
+
+EXAMPLE = '[("chain", ["a", "b"]), ("bundle", ["c", "d"])]'
+SHOWN = 8
+"""How many nodes of a path an error message spells out."""
+LONGEST_NAME = 60
+"""Characters of a node's name in an error message."""
+
+
+class Builder:
+    """A graph under construction.
+
+    Nodes are numbers. `label`, `parts` (top-level pieces of the schedule tree), `leaves` (task ids), `out` and `inn`
+    (streams, see `paths.Adjacency`) describe each of them; `ranks` are topological, so that a higher rank means that no
+    path leads to a lower one, or None where there are none to be had. They exist once the first primitive is carried
+    out that is not one of a run of chains.
+    """
+
+    parts: dict[int, list[Tree]]
+    leaves: dict[int, list[int]]
+    label: dict[int, str]
+    node: dict[str, int]
+    out: dict[int, dict[int, int]]
+    inn: dict[int, dict[int, int]]
+    ranks: list[int] | None
+    _trees: dict[int, Tree]
+
+    def __init__(self, graph: TaskGraph, groups: Sequence[NodeGroup], names: Sequence[str]) -> None:
+        self.program: CompiledProgram = graph.program
+        self.types = max(1, int(graph.element_type.max(initial=0)) + 1)
+        self._arrays: NodeArrays | None = NodeArrays.of(graph, groups, names)
+
+    def _unpack(self) -> None:
+        """Turn the arrays into a graph that can be changed node by node."""
+        state = self._arrays
+        if state is None:
+            return
+        self._arrays = None
+        self._trees = dict(enumerate(state.trees))
+        tasks, starts = state.leaves.tolist(), state.starts.tolist()
+        self.leaves = {node: tasks[start:end] for node, (start, end) in enumerate(itertools.pairwise(starts))}
+        self.parts = {
+            node: list(tree.children) if isinstance(tree, Seq) else [tree] for node, tree in enumerate(state.trees)
+        }
+        self.label = dict(enumerate(state.labels))
+        self.node = {name: node for node, name in enumerate(state.labels)}
+        count = len(state.labels)
+        self.out = _adjacency(count, state.source, state.target * self.types + state.kind)
+        self.inn = _adjacency(count, state.target, state.source * self.types + state.kind)
+        ranks = topological_ranks(state.source, state.target, count)
+        self.ranks = ranks.tolist() if (ranks >= 0).all() else None
+
+    def apply(self, primitives: Sequence[Primitive]) -> None:
+        """Carry out a sequence of primitives.
+
+        Raises:
+            IllegalFold: naming the primitive that is illegal.
+        """
+        listed = isinstance(primitives, Sequence)
+        if not listed or not all(isinstance(one, tuple | list) and len(one) == 2 for one in primitives):
+            raise IllegalFold(f"{primitives!r}: not a list of mapping primitives", hint=f"for example {EXAMPLE}")
+        done = 0
+        if self._arrays is not None:
+            run = list(itertools.takewhile(lambda primitive: primitive[0] == "chain", primitives))
+            chained = self._arrays.chained([operands for _, operands in run]) if len(run) > 1 else None
+            if chained is not None:
+                self._arrays, done = chained, len(run)
+        for kind, operands in primitives[done:]:
+            self._unpack()
+            if kind == "chain":
+                if len(operands) != 2:
+                    raise IllegalFold(f"chain takes two nodes, not {len(operands)}: {list(operands)}")
+                self.chain(*operands)
+            elif kind == "bundle":
+                self.bundle(operands)
+            else:
+                raise IllegalFold(f"unknown mapping primitive {kind!r}", hint='there are "chain" and "bundle"')
+
+    def chain(self, first: str, second: str) -> str:
+        """Merge two nodes into one that runs `second` after `first`; returns its name."""
+        a, b = self._find(first), self._find(second)
+        if a == b:
+            raise IllegalFold(f"chain of {first} with itself", hint="name two different nodes")
+        # Along every stream ranks grow: where the second's is larger, no path leads back from it to the first.
+        if self.out[b] and self.inn[a] and not (self.ranks and self.ranks[b] > self.ranks[a]):
+            path = find_path(self.out, self.inn, self.types, {b: 0}, {a: 1})
+            if path:
+                there = find_path(self.out, self.inn, self.types, {a: 0}, {b: 1})
+                self._refuse_chain(first, second, path, goes_back=there is None)
+        name = f"{first}-{second}"
+        del self.node[first], self.node[second]
+        # The smaller node is merged into the larger one: over a whole sequence each task moves log(tasks) times at
+        # most.
+        keep, drop = (a, b) if len(self.leaves[a]) >= len(self.leaves[b]) else (b, a)
+        self._merge_streams(keep, drop)
+        # Whichever object is kept, the tasks of the first node run first.
+        place = 0 if keep == b else len(self.leaves[keep])
+        self.leaves[keep][place:place] = self.leaves.pop(drop)
+        self.parts[keep][place:place] = self.parts.pop(drop)
+        self._trees.pop(keep, None)
+        del self.label[drop]
+        self._rename(keep, name)
+        return name
+
+    def bundle(self, operands: Sequence[str | Sequence[str]]) -> tuple[str, ...]:
+        """Merge nodes (or, position by position, tuples of nodes) that run in turn; returns the new names."""
+        rows = [(row,) if isinstance(row, str) else tuple(row) for row in operands]
+        if len(rows) < 2:
+            raise IllegalFold(f"bundle of {len(rows)} {'node' if rows else 'nodes'}", hint="a bundle takes two or more")
+        width = len(rows[0])
+        if any(len(row) != width for row in rows) or not width:
+            raise IllegalFold("the tuples of a bundle differ in length", hint="give corresponding nodes")
+        nodes = [[self._find(name) for name in row] for row in rows]
+        label_of = {node: number for number, row in enumerate(nodes) for node in row}
+        if len(label_of) != len(rows) * width:
+            twice = next(name for name, n in Counter(name for row in rows for name in row).items() if n > 1)
+            raise IllegalFold(f"bundle names {twice} twice", hint="a node takes its turn once")
+        self._check_trees(nodes)
+        # Nodes in turn: a token from one to another of them, on whatever way, would be waited for before its turn
+        # comes.
+        path = find_path(self.out, self.inn, self.types, label_of, label_of)
+        if path:
+            raise IllegalFold(
+                f"bundle of {self.label[path[0]]} and {self.label[path[-1]]}: tokens flow from one to the other: "
+                f"{self._show(path)}",
+                hint="nodes that run in turn on one processing element cannot wait for each other; chain them instead",
+            )
+        self._check_peers(nodes)
+        return tuple(self._merge_column([row[position] for row in nodes]) for position in range(width))
+
+    def finish(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
+        """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
+        if self._arrays is not None:
+            return self._arrays.groups()
+        leaves = [self.leaves[node] for node in self.label]
+        starts = np.cumsum([0, *map(len, leaves)])
+        none, trees = np.zeros(0, np.int64), [self._tree(node) for node in self.label]
+        tasks = np.fromiter(itertools.chain.from_iterable(leaves), np.int64)
+        return NodeArrays(self.program, list(self.label.values()), trees, tasks, starts, none, none, none).groups()
+
+    def _find(self, name: str) -> int:
+        if not isinstance(name, str):
+            raise IllegalFold(f"no node is called {name!r}", hint="node names are in vmg.nodes")
+        node = self.node.get(name)
+        if node is not None:
+            return node
+        names = task_names(self.program)
+        if name in set(names):
+            task = names.index(name)
+            holder = next(n for n, leaves in self.leaves.items() if task in leaves)
+            raise IllegalFold(f"{name} is not a node any more", hint=f"it is part of {_shorten(self.label[holder])}")
+        hint = unknown_name_hint(self.program, name, self.node)
+        raise IllegalFold(f"no node is called {name!r}", hint=hint)
+
+    def _tree(self, node: int) -> Tree:
+        if node not in self._trees:
+            self._trees[node] = seq(self.parts[node])
+        return self._trees[node]
+
+    def _rename(self, node: int, name: str) -> None:
+        self.label[node] = name
+        self.node[name] = node
+
+    def _merge_streams(self, keep: int, drop: int) -> None:
+        """Give the streams of `drop` to `keep`; those between the two become internal."""
+        types, ranks = self.types, self.ranks
+        rank, fits = (ranks[keep], True) if ranks else (0, True)
+        for near, far, sign in ((self.out, self.inn, 1), (self.inn, self.out, -1)):
+            mine = near[keep]
+            for key, count in near.pop(drop).items():
+                peer, kind = divmod(key, types)
+                theirs = far[peer]
+                del theirs[drop * types + kind]
+                if peer != keep:
+                    mine[key] = mine.get(key, 0) + count
+                    key = keep * types + kind
+                    theirs[key] = theirs.get(key, 0) + count
+                    if ranks and (ranks[peer] - rank) * sign <= 0:
+                        fits = False
+        if not fits:
+            self._rerank(keep, drop)
+
+    def _rerank(self, keep: int, drop: int) -> None:
+        """Try the rank of `drop` for the merged node; if that does not fit either, do without ranks from now on.
+
+        Ranks only ever spare searches, and keeping them up must not cost more than looking at neighbours.
+        """
+        ranks, types = self.ranks, self.types
+        assert ranks is not None
+        rank = ranks[keep] = ranks[drop]
+        before = all(ranks[key // types] < rank for key in self.inn[keep])
+        if not (before and all(ranks[key // types] > rank for key in self.out[keep])):
+            self.ranks = None
+
+    def _merge_column(self, column: Sequence[int]) -> str:
+        """Merge bundled nodes into the first of them."""
+        first, *rest = column
+        tree = repeat(len(column), self._tree(first))
+        name = bundle_name(self.label[first], len(column))
+        for node in column:
+            del self.node[self.label[node]]
+        for node in rest:
+            self._merge_streams(first, node)
+            self.leaves[first].extend(self.leaves.pop(node))
+            del self.label[node], self.parts[node]
+        self.parts[first] = [tree]
+        self._trees[first] = tree
+        self._rename(first, name)
+        return name
+
+    def _check_trees(self, rows: Sequence[Sequence[int]]) -> None:
+        for column in zip(*rows, strict=True):
+            tree = self._tree(column[0])
+            for node in column[1:]:
+                if (other := self._tree(node)) != tree:
+                    raise IllegalFold(
+                        f"bundle of {self.label[column[0]]} and {self.label[node]}: they execute different tasks, "
+                        f"{self._describe(tree)} and {self._describe(other)}",
+                        hint="a bundle takes nodes with the same task classes in the same order",
+                    )
+
+    def _check_peers(self, rows: Sequence[Sequence[int]]) -> None:
+        """Every bundled node must have the same peers, where nodes of its own tuple count by position."""
+        expected = self._signature(rows[0])
+        for row in rows[1:]:
+            found = self._signature(row)
+            if found == expected:
+                continue
+            position = next(i for i, pair in enumerate(zip(expected, found, strict=True)) if pair[0] != pair[1])
+            a, b = rows[0][position], row[position]
+            raise IllegalFold(
+                f"bundle of {self.label[a]} and {self.label[b]}: their streams lead to different nodes, "
+                f"{self._peers(a)} and {self._peers(b)}",
+                hint="fold the peers first, or bundle whole subgraphs: give tuples of corresponding nodes",
+            )
+
+    def _signature(self, row: Sequence[int]) -> list[tuple[dict[tuple[bool, int, int], int], ...]]:
+        """Per node of a tuple its inputs and outputs: how many streams of which type from and to whom."""
+        place = {node: position for position, node in enumerate(row)}
+        result = []
+        for node in row:
+            sides = []
+            for side in (self.inn, self.out):
+                found = {}
+                for key, count in side[node].items():
+                    peer, kind = divmod(key, self.types)
+                    found[peer in place, place.get(peer, peer), kind] = count
+                sides.append(found)
+            result.append(tuple(sides))
+        return result
+
+    def _peers(self, node: int) -> str:
+        names = [
+            f"{arrow} {_shorten(self.label[key // self.types])}"
+            for arrow, side in (("from", self.inn), ("to", self.out))
+            for key in side[node]
+        ]
+        return f"({', '.join(names[:SHOWN]) or 'none'})"
+
+    def _describe(self, tree: Tree) -> str:
+        if isinstance(tree, Task):
+            kernel = self.program.kernels[tree.kernel]
+            return f"{kernel.name}:{kernel.classes[tree.cls].name}"
+        if isinstance(tree, Repeat):
+            return f"{tree.count} times {self._describe(tree.child)}"
+        parts = [self._describe(child) for child in tree.children]
+        shown = parts if len(parts) <= SHOWN else [*parts[: SHOWN - 1], f"… {len(parts) - SHOWN} more …", parts[-1]]
+        return f"[{'; '.join(shown)}]"
+
+    def _refuse_chain(self, first: str, second: str, path: Sequence[int], *, goes_back: bool) -> None:
+        """
+        Args:
+            goes_back: whether the second may be done before the first.
+        """
+        if len(path) == 2:
+            message = f"{second} feeds {first}"
+        else:
+            message = f"a path leads back from the second to the first: {self._show(path)}"
+        hint = "the second would wait for the first, and the first for the second"
+        if goes_back and len(path) == 2:
+            hint = f"chain them the other way round: chain({second!r}, {first!r})"
+        raise IllegalFold(f"chain of {_shorten(first)} and {_shorten(second)}: {message}", hint=hint)
+
+    def _show(self, path: Sequence[int]) -> str:
+        names = [_shorten(self.label[node]) for node in path]
+        if len(names) > SHOWN:
+            names = [*names[: SHOWN - 1], f"… {len(names) - SHOWN} more …", names[-1]]
+        return " -> ".join(names)
+
+
+def _adjacency(count: int, near: IntArray, keys: IntArray) -> dict[int, dict[int, int]]:
+    """Per node how many streams it shares with each of its neighbours (`keys`)."""
+    adjacency: dict[int, dict[int, int]] = {node: {} for node in range(count)}
+    for node, key in zip(near.tolist(), keys.tolist(), strict=True):
+        neighbours = adjacency[node]
+        neighbours[key] = neighbours.get(key, 0) + 1
+    return adjacency
+
+
+def _shorten(name: str) -> str:
+    """A node's name, with its middle left out when it is long."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 21]}…{name[-20:]}"

@@ -1,0 +1,487 @@
+"""The space of mesh folds: what is generated is legal, so nothing has to be filtered.
+
+Per kernel and axis the legal options follow from the axis rules (`axes.py`). Kernels whose axes are linked fold
+together, kernels can share nodes (`joint.py`), and all of them share the budget of nodes and of the device's channels.
+Folds are handed out normalised: two different ones are two different folded graphs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from allo_dse.common.records import JsonObject
+from allo_dse.compiler.program.compiled import CompiledProgram
+
+from ..axes import AxisRule
+from ..graph.kernel_graph import Chains, KernelGraph, node_sets
+from ..graph.program_graph import ProgramGraph
+from ..graph_algorithms import DisjointSets
+from .fold import AxisFold, AxisSpace, KernelFold, KernelSpace, MeshFold, axis_space, unfolded, violations
+from .joint import JointFold, joint_orders
+
+if TYPE_CHECKING:
+    from allo_dse.backends.npu.fold_bounds import FoldBounds, Needs
+
+# The folds of kernels that depend on each other, because axes are linked or nodes are shared: made and counted.
+
+
+NOTHING: Needs = (0, 0, 0, 0, 0)
+
+MOST_LISTED, MOST_LISTS = 4096, 64
+"""Sizes that a unit keeps for one budget of nodes, and budgets."""
+
+Sizes = dict[int, tuple[int, ...]]
+"""Per kernel how many nodes it has along each axis."""
+
+
+def add_needs(first: Needs, second: Needs) -> Needs:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def independent_parts(rules: Sequence[Sequence[AxisRule]], chains: Chains) -> list[tuple[tuple[int, ...], Chains]]:
+    """Kernels in parts that fold independently of each other, with the chains of each part."""
+    first: dict[int, int] = {}
+    ties = list(itertools.chain.from_iterable(itertools.pairwise(members) for members in chains))
+    links = [(rule.link, kernel) for kernel, axes in enumerate(rules) for rule in axes if rule.link is not None]
+    ties += [(first.setdefault(link, kernel), kernel) for link, kernel in links]
+    sets = DisjointSets(range(len(rules)))
+    for a, b in ties:
+        sets.join(a, b)
+    parts = map(tuple, sets.groups())
+    return [(kernels, tuple(members for members in chains if members[0] in kernels)) for kernels in parts]
+
+
+class _Variable(Struct, frozen=True):
+    """An axis whose number of nodes is chosen by itself, and all places that follow the choice."""
+
+    space: AxisSpace
+    places: tuple[tuple[int, int], ...]
+
+
+class FoldUnit(Struct, frozen=True, eq=False, dict=True):
+    """The folds of some kernels that depend on each other.
+
+    Attributes:
+        rules, spaces: of all kernels of the program.
+        kernels: positions of the kernels concerned.
+        chains: which of them share nodes.
+    """
+
+    graph: KernelGraph
+    rules: Sequence[Sequence[AxisRule]]
+    spaces: Sequence[KernelSpace]
+    kernels: tuple[int, ...]
+    chains: Chains
+
+    @cached_property
+    def sets(self) -> list[Sequence[int]]:
+        """The kernels in sets that have nodes of their own."""
+        return node_sets(self.chains, self.kernels)
+
+    def needs(self, max_nodes: int | None, bounds: FoldBounds | None) -> Counter[Needs]:
+        """How many folds there are that need so much."""
+        key = (max_nodes, bounds)
+        if key not in self._counted:
+            found: Counter[Needs] = Counter()
+            for needs, sizes in self.sizes(max_nodes, bounds):
+                found[needs] += self.count(sizes)
+            self._counted[key] = found
+        return self._counted[key]
+
+    def count(self, sizes: Sizes) -> int:
+        """How many folds have so many nodes along their axes."""
+        options = math.prod(len(v.space.options_for(self._nodes(v, sizes))) for v in self._variables)
+        own = math.prod(math.factorial(len(self._own_loops(k, sizes[k]))) for k in self.kernels)
+        return options * own * len(self._orders(self._linked_loops(sizes)))
+
+    def folds(self, sizes: Sizes) -> Iterator[dict[int, KernelFold]]:
+        """All folds with so many nodes along their axes."""
+        options = [range(len(v.space.options_for(self._nodes(v, sizes)))) for v in self._variables]
+        orders = list(self._loop_orders(sizes))
+        for picked in itertools.product(*options):
+            axes = {
+                (kernel, axis): self.spaces[kernel].axes[axis].options_for(sizes[kernel][axis])[option]
+                for v, option in zip(self._variables, picked, strict=True)
+                for kernel, axis in v.places
+            }
+            for order in orders:
+                yield {kernel: self._fold(kernel, axes, order[kernel]) for kernel in self.kernels}
+
+    def _fold(self, kernel: int, axes: dict[tuple[int, int], AxisFold], order: tuple[int, ...]) -> KernelFold:
+        space = self.spaces[kernel]
+        return KernelFold(space.kernel, tuple(axes[kernel, axis] for axis in range(len(space.axes))), order)
+
+    @cached_property
+    def _counted(self) -> dict[tuple[int | None, FoldBounds | None], Counter[Needs]]:
+        return {}
+
+    @cached_property
+    def _variables(self) -> tuple[_Variable, ...]:
+        places: dict[tuple[int, int] | int, list[tuple[int, int]]] = {}
+        for kernel in self.kernels:
+            for axis, rule in enumerate(self.rules[kernel]):
+                key = (kernel, axis) if rule.link is None else rule.link
+                places.setdefault(key, []).append((kernel, axis))
+        return tuple(_Variable(self.spaces[own[0][0]].axes[own[0][1]], tuple(own)) for own in places.values())
+
+    @staticmethod
+    def _nodes(variable: _Variable, sizes: Sizes) -> int:
+        kernel, axis = variable.places[0]
+        return sizes[kernel][axis]
+
+    def sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
+        """The numbers of nodes along all axes that keep the limits, and what they need; where they are few, they are
+        listed once."""
+        key = (max_nodes, bounds)
+        if key not in self._listed:
+            every = self._sizes(max_nodes, bounds)
+            first = list(itertools.islice(every, MOST_LISTED + 1))
+            if len(first) > MOST_LISTED or len(self._listed) == MOST_LISTS:
+                yield from itertools.chain(first, every)
+                return
+            self._listed[key] = first
+        yield from self._listed[key]
+
+    @cached_property
+    def _listed(self) -> dict[tuple[int | None, FoldBounds | None], list[tuple[Needs, Sizes]]]:
+        return {}
+
+    def _sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
+        least = {kernel: [axis.spatial[0] for axis in self.spaces[kernel].axes] for kernel in self.kernels}
+        for chosen in self._choices(0, least, max_nodes):
+            sizes = {kernel: tuple(own) for kernel, own in chosen.items()}
+            if not all(self._same_grid(members, sizes) for members in self.chains):
+                continue
+            needs: Needs = (self._node_count(sizes), 0, 0, 0, 0)
+            if bounds is not None:
+                if not all(bounds.core_fits([(k, sizes[k]) for k in members]) for members in self.sets):
+                    continue
+                for kernel in self.kernels:
+                    needs = add_needs(needs, bounds.needs(kernel, sizes[kernel]))
+                if not bounds.fits(needs):
+                    continue
+            yield needs, sizes
+
+    def _choices(
+        self, first: int, chosen: dict[int, list[int]], max_nodes: int | None
+    ) -> Iterator[dict[int, list[int]]]:
+        """All ways to set the variables from `first` on; those not set yet have the fewest nodes they can have."""
+        # Variables that are not set have their fewest nodes, and more never make fewer in all: what exceeds the budget
+        # now exceeds it however the others are set.
+        if max_nodes is not None and self._node_count(chosen) > max_nodes:
+            return
+        if first == len(self._variables):
+            yield chosen
+            return
+        variable = self._variables[first]
+        for nodes in variable.space.spatial:
+            own = {kernel: list(sizes) for kernel, sizes in chosen.items()}
+            for kernel, axis in variable.places:
+                own[kernel][axis] = nodes
+            yield from self._choices(first + 1, own, max_nodes)
+
+    def _node_count(self, sizes: dict[int, list[int]] | Sizes) -> int:
+        # Kernels that share nodes have equal grids in the end; until all are set, the largest is what they come to.
+        return sum(max(math.prod(sizes[kernel]) for kernel in members) for members in self.sets)
+
+    def _same_grid(self, members: tuple[int, ...], sizes: Sizes) -> bool:
+        """Whether the kernels of a chain are laid out along the same links, and along nothing else."""
+        grids = {
+            frozenset(rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1)
+            for kernel in members
+        }
+        return len(grids) == 1 and None not in grids.pop()
+
+    def _linked_loops(self, sizes: Sizes) -> tuple[tuple[int, ...], ...]:
+        """Per kernel the links along which it has a temporal loop."""
+        return tuple(
+            tuple(
+                rule.link
+                for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True)
+                if rule.link is not None and rule.how == "bundle" and not rule.follows and nodes < rule.extent
+            )
+            for kernel in self.kernels
+        )
+
+    def _own_loops(self, kernel: int, sizes: tuple[int, ...]) -> list[int]:
+        """The axes of a kernel that are bundled loops of its own, in any order."""
+        axes = self.spaces[kernel].axes
+        return [a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].link is None]
+
+    def _followers(self, kernel: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The axis of a kernel that is its innermost loop, because it follows a chain of another kernel."""
+        axes = self.spaces[kernel].axes
+        return tuple(a for a, n in enumerate(sizes) if axes[a].is_loop(n) and self.rules[kernel][a].follows)
+
+    def _orders(self, links: tuple[tuple[int, ...], ...]) -> list[tuple[tuple[int, ...], ...]]:
+        if links not in self._known_orders:
+            self._known_orders[links] = joint_orders(self.graph, self.kernels, links, self.chains)
+        return self._known_orders[links]
+
+    @cached_property
+    def _known_orders(self) -> dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, ...], ...]]]:
+        return {}
+
+    def _loop_orders(self, sizes: Sizes) -> Iterator[dict[int, tuple[int, ...]]]:
+        """Per kernel the axes of its bundled loops, outermost first."""
+        own = [list(itertools.permutations(self._own_loops(kernel, sizes[kernel]))) for kernel in self.kernels]
+        axis_of = [{rule.link: axis for axis, rule in enumerate(self.rules[kernel])} for kernel in self.kernels]
+        for linked in self._orders(self._linked_loops(sizes)):
+            outer = [tuple(axes[link] for link in order) for axes, order in zip(axis_of, linked, strict=True)]
+            for inner in itertools.product(*own):
+                yield {
+                    kernel: outer[i] + inner[i] + self._followers(kernel, sizes[kernel])
+                    for i, kernel in enumerate(self.kernels)
+                }
+
+
+__all__ = ["AxisFold", "AxisSpace", "FoldSpace", "KernelFold", "KernelSpace", "MeshFold", "fold_choices", "unfolded"]
+
+
+class Layout(Struct, frozen=True):
+    """Folds onto the same nodes: they differ in the order of loops, and in which tasks of an axis share a node.
+
+    Attributes:
+        names: of the kernels of each chain.
+        chains: the same by their positions.
+        sizes: per kernel the number of nodes along each axis.
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    chains: Chains
+    sizes: tuple[tuple[int, ...], ...]
+    _units: tuple[FoldUnit, ...]
+
+    @property
+    def count(self) -> int:
+        """How many folds it has."""
+        return math.prod(unit.count(dict(enumerate(self.sizes))) for unit in self._units)
+
+    def folds(self) -> Iterator[MeshFold]:
+        """All of them, always in the same order."""
+        for parts in itertools.product(*(unit.folds(dict(enumerate(self.sizes))) for unit in self._units)):
+            found = {kernel: fold for part in parts for kernel, fold in part.items()}
+            yield MeshFold(tuple(found[k] for k in range(len(found))), self.names)
+
+
+class FoldSpace(Struct, frozen=True, eq=False, dict=True):
+    """All mesh folds of a program onto at most `max_nodes` nodes that can fit a device.
+
+    Attributes:
+        max_nodes: the budget of nodes; None for no limit.
+        kernels: the legal folds of each kernel's axes, in program order.
+        bounds: what a device offers; None to leave it out of account.
+    """
+
+    program_graph: ProgramGraph
+    max_nodes: int | None
+    kernels: tuple[KernelSpace, ...]
+    bounds: FoldBounds | None = None
+
+    @property
+    def least_nodes(self) -> int:
+        """The fewest nodes the program can be folded onto; the space is empty if they exceed `max_nodes`."""
+        least = [kernel.least_nodes for kernel in self.kernels]
+        sizes = [tuple(axis.spatial[0] for axis in kernel.axes) for kernel in self.kernels]
+        best = sum(least)
+        for chains in self.graph.partitions:
+            members = [k for chain in chains for k in chain]
+            if any(least[k] > 1 for k in members):
+                continue
+            if self.bounds and not all(self.bounds.core_fits([(k, sizes[k]) for k in chain]) for chain in chains):
+                continue
+            best = min(best, sum(least) - len(members) + len(chains))
+        return best
+
+    @staticmethod
+    def of(graph: ProgramGraph, max_nodes: int | None = None, bounds: FoldBounds | None = None) -> FoldSpace:
+        """The space of a program's folds; takes the same time for a mesh of two million tasks as for one of two."""
+        kernels = tuple(
+            KernelSpace(kernel.name, tuple(axis_space(axis, rule) for axis, rule in enumerate(rules)))
+            for kernel, rules in zip(graph.program.kernels, graph.rules, strict=True)
+        )
+        return FoldSpace(graph, max_nodes, kernels, bounds)
+
+    @property
+    def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
+        """What each mesh axis of each kernel allows."""
+        return self.program_graph.rules
+
+    @property
+    def graph(self) -> KernelGraph:
+        """The kernels and the streams between them."""
+        return self.program_graph.kernels
+
+    @property
+    def heads(self) -> tuple[tuple[int, ...], ...]:
+        """Per kernel the kernels that can begin a chain that it is part of, in program order."""
+        found: list[set[int]] = [set() for _ in self.kernels]
+        for chains in self.graph.partitions:
+            if len(chains) == 1:
+                first, *others = chains[0]
+                for kernel in others:
+                    if first not in found[kernel] and self._can_share((first, kernel)):
+                        found[kernel].add(first)
+        return tuple(tuple(sorted(heads)) for heads in found)
+
+    def _can_share(self, kernels: tuple[int, ...]) -> bool:
+        """Whether there are folds in which kernels share their nodes, as far as their axes and one core decide."""
+        sizes = [(k, tuple(axis.spatial[0] for axis in self.kernels[k].axes)) for k in kernels]
+        links = [{rule.link for rule, nodes in zip(self.rules[k], own, strict=True) if nodes > 1} for k, own in sizes]
+        alike = all(own == links[0] and None not in own for own in links)
+        return alike and (self.bounds is None or self.bounds.core_fits(sizes))
+
+    def joint_orders(self, wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Loop orders near the wanted ones (permutations of each kernel's axes) in which linked loops agree.
+
+        Linked loops are outermost; those that more kernels share come first, otherwise as the first kernel wants them.
+        """
+        links = [rule.link for rules in self.rules for rule in rules]
+        rank: dict[int, int] = {}
+        for order, rules in zip(wanted, self.rules, strict=True):
+            for axis in order:
+                link = rules[axis].link
+                if link is not None:
+                    rank.setdefault(link, len(rank))
+
+        def place(link: int | None) -> tuple[int, int]:
+            return (1, 0) if link is None else (-links.count(link), rank.get(link, 0))
+
+        result = []
+        for order, rules in zip(wanted, self.rules, strict=True):
+            places = {axis: (2, 0) if rules[axis].follows else place(rules[axis].link) for axis in order}
+            result.append(tuple(sorted(order, key=places.__getitem__)))
+        return result
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why axes cannot be folded freely, one line per axis concerned."""
+        return tuple(f"{k.kernel}, axis {a.axis}: {a.reason}" for k in self.kernels for a in k.axes if a.reason)
+
+    def count(self) -> int:
+        """How many folds there are; exact, and without making them."""
+        return sum(self.counts().values())
+
+    def counts(self) -> dict[int, int]:
+        """How many folds there are onto each number of nodes, in ascending order."""
+        found: Counter[int] = Counter()
+        for units in self._units_of_chains():
+            totals: Counter[Needs] = Counter({NOTHING: 1})
+            for unit in units:
+                totals = self._joined(totals, unit.needs(self.max_nodes, self.bounds))
+            for needs, ways in totals.items():
+                found[needs[0]] += ways
+        return dict(sorted(found.items()))
+
+    @property
+    def pruned_share(self) -> float:
+        """The share of all legal folds that are never made, because they cannot fit."""
+        every = FoldSpace(self.program_graph, None, self.kernels).count()
+        return 1 - self.count() / every
+
+    def _joined(self, first: Counter[Needs], second: Counter[Needs]) -> Counter[Needs]:
+        result: Counter[Needs] = Counter()
+        for a, ways in first.items():
+            for b, count in second.items():
+                if self._fits(needs := add_needs(a, b)):
+                    result[needs] += ways * count
+        return result
+
+    def _fits(self, needs: Needs) -> bool:
+        return (self.max_nodes is None or needs[0] <= self.max_nodes) and (not self.bounds or self.bounds.fits(needs))
+
+    def _units_of_chains(self) -> Iterator[list[FoldUnit]]:
+        """For each choice of chains, the kernels in parts that fold independently of each other."""
+        for chains in self.graph.partitions:
+            yield [self._unit(kernels, own) for kernels, own in independent_parts(self.rules, chains)]
+
+    def _unit(self, kernels: tuple[int, ...], chains: Chains) -> FoldUnit:
+        found = self._units.get((kernels, chains))
+        if found is None:
+            found = self._units[kernels, chains] = FoldUnit(self.graph, self.rules, self.kernels, kernels, chains)
+        return found
+
+    @cached_property
+    def _units(self) -> dict[tuple[tuple[int, ...], Chains], FoldUnit]:
+        return {}
+
+    def __iter__(self) -> Iterator[MeshFold]:
+        """All folds, always in the same order: those without chains first."""
+        return (fold for layout in self.layouts() for fold in layout.folds())
+
+    def layouts(self, nodes: int | None = None) -> Iterator[Layout]:
+        """All folds (onto exactly so many nodes) by the number of nodes along each axis, in the order of iteration."""
+        for chains, units in zip(self.graph.partitions, self._units_of_chains(), strict=True):
+            names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
+            for sizes in self._sizes(units, NOTHING, nodes):
+                yield Layout(names, chains, tuple(sizes[k] for k in range(len(self.kernels))), tuple(units))
+
+    def _sizes(self, units: list[FoldUnit], used: Needs, nodes: int | None) -> Iterator[Sizes]:
+        if not units:
+            yield {}
+            return
+        limit = None if self.max_nodes is None else self.max_nodes - used[0]
+        for needs, sizes in units[0].sizes(limit, self.bounds):
+            total = add_needs(used, needs)
+            enough = nodes is None or len(units) > 1 or total[0] == nodes
+            if enough and self._fits(total):
+                for others in self._sizes(units[1:], total, nodes):
+                    yield sizes | others
+
+    def is_legal(self, fold: MeshFold) -> bool:
+        """Whether a fold of this program's meshes, normalised or not, keeps all rules and the budget of nodes.
+
+        Raises:
+            IllegalFold: if it is not a fold of these meshes at all (other kernels, other ranks, no divisors).
+        """
+        fold = fold.normalised(self.program_graph)
+        if self.max_nodes is not None and fold.node_count > self.max_nodes:
+            return False
+        if any(next(violations(k, r), None) for k, r in zip(fold.kernels, self.rules, strict=True)):
+            return False
+        return next(JointFold.of(self.program_graph, fold).violations(), None) is None
+
+    def contains(self, fold: MeshFold) -> bool:
+        """Whether a fold is one of those that iteration gives: legal, and not beyond what the device offers.
+
+        Raises:
+            IllegalFold: as `is_legal`.
+        """
+        fold = fold.normalised(self.program_graph)
+        if not self.is_legal(fold) or not self.bounds:
+            return self.is_legal(fold)
+        sizes = [tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels]
+        sets = node_sets(JointFold.of(self.program_graph, fold).chains, range(len(sizes)))
+        needs = NOTHING
+        for kernel, own in enumerate(sizes):
+            needs = add_needs(needs, self.bounds.needs(kernel, own))
+        return self._fits(needs) and all(self.bounds.core_fits([(k, sizes[k]) for k in members]) for members in sets)
+
+    def to_dict(self) -> JsonObject:
+        """Plain data: per kernel and axis the options, for reports."""
+        return {
+            "max_nodes": self.max_nodes,
+            "count": self.count(),
+            "pruned_share": self.pruned_share,
+            "kernels": {
+                k.kernel: [{"how": a.how, "spatial": list(a.spatial), "reason": a.reason} for a in k.axes]
+                for k in self.kernels
+            },
+        }
+
+
+def fold_choices(program: CompiledProgram, max_nodes: int | None = None, bounds: FoldBounds | None = None) -> FoldSpace:
+    """The legal mesh folds of a program onto at most `max_nodes` nodes (None: any number).
+
+    With `bounds`, those that cannot fit a device are left out.
+
+    Takes the same time for a mesh of two million tasks as for one of two.
+    """
+    return FoldSpace.of(ProgramGraph(program), max_nodes, bounds)

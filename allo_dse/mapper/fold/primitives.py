@@ -1,0 +1,265 @@
+"""Mesh folds as `mapping_primitives`: the list Allo takes, and a small program that makes it.
+
+Tasks along chained axes are chained first, one node after the other; then nodes are bundled. Where streams lead from
+node to node of one kernel, the nodes they connect are bundled together, as tuples.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct
+
+from allo_dse.compiler.program.compiled import CompiledProgram
+from allo_dse.compiler.program.kernel import Kernel
+
+from ..axes import AxisRule
+from ..graph.groups import bundle_name, chain_name
+from .fold import KernelFold, MeshFold
+from .mesh_groups import axis_steps, chained_axes
+
+Primitives = list[tuple[str, list[Any]]]
+Rules = Sequence[Sequence[AxisRule]]
+
+
+class Plan(Struct, frozen=True):
+    """One kernel's fold, sorted by what happens to its axes.
+
+    Attributes:
+        chained: axes along which tasks are chained, outermost loop first.
+        bundled: axes along which nodes are bundled, outermost loop first; without those that other kernels share.
+        linked: other axes along which streams lead from node to node: nodes along them are bundled as tuples.
+        free: the remaining axes, whose nodes are bundled separately.
+    """
+
+    kernel: Kernel
+    fold: KernelFold
+    rules: Sequence[AxisRule]
+    chained: tuple[int, ...]
+    bundled: tuple[int, ...]
+    linked: tuple[int, ...]
+    free: tuple[int, ...]
+
+    def places(self, axis: int, made: Made) -> Sequence[int]:
+        """The tasks along an axis that is not chained which a walk looks at."""
+        return (
+            [self.pid(axis, u, 0) for u in range(self.fold.axes[axis].spatial)]
+            if made.heads
+            else range(self.kernel.mesh[axis])
+        )
+
+    def trips(self, axis: int) -> int:
+        return self.kernel.mesh[axis] // self.fold.axes[axis].spatial
+
+    def pid(self, axis: int, u: int, v: int) -> int:
+        """Index along an axis of the task that node `u` executes in iteration `v`."""
+        choice, trips = self.fold.axes[axis], self.trips(axis)
+        between, within = axis_steps(choice.pattern, choice.spatial, trips)
+        if axis in self.chained and self.rules[axis].direction < 0:
+            v = trips - 1 - v
+        return between * u + within * v
+
+    def pids(self, axis: int, u: int) -> list[int]:
+        """Return the pids of all iterations."""
+        return [self.pid(axis, u, v) for v in range(self.trips(axis))]
+
+    def pid_text(self, axis: int) -> str:
+        """`pid` as an expression in `u<axis>` and `v<axis>`."""
+        choice, trips = self.fold.axes[axis], self.trips(axis)
+        v = f"v{axis}"
+        if axis in self.chained and self.rules[axis].direction < 0:
+            v = f"{trips - 1} - {v}"
+        if choice.spatial == 1:
+            return v
+        return f"u{axis} + {choice.spatial} * {v}" if choice.pattern == "cyclic" else f"{trips} * u{axis} + {v}"
+
+
+@dataclass
+class Made:
+    """Primitives of a fold, made one after the other.
+
+    Attributes:
+        heads: whether only the first node of every bundle is looked at. Then the nodes that are made in the end, their
+            names and their order are the same, without a step for each task; the primitives are not complete.
+        first_task: of every node, by the nodes' names.
+    """
+
+    heads: bool = False
+    primitives: Primitives = field(default_factory=list)
+    first_task: dict[str, str] = field(default_factory=dict)
+
+    def chain(self, first: str, second: str) -> str:
+        self.primitives.append(("chain", [first, second]))
+        name = chain_name((first, second))
+        self.first_task[name] = self.first_task[first]
+        return name
+
+    def bundle(self, rows: Sequence[tuple[str, ...]], count: int) -> list[str]:
+        """The nodes that are made of so many rows of alike ones."""
+        self.primitives.append(("bundle", list(rows) if len(rows[0]) > 1 else [row[0] for row in rows]))
+        names = [bundle_name(name, count) for name in rows[0]]
+        self.first_task.update(zip(names, map(self.first_task.__getitem__, rows[0]), strict=True))
+        return names
+
+
+def plans(program: CompiledProgram, fold: MeshFold, rules: Rules) -> list[Plan]:
+    """Return the plan of each kernel's own fold."""
+    result = []
+    for kernel, kernel_fold, kernel_rules in zip(program.kernels, fold.kernels, rules, strict=True):
+        chained = chained_axes(kernel_fold, kernel.mesh)
+        bundled = tuple(a for a in kernel_fold.order if kernel_rules[a].link is None or kernel_rules[a].follows)
+        others = [a for a in range(len(kernel.mesh)) if a not in bundled]
+        linked = tuple(a for a in others if kernel_rules[a].streams and kernel_fold.axes[a].spatial > 1)
+        free = tuple(a for a in range(len(kernel.mesh)) if a not in linked)
+        result.append(Plan(kernel, kernel_fold, kernel_rules, chained, bundled, linked, free))
+    return result
+
+
+def mesh_primitives(program: CompiledProgram, fold: MeshFold, rules: Rules) -> Primitives:
+    """The sequence that folds the program's graph as a normalised fold of independent kernels does."""
+    made = Made()
+    for plan in plans(program, fold, rules):
+        if plan.chained or plan.bundled:
+            bundle_nodes(plan, chain_nodes(plan, made), made)
+    return made.primitives
+
+
+Coordinate = tuple[int, ...]
+
+
+def chain_nodes(plan: Plan, made: Made) -> dict[Coordinate, str]:
+    """Chain what is chained; returns nodes by the node's index along chained axes and the task's along others."""
+    kernel, rank = plan.kernel, len(plan.kernel.mesh)
+    extents = [range(x.spatial) if a in plan.chained else plan.places(a, made) for a, x in enumerate(plan.fold.axes)]
+    if not plan.chained:
+        single = {pid: kernel.task_name(pid) for pid in itertools.product(*extents)}
+        made.first_task.update((name, name) for name in single.values())
+        return single
+    order = [a for a in range(rank) if a not in plan.chained] + list(plan.chained)
+    nodes = {}
+    for picked in itertools.product(*(extents[a] for a in order)):
+        at = dict(zip(order, picked, strict=True))
+        pid, tasks = [at[a] for a in range(rank)], []
+        for step in itertools.product(*(plan.pids(axis, at[axis]) for axis in plan.chained)):
+            for axis, value in zip(plan.chained, step, strict=True):
+                pid[axis] = value
+            tasks.append(kernel.task_name(tuple(pid)))
+        node = tasks[0]
+        made.first_task[node] = node
+        for task in tasks[1:]:
+            node = made.chain(node, task)
+        nodes[tuple(at[a] for a in range(rank))] = node
+    return nodes
+
+
+def bundle_nodes(plan: Plan, nodes: dict[Coordinate, str], made: Made) -> dict[Coordinate, str]:
+    """Bundle nodes, or tuples of linked nodes, over all iterations of the kernel's own bundled loops.
+
+    Returns nodes by the node's index along chained and bundled axes and the task's along others.
+    """
+    if not plan.bundled:
+        return nodes
+    own = {*plan.chained, *plan.bundled}
+    extents = [range(x.spatial) if a in own else plan.places(a, made) for a, x in enumerate(plan.fold.axes)]
+    trips = [plan.trips(a) for a in plan.bundled]
+    bundled = [(axis, plan.free.index(axis)) for axis in plan.bundled]
+    members = list(itertools.product(*(extents[a] for a in plan.linked)))
+    result = {}
+    # The axes of a node's place, which stand in mesh order, in `picked + member`.
+    order = [(*plan.free, *plan.linked).index(a) for a in range(len(extents))]
+    for picked in itertools.product(*(extents[a] for a in plan.free)):
+        rows: list[tuple[str, ...]] = []
+        alike = (plan.pids(axis, picked[place])[: 1 if made.heads else None] for axis, place in bundled)
+        for pids in itertools.product(*alike):
+            task = list(picked)
+            for (_, place), value in zip(bundled, pids, strict=True):
+                task[place] = value
+            rows.append(tuple(nodes[_in_order((*task, *member), order)] for member in members))
+        for member, node in zip(members, made.bundle(rows, math.prod(trips)), strict=True):
+            result[_in_order((*picked, *member), order)] = node
+    return result
+
+
+def _in_order(values: Coordinate, order: Sequence[int]) -> Coordinate:
+    return tuple([values[position] for position in order])
+
+
+def mesh_source(program: CompiledProgram, fold: MeshFold, rules: Rules) -> str:
+    """Python text of a function `mapping_primitives()` that returns the same list as `mesh_primitives`."""
+    lines = ["def mapping_primitives():", f'    """Fold {program.name} onto {fold.node_count} nodes."""']
+    lines.append("    primitives = []")
+    for plan in plans(program, fold, rules):
+        if plan.chained:
+            lines += _chain_source(plan)
+        if plan.bundled:
+            lines += _bundle_source(plan)
+    return "\n".join([*lines, "    return primitives", ""])
+
+
+def _chain_source(plan: Plan) -> list[str]:
+    mesh, name = plan.kernel.mesh, plan.kernel.name
+    lines = [f"    # {name}: {' x '.join(map(str, mesh))} tasks, chained along {_axes_text(plan.chained)}"]
+    lines.append(f"    {name}_nodes = {{}}")
+    indent = 4
+    for axis in (a for a in range(len(mesh)) if a not in plan.chained):
+        lines.append(f"{' ' * indent}for p{axis} in range({mesh[axis]}):")
+        indent += 4
+    for axis in plan.chained:
+        if plan.fold.axes[axis].spatial > 1:
+            lines.append(f"{' ' * indent}for u{axis} in range({plan.fold.axes[axis].spatial}):")
+            indent += 4
+    digits = "".join(f"_{{{plan.pid_text(a) if a in plan.chained else f'p{a}'}}}" for a in range(len(mesh)))
+    loops = " ".join(f"for v{a} in range({plan.trips(a)})" for a in plan.chained)
+    key = ", ".join(_chained_key(plan, a) if a in plan.chained else f"p{a}" for a in range(len(mesh)))
+    body = [
+        f'node, *tasks = [f"{name}{digits}" {loops}]',
+        "for task in tasks:",
+        '    primitives.append(("chain", [node, task]))',
+        '    node = f"{node}-{task}"',
+        f"{name}_nodes[{key}{',' if len(mesh) == 1 else ''}] = node",
+    ]
+    return lines + [" " * indent + line for line in body]
+
+
+def _chained_key(plan: Plan, axis: int) -> str:
+    return f"u{axis}" if plan.fold.axes[axis].spatial > 1 else "0"
+
+
+def _bundle_source(plan: Plan) -> list[str]:
+    mesh, name = plan.kernel.mesh, plan.kernel.name
+    lines = [f"    # {name}: bundled along {_axes_text(plan.bundled)}"]
+    indent = 4
+    for axis in plan.free:
+        if plan.fold.axes[axis].spatial > 1:
+            lines.append(f"{' ' * indent}for u{axis} in range({plan.fold.axes[axis].spatial}):")
+            indent += 4
+    index = []
+    for axis in range(len(mesh)):
+        if axis in plan.bundled:
+            index.append(plan.pid_text(axis))
+        else:
+            index.append(_chained_key(plan, axis))
+    if plan.chained:
+        node = f"{name}_nodes[{', '.join(index)}{',' if len(mesh) == 1 else ''}]"
+    else:
+        node = f'f"{name}{"".join(f"_{{{i}}}" for i in index)}"'
+    if plan.linked:
+        members = " ".join(f"for u{a} in range({plan.fold.axes[a].spatial})" for a in plan.linked)
+        node = f"tuple({node} {members})"
+    loops = [f"    for v{a} in range({plan.trips(a)})" for a in plan.bundled]
+    body = ["rows = [", f"    {node}", *loops, "]", 'primitives.append(("bundle", rows))']
+    return lines + [" " * indent + line for line in body]
+
+
+def _axes_text(axes: Sequence[int]) -> str:
+    return ("axis " if len(axes) == 1 else "axes ") + ", ".join(map(str, axes))
+
+
+def list_source(primitives: Primitives) -> str:
+    """Python text of a function that returns a list spelled out, for graphs that were folded node by node."""
+    lines = [f"        ({kind!r}, {operands!r})," for kind, operands in primitives]
+    return "\n".join(["def mapping_primitives():", "    return [", *lines, "    ]", ""])

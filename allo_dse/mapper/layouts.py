@@ -1,0 +1,236 @@
+"""Changes of layout as affine maps: where in a buffer each element of the result is.
+
+    Arrangement.of((64, 32)).transpose((1, 0)).pack((8, 4))
+
+A result is described by loops over the buffer it is read from: `offset + sum(index * step)`. Transposes, slices, tiles,
+packing and most reshapes keep that form, so a composition of them is one walk, and two compositions that say the same
+are equal. A reshape or slice that cuts across a loop's digits starts a second walk, over the result of the first.
+Inverse operations cancel: what is left is the identity, which is no walk at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import Array, replace
+
+Shape = tuple[int, ...]
+
+
+class Loop(NamedTuple):
+    """`extent` elements, `step` elements apart."""
+
+    extent: int
+    step: int
+
+
+Digits = tuple[Loop, ...]
+
+
+class Walk(Struct, frozen=True):
+    """Elements of a buffer in the order of the result, in canonical form: no loop of one, none that continues another.
+
+    Attributes:
+        size: elements of the buffer.
+        loops: outermost first.
+    """
+
+    size: int
+    offset: int
+    loops: Digits
+
+    @property
+    def count(self) -> int:
+        """Elements of the result."""
+        return math.prod(loop.extent for loop in self.loops)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it is the whole buffer as it lies."""
+        return self.offset == 0 and self.loops == _merged((Loop(self.size, 1),))
+
+    def addresses(self) -> NDArray[np.int64]:
+        """Where each element of the result is: (count,)."""
+        result = np.full(1, self.offset, np.int64)
+        for loop in self.loops:
+            result = (result[:, None] + np.arange(loop.extent) * loop.step).ravel()
+        return result
+
+
+class Arrangement(Struct, frozen=True):
+    """An array laid out anew: what compositions of layout operations make of a contiguous one.
+
+    Attributes:
+        source: shape of the array that it began with.
+        done: walks that later operations could not be joined with.
+        size, offset, dims: the walk in progress: elements of the buffer it reads, and the digits of each dimension.
+    """
+
+    source: Shape
+    done: tuple[Walk, ...]
+    size: int
+    offset: int
+    dims: tuple[Digits, ...]
+
+    @staticmethod
+    def of(shape: Sequence[int]) -> Arrangement:
+        """An array as it lies: row by row."""
+        shape = tuple(shape)
+        return Arrangement(shape, (), math.prod(shape), 0, _row_major(shape))
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(math.prod(loop.extent for loop in digits) for digits in self.dims)
+
+    @property
+    def walks(self) -> tuple[Walk, ...]:
+        """The canonical form; empty when elements stay where they are."""
+        last = Walk(self.size, self.offset, _merged(sum(self.dims, ())))
+        return self.done if last.is_identity else (*self.done, last)
+
+    def apply(self, array: Array) -> Array:
+        """The rearranged array, computed from the walks."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        for walk in self.walks:
+            flat = flat[walk.addresses()]
+        return flat.reshape(self.shape)
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def transpose(self, axes: Sequence[int]) -> Arrangement:
+        """Dimension i of the result is dimension axes[i]."""
+        if sorted(axes) != list(range(len(self.dims))):
+            raise AlloDseError(f"axes {list(axes)} do not permute {len(self.dims)} dimensions")
+        return self._settled(replace(self, dims=tuple(self.dims[a] for a in axes)))
+
+    def reshape(self, shape: Sequence[int]) -> Arrangement:
+        """The same elements in the same order, in another shape (`view`)."""
+        shape = tuple(shape)
+        if math.prod(shape) != math.prod(self.shape) or min(shape, default=1) < 1:
+            raise AlloDseError(f"cannot view {list(self.shape)} as {list(shape)}: the numbers of elements differ")
+        dims = _regrouped(_merged(sum(self.dims, ())), shape)
+        if dims is None:
+            return self._next(shape)
+        return self._settled(replace(self, dims=dims))
+
+    def slice(self, starts: Sequence[int], counts: Sequence[int], steps: Sequence[int] | None = None) -> Arrangement:
+        """Of each dimension `count` elements from `start` on, `step` apart."""
+        steps = steps or (1,) * len(self.dims)
+        for start, count, step, extent in zip(starts, counts, steps, self.shape, strict=True):
+            if start < 0 or count < 1 or step < 1 or start + (count - 1) * step >= extent:
+                raise AlloDseError(f"elements {start}, {start + step}, ... ({count}) are not all among {extent}")
+        offset, dims = self.offset, []
+        for digits, start, count, step in zip(self.dims, starts, counts, steps, strict=True):
+            part = _part(_merged(digits), start, count, step)
+            if part is None:
+                return self._next(self.shape).slice(starts, counts, steps)
+            offset += part[0]
+            dims.append(part[1])
+        return self._settled(replace(self, offset=offset, dims=tuple(dims)))
+
+    def pack(self, tile: Sequence[int]) -> Arrangement:
+        """Tiles one after the other, each row by row: [M, N] becomes [M/m, N/n, m, n]."""
+        if len(tile) != len(self.dims) or any(n % t for n, t in zip(self.shape, tile, strict=True)):
+            raise AlloDseError(f"tiles of {list(tile)} do not divide {list(self.shape)}")
+        split = [part for n, t in zip(self.shape, tile, strict=True) for part in (n // t, t)]
+        rank = len(tile)
+        return self.reshape(split).transpose([*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)])
+
+    def unpack(self) -> Arrangement:
+        """The inverse of `pack`: [M/m, N/n, m, n] becomes [M, N]."""
+        rank, odd = divmod(len(self.dims), 2)
+        if odd:
+            raise AlloDseError(f"shape {list(self.shape)} is not packed: it has an odd number of dimensions")
+        shape = [a * b for a, b in zip(self.shape[:rank], self.shape[rank:], strict=True)]
+        return self.transpose(
+            [axis for pair in zip(range(rank), range(rank, 2 * rank), strict=True) for axis in pair]
+        ).reshape(shape)
+
+    def _next(self, shape: Shape) -> Arrangement:
+        """The result so far becomes the buffer of another walk."""
+        return Arrangement(self.source, self.walks, math.prod(shape), 0, _row_major(shape))
+
+    def _settled(self, result: Arrangement) -> Arrangement:
+        """Where the walk in progress has come to nothing, the one before it is in progress again."""
+        walk = Walk(result.size, result.offset, _merged(sum(result.dims, ())))
+        if result.done and walk.is_identity:
+            *before, last = result.done
+            dims = _regrouped(last.loops, result.shape)
+            if dims is not None:
+                return Arrangement(result.source, tuple(before), last.size, last.offset, dims)
+        return result
+
+
+def _row_major(shape: Shape) -> tuple[Digits, ...]:
+    dims: list[Digits] = []
+    step = 1
+    for extent in reversed(shape):
+        dims.append((Loop(extent, step),))
+        step *= extent
+    return tuple(reversed(dims))
+
+
+def _merged(loops: Digits) -> Digits:
+    """Without loops of one, and with each loop that continues the one inside it merged into it."""
+    result: list[Loop] = []
+    for loop in reversed(loops):
+        if loop.extent == 1:
+            continue
+        if result and loop.step == result[-1].step * result[-1].extent:
+            inner = result.pop()
+            loop = Loop(inner.extent * loop.extent, inner.step)
+        result.append(loop)
+    return tuple(reversed(result))
+
+
+def _regrouped(loops: Digits, shape: Shape) -> tuple[Digits, ...] | None:
+    """Loops shared out among dimensions, split where a dimension ends inside one; None where that does not divide."""
+    left = list(loops)
+    dims: list[Digits] = []
+    for extent in reversed(shape):
+        digits: list[Loop] = []
+        while extent > 1:
+            count, step = left.pop()
+            # As with the digits of a number: a dimension takes loops, the innermost first, up to its extent.
+            if extent % count == 0:
+                digits.append(Loop(count, step))
+                extent //= count
+            elif count % extent == 0:
+                digits.append(Loop(extent, step))
+                left.append(Loop(count // extent, step * extent))
+                extent = 1
+            else:
+                return None
+        dims.append(tuple(reversed(digits)))
+    return tuple(reversed(dims))
+
+
+def _part(digits: Digits, start: int, count: int, step: int) -> tuple[int, Digits] | None:
+    """Offset and digits of a slice of a dimension; None where it cuts across digits."""
+    if not digits:
+        return 0, ()
+    (_, outer), *rest = digits
+    inner = math.prod(loop.extent for loop in rest)
+    if start // inner == (start + (count - 1) * step) // inner:  # within one round of the outermost digit
+        if not rest:
+            return start * outer, ()
+        found = _part(tuple(rest), start % inner, count, step)
+        return None if found is None else (found[0] + start // inner * outer, found[1])
+    if not rest:
+        return start * outer, (Loop(count, outer * step),)
+    # Whole rounds of the inner digits: the outermost one begins later and counts less far.
+    if step == 1 and start % inner == 0 and count % inner == 0:
+        return start // inner * outer, (Loop(count // inner, outer), *rest)
+    # Steps of whole rounds: the inner digits stay where they are at the start.
+    if step % inner == 0:
+        found = _part(tuple(rest), start % inner, 1, 1)
+        assert found is not None
+        return found[0] + start // inner * outer, (Loop(count, outer * (step // inner)),)
+    return None

@@ -1,0 +1,254 @@
+"""Element types where a network allows several: what each costs the outputs, and the fastest that cost no more than is
+allowed; and where elements are converted.
+
+What an operator does to the outputs is measured on numbers: its fastest design runs in the simulator, everything else
+is computed in float32, and the outputs are compared with those of float32 alone. Deviations add at most, as long as
+they are small. So the composition is sought for which their sum is within a budget; then all of its designs are run
+together, and the budget is corrected by what that says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import zip_longest
+from typing import Protocol, TypeVar
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
+from allo_dse.lang.types import DType
+
+from .fronts import Fronts
+from .network import Array, Arrays, Convert, Host, Network, Operator, Step
+from .operators.execute import Work, difference, run_program
+from .solver.problem import ALLOWED
+
+ROUNDS = 6
+"""Budgets that are tried at most. All together get as much of the solver's work as the fastest composition of all."""
+
+
+class Found(Protocol):
+    """What is asked of a composition."""
+
+    @property
+    def deviation(self) -> float: ...
+
+    @property
+    def takes_us(self) -> float: ...
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The element type that each operator writes, by its step's name."""
+
+    @property
+    def operators(self) -> Sequence[tuple[str, str]]:
+        """What runs, by its step's name and its key."""
+
+
+C = TypeVar("C", bound=Found)
+Composed = Callable[[Sequence[int], float, str], C]
+"""The fastest composition that some `Problem.effects` leave, found with a part of the solver's work; and what these
+leave, in words."""
+
+
+class Accuracy(Struct, frozen=True, dict=True):
+    """What outputs are to be.
+
+    Attributes:
+        inputs: an array for each input of the network. limit: of the deviation, over the largest value of an output.
+    """
+
+    fronts: Fronts
+    inputs: Mapping[str, Array]
+    limit: float | None = None
+
+    @cached_property
+    def exact(self) -> Arrays:
+        """All tensors as they are in float32."""
+        network = self.fronts.network
+        return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
+
+    def deviation(self, found: Mapping[str, Array]) -> float:
+        """The largest difference of an output, over its largest value, infinite where one is no number; what is not
+        found is as it should be."""
+        outputs = [name for name in self.fronts.network.outputs if name in found]
+        apart = [difference(found[name], self.exact[name]) for name in outputs]
+        return max((one if math.isfinite(one) else math.inf for one in apart), default=0.0)
+
+    @cached_property
+    def effects(self) -> dict[tuple[str, str], float]:
+        """The deviation that each candidate causes by itself, on its fastest design; by its step's name and its key."""
+        return {(one.step.name, one.key): self._effect(one) for one in self.fronts.candidates if one.first}
+
+    def _effect(self, one: Operator) -> float:
+        network, design = self.fronts.network, self.fronts.points[one.key][-1].design.design
+        made = run_program(design.program, one.step.given(self.exact), design.vmg)
+        shaped = made.reshape(network.shapes[one.step.output])
+        return self.deviation(network.changed(self.exact, one.step.output, shaped))
+
+    def together(self, found: Found) -> float:
+        """The sum of the effects of what runs."""
+        return sum(self.effects[one] for one in found.operators)
+
+
+def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array] | None) -> Accuracy | None:
+    """What outputs are to be, on random inputs where none are given; None where nobody asks."""
+    require_tolerance(limit)
+    if limit is None and len({one.writes for one in fronts.candidates}) < 2:
+        return None
+    return Accuracy(fronts, random_inputs(fronts.network) if inputs is None else inputs, limit)
+
+
+def require_tolerance(limit: float | None) -> None:
+    """Refuse a limit that no deviation can be compared with, or that none exceeds.
+
+    Raises:
+        StudyError: for a negative or infinite one, or what is no number.
+    """
+    if limit is not None and not 0 <= limit < math.inf:
+        raise StudyError(
+            f"tolerance={limit:g} is no share of an output's largest value",
+            hint="for example 0.01; leave it out where any will do",
+        )
+
+
+def random_inputs(network: Network, seed: int = 0) -> Arrays:
+    """Normal numbers; whole ones for what the host reads as such, and 0 and 1 where that is not known."""
+    rng, below = np.random.default_rng(seed), _below(network)
+    return {
+        name: rng.integers(0, below[name], network.shapes[name])
+        if name in below
+        else rng.standard_normal(network.shapes[name]).astype(np.float32)
+        for name in network.inputs
+    }
+
+
+def _below(network: Network) -> dict[str, int]:
+    """What the numbers of a tensor are to be less than where they are whole, also before they are rearranged."""
+    found: dict[str, int] = {}
+    for step in reversed(network.steps):
+        if isinstance(step.work, Work):
+            continue
+        own = (step.work.below or (2,) * len(step.inputs)) if isinstance(step.work, Host) else ()
+        for name, limit in zip_longest(step.inputs, own):
+            limits = [one for one in (limit, found.get(step.output), found.get(name)) if one is not None]
+            if limits:
+                found[name] = min(limits)
+    return found
+
+
+def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:
+    """The fastest composition that was found whose outputs are within the limit, as its designs compute them; it is
+    never slower than one of a single type that is.
+
+    Args:
+        first: the fastest of all.
+
+    Raises:
+        StudyError: where none is within the limit, with the best that was reached.
+    """
+    limit, candidates = accuracy.limit, accuracy.fronts.candidates
+    if limit is None or first.deviation <= limit:
+        return first
+    tried = [first, *_of_one_type(candidates, first, composed), *_within_budgets(accuracy, limit, first, composed)]
+    held = [one for one in tried if one.deviation <= limit]
+    if not held:
+        best = min(tried, key=lambda one: one.deviation)
+        raise StudyError(
+            f"{accuracy.fronts.network.name}: no element types keep the outputs within {limit:g}: at best they are "
+            f"{best.deviation:.2g} off, with {in_words(best.types)}",
+            hint="allow a larger tolerance, or a wider element type",
+        )
+    return min(held, key=lambda one: one.takes_us)
+
+
+def in_words(types: Mapping[str, str]) -> str:
+    """The types of operators, the most frequent one of many without their names."""
+    found = []
+    for at, (most, count) in enumerate(Counter(types.values()).most_common()):
+        names = ", ".join(name for name, own in types.items() if own == most)
+        found.append(f"{most} for {f'{count} operators' if count > 1 and not at else names}")
+    return "; ".join(found) if len(found) > 1 else f"{next(iter(types.values()))} for all operators"
+
+
+def _of_one_type(candidates: Sequence[Operator], first: C, composed: Composed[C]) -> Iterator[C]:
+    """The fastest composition of each type that is not the first's only one."""
+    for dtype in {one.writes: None for one in candidates}:
+        if set(first.types.values()) != {dtype.name}:
+            with suppress(StudyError):  # some operator has no design in it
+                found = composed(
+                    [0 if one.writes == dtype else ALLOWED + 1 for one in candidates], 1.0, f" in {dtype.name}"
+                )
+                yield found
+
+
+def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Composed[C]) -> Iterator[C]:
+    """The fastest compositions for budgets of effects, from the limit to where their deviation comes near it."""
+    effects, candidates = accuracy.effects, accuracy.fronts.candidates
+    own = [[effects[o.step.name, o.key] for o in candidates if o.names == (step.name,)] for step, _ in
+           accuracy.fronts.network.worked]  # fmt: skip
+    low, high = sum(map(min, own)), accuracy.together(first)
+    if not math.isfinite(low):  # no budget is enough
+        return
+    budget, held = min(limit, high * limit / first.deviation), False
+    for round_ in range(ROUNDS):
+        last = round_ == ROUNDS - 1 and not held  # the most accurate, whatever else
+        budget = low if last else max(low, budget)
+        shares = [_share(effects[one.step.name, one.key], budget) for one in candidates]
+        try:
+            found = composed(shares, 1 / ROUNDS, f" whose effects on the outputs add up to at most {budget:.2g}")
+        except StudyError:  # too small a device for the designs that are left
+            return
+        yield found
+        total, within = accuracy.together(found), found.deviation <= limit
+        held |= within
+        low, high = (budget, high) if within else (low, min(high, total))
+        if last or high - low < 0.02 * limit:
+            return
+        aim = total * limit / max(found.deviation, 1e-30)
+        budget = aim if low < aim < high else (low + high) / 2
+
+
+def _share(effect: float, budget: float) -> int:
+    """What an effect takes of a budget, as problems have it."""
+    return 0 if effect <= 0 else math.floor(min(ALLOWED * effect / budget, ALLOWED + 1)) if budget else ALLOWED + 1
+
+
+def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], DType]]) -> Network:
+    """The network of the operators that run, in which each reads the types that its program has: a step converts what
+    another operator wrote in another type, and rearrangements are made in the type that is read.
+
+    Args:
+        runs: by the tensor that they write: the step, and the types that its program reads and writes.
+    """
+    made, steps, shapes = {step.output: step for step in network.steps}, dict[str, Step](), dict(network.shapes)
+
+    def of_type(name: str, dtype: DType | None) -> str:
+        """A tensor's elements in a type, or as they are; what else is needed for it becomes a step."""
+        step = made.get(name)
+        if step is None or (name in runs and dtype in (None, runs[name][2])):
+            return name
+        inside = None if isinstance(step.work, Host) else dtype  # the host reads all types, and writes what is wanted
+        inputs = (name,) if name in runs else tuple(of_type(one, inside) for one in step.inputs)
+        if dtype is not None and (name in runs or inputs != step.inputs):
+            work = Convert.to(dtype) if name in runs else step.work
+            label = f"{step.name} as {dtype.name}"
+            step = replace(step, name=label, work=work, inputs=inputs, output=f"{name} as {dtype.name}", others=())
+            shapes[step.output] = shapes[name]
+        steps[step.output] = step
+        return step.output
+
+    for step in network.steps:
+        if step.output in runs:
+            run, reads, _ = runs[step.output]
+            inputs = tuple(of_type(*one) for one in zip(run.inputs, reads, strict=True))
+            steps[step.output] = replace(run, inputs=inputs)
+    for name in network.outputs:
+        of_type(name, None)
+    return replace(network, steps=list(steps.values()), shapes=shapes)

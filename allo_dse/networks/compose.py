@@ -1,0 +1,347 @@
+"""A network in launches: what runs when and where, how long it takes, and what is proved of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.device.fpga_model import RESOURCES
+
+from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
+from .fronts import Fronts
+from .launches import Launch, Run
+from .network import Array, Arrays, Network, Operator
+from .operators.execute import Work, run_program
+from .problem import between_us, problem_of
+from .solver.problem import TICK_US, Problem, Solution
+from .solver.solve import WORK_LIMIT, solve
+from .strided import edges_of, stream_ends, with_strided, written_as
+
+WAITING = "reconfiguration"
+SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+"""Of an FPGA, on which compositions are looked for."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A network in launches.
+
+    Attributes:
+        bound_us: no composition of these fronts is faster, or, for a stream, does with less time from input to input.
+        stream: it was made for a stream of inputs.
+        accuracy: what its outputs are to be, where operators may have several types or there is a limit.
+        among: the compositions that it is the fastest of, in words; of all where it is not given.
+    """
+
+    fronts: Fronts
+    launches: tuple[Launch, ...]
+    latency_us: float
+    bound_us: float
+    stream: bool = False
+    accuracy: Accuracy | None = None
+    among: str = ""
+
+    @cached_property
+    def network(self) -> Network:
+        """The operators that run, and what is between them."""
+        runs = [run for launch in self.launches for run in launch.runs]
+        return converted(self.fronts.network, {run.step.output: (run.step, run.reads, run.writes) for run in runs})
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The element type that each operator writes, by its step's name."""
+        return {run.step.name: run.writes.name for launch in self.launches for run in launch.runs}
+
+    @property
+    def operators(self) -> list[tuple[str, str]]:
+        """What runs, by its step's name and its work's key."""
+        return [(run.step.name, run.key) for launch in self.launches for run in launch.runs]
+
+    @property
+    def in_words(self) -> str:
+        """How far the outputs are from float32, how far they may be, and the types of operators."""
+        limit = self.accuracy.limit if self.accuracy else None
+        allowed = f" ({limit:g} allowed)" if limit is not None else ""
+        return f"outputs {self.deviation:.2g} off{allowed} as the designs compute them: {in_words(self.types)}"
+
+    @cached_property
+    def deviation(self) -> float:
+        """Of the outputs from float32, over their largest value, as its designs compute them; 0 where nobody asks."""
+        return self.accuracy.deviation(self.run(self.accuracy.inputs)) if self.accuracy else 0.0
+
+    @property
+    def takes_us(self) -> float:
+        """What is least of it: its latency, or its time from input to input."""
+        return self.launches[0].period_us(self.fronts.device) if self.stream else self.latency_us
+
+    @property
+    def columns(self) -> int:
+        """The most that a launch uses."""
+        return max(launch.columns for launch in self.launches)
+
+    @property
+    def where(self) -> str:
+        """What it uses of the device, in words."""
+        used, device = self.launches[0].resources, self.fronts.device
+        if not isinstance(device, FpgaDevice):
+            return f"{self.columns} columns"
+        shares = ", ".join(f"{name} {used[name] / device.limit(name):.0%}" for name in RESOURCES if used[name])
+        return f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
+
+    @property
+    def streamed(self) -> str:
+        """Which operators stream to which, in words; nothing where none does."""
+        ends = [pair for launch in self.launches for pair in launch.streams.values()]
+        return ", ".join(f"{source.step.title} to {target.step.title}" for source, target in ends)
+
+    @property
+    def strided(self) -> str:
+        """Which operators read what as it lies, in another order than their own, in words."""
+        runs = [run for launch in self.launches for run in launch.runs]
+        return ", ".join(f"{run.step.title} reads {run.reads_strided}" for run in runs if run.strided)
+
+    @property
+    def configuring_us(self) -> float:
+        """What Allo's host program spends beside the calls: it configures the array for each."""
+        device = self.fronts.device
+        if self.fronts.target != "allo" or not isinstance(device, NpuDevice):
+            return 0.0
+        return device.board.reconfigure_us * sum(len(launch.runs) for launch in self.launches)
+
+    @property
+    def gap(self) -> float:
+        """How much faster another composition may be, as a share of this one's time."""
+        return max(0.0, 1 - self.bound_us / self.takes_us)
+
+    @cached_property
+    def simulated_us(self) -> float:
+        """The latency, with designs that run at once simulated together, tile by tile over one DRAM."""
+        device = self.fronts.device
+        longer = [
+            launch.simulated_us(device) - (launch.end_us - launch.start_us)
+            for launch in self.launches
+            if launch.at_once and isinstance(device, NpuDevice)
+        ]
+        return self.latency_us + sum(longer)
+
+    def inputs_per_s(self, batch: int = 1) -> float:
+        """Inputs of a stream that are done in a second, with so many going through a launch before the next is begun.
+
+        With one it follows from the latency; more overlap as far as the columns and the DRAM allow, at best.
+        """
+        between = self._between_us if len(self.launches) > 1 else 0.0
+        more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
+        return 1e6 * batch / (self.latency_us + between + (batch - 1) * more)
+
+    @property
+    def certificate(self) -> str:
+        """What is proved, in words."""
+        better = "takes more inputs" if self.stream else "is faster"
+        others = f"others{self.among} are at most" if self.among else "at most"
+        whole = f"{others} {self.gap:.1%} faster"
+        if self.gap <= 0:
+            whole = f"no composition of these designs{self.among} {better}"
+        points = [point for points in self.fronts.points.values() for point in points]
+        proved = sum(point.proved for point in points)
+        best = "the fastest on their columns" if isinstance(self.fronts.device, NpuDevice) else "to be on their fronts"
+        return f"{whole}; {proved} of {len(points)} designs are proved {best}"
+
+    def run(self, inputs: Mapping[str, Array]) -> Arrays:
+        """All tensors that go to DRAM, by name, as the chosen designs compute them, folded as they are.
+
+        Args:
+            inputs: an array for each input of the network.
+
+        Raises:
+            StudyError: where one is missing, or of another shape.
+        """
+        network = self.network
+        designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
+        known: Arrays = {**network.constants, **network.given(inputs)}
+        for step in network.steps:
+            given = step.given(known)
+            if isinstance(step.work, Work):
+                made = run_program(designs[step.output].program, given, designs[step.output].vmg)
+            else:
+                made = step.work.function(*given)
+            known[step.output] = made.reshape(network.shapes[step.output])
+        return {step.output: known[step.output] for step in network.steps}
+
+    @cached_property
+    def time_us(self) -> dict[str, float]:
+        """Where the time goes: beginning launches, the host with its launches and descriptors, rearrangements and steps
+        of the host, and for the rest by what is busiest of the operator that ends last among those that run."""
+        parts = {WAITING: (len(self.launches) - 1) * self._between_us}
+        runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
+        done = 0.0
+        for run in runs:
+            alone = max(0.0, run.end_us - max(done, run.start_us))
+            for name, share in run.spent.items():
+                parts[name] = parts.get(name, 0.0) + alone * share
+            done = max(done, run.end_us)
+        parts["layouts, host steps"] = max(0.0, self.latency_us - sum(parts.values()))
+        return {name: us for name, us in parts.items() if us >= TICK_US}
+
+    @property
+    def _between_us(self) -> float:
+        return between_us(self.fronts.device)
+
+
+def compose(
+    fronts: Fronts,
+    *,
+    columns: int | None = None,
+    share: float = 1.0,
+    work_limit: float = WORK_LIMIT,
+    stream: bool = False,
+    tolerance: float | None = None,
+    inputs: Mapping[str, Array] | None = None,
+) -> Composition:
+    """The fastest composition of a network's operators.
+
+    Args:
+        columns: that launches may use; all of the device by default. share: of an FPGA's resources to use.
+        stream: on an FPGA, the one that takes the most inputs of a stream per second.
+        work_limit: CP-SAT's deterministic time; then the best so far is taken, and its gap is known.
+        tolerance: how far outputs may be from float32, over their largest value.
+        inputs: on which that is measured, an array for each input of the network; random ones by default.
+
+    Raises:
+        StudyError: where there is none within the limit or the tolerance, an operator needs more columns, the device
+            has fewer than `columns`, or an NPU is asked for a stream.
+    """
+    _require_there(fronts.device, columns, share)
+    if stream:
+        require_streams(fronts.device)
+    fronts = with_strided(fronts)
+    accuracy = accuracy_of(fronts, tolerance, inputs)
+    return _composed(
+        fronts, _problem(fronts), accuracy, columns=columns, share=share, work_limit=work_limit, stream=stream
+    )
+
+
+def _require_there(device: Device, columns: int | None, share: float) -> None:
+    """Refuse to compose on more than there is."""
+    there = device.array.columns if isinstance(device, NpuDevice) else 0
+    if columns is not None and columns > there:
+        raise StudyError(
+            f"columns={columns}: {device.name} has {there or 'none'}", hint="leave it out for the whole device"
+        )
+    if not 0 < share <= 1:
+        raise StudyError(
+            f"share={share:g} of {device.name} is none from 0 to 1", hint="leave it out for the whole device"
+        )
+
+
+def require_streams(device: Device) -> None:
+    """Refuse to compose for a stream of inputs where operators do not stay on the device.
+
+    Raises:
+        StudyError: for an NPU.
+    """
+    if isinstance(device, NpuDevice):
+        raise StudyError(
+            "networks are composed for a stream of inputs on FPGAs only: launches of an NPU follow each other",
+            hint="leave --stream (stream=True) out; the summary says how many inputs a second launches take",
+        )
+
+
+def _problem(fronts: Fronts) -> Problem:
+    return replace(problem_of(fronts), edges=edges_of(fronts))
+
+
+def _composed(
+    fronts: Fronts,
+    problem: Problem,
+    accuracy: Accuracy | None,
+    *,
+    work_limit: float,
+    columns: int | None = None,
+    share: float = 1.0,
+    stream: bool = False,
+) -> Composition:
+    limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
+    problem = replace(problem, limits=limits)
+    made: list[Solution] = []
+
+    def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
+        own, near = replace(problem, effects=tuple(effects)), made[0] if made else None
+        made.append(solve(own, work_limit=work_limit * part, stream=stream, near=near))
+        length, bound = made[-1].length * TICK_US, max(made[0].bound, made[-1].bound) * TICK_US
+        launches = _launches(fronts, problem, made[-1])
+        return Composition(fronts, launches, length, bound, stream, accuracy, among)
+
+    return composed() if accuracy is None else fastest_within(accuracy, composed(), composed)
+
+
+def compositions(
+    fronts: Fronts,
+    *,
+    work_limit: float = WORK_LIMIT,
+    tolerance: float | None = None,
+    inputs: Mapping[str, Array] | None = None,
+) -> list[Composition]:
+    """The front of compositions over latency and columns, or shares of an FPGA's resources, the fewest first."""
+    fronts = with_strided(fronts)
+    accuracy = accuracy_of(fronts, tolerance, inputs)
+    limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
+    if isinstance(fronts.device, NpuDevice):
+        widths = {p.columns for points in fronts.points.values() for p in points} | {fronts.device.array.columns}
+        limits = [{"columns": width} for width in sorted(widths)]
+    problem = _problem(fronts)
+    found: list[Composition] = []
+    for limit in limits:
+        try:
+            one = _composed(fronts, problem, accuracy, **limit, work_limit=work_limit)
+        except StudyError:
+            if limit == limits[-1]:
+                raise
+            continue  # the designs need more
+        if not found or one.latency_us < found[-1].latency_us:
+            found.append(one)
+    return found
+
+
+def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Launch, ...]:
+    operators = fronts.candidates
+    found: list[Launch] = []
+    written = written_as(fronts.network)
+    for number in sorted(set(solution.launch) - {-1}):
+        members = [o for o in range(len(operators)) if solution.launch[o] == number]
+        members.sort(key=lambda o: (solution.start[o], o))
+        first = _first_columns(problem, solution, members)
+        runs = [_run(fronts, operators[o], solution, o, first[problem.kinds[o]]) for o in members]
+        streamed = [problem.edges[edge] for edge in solution.streams]
+        for edge in streamed:
+            ends = members.index(edge.source), members.index(edge.target)
+            tensors = stream_ends(written, runs[ends[0]].step, runs[ends[1]].step)
+            for at, name in zip(ends, tensors, strict=True):
+                streams = {**runs[at].streams, name: runs[ends[0]].step.output}
+                runs[at] = replace(runs[at], streams=streams)
+        saved = {name: sum(edge.saves[1 + at] for edge in streamed) for at, name in enumerate(RESOURCES)}
+        found.append(Launch(len(found), tuple(runs), saved if streamed else {}))
+    return tuple(found)
+
+
+def _first_columns(problem: Problem, solution: Solution, members: Sequence[int]) -> dict[int, int]:
+    """The first column of each kind of a launch, one after another."""
+    first: dict[int, int] = {}
+    used = 0
+    for o in members:
+        kind = problem.kinds[o]
+        if kind not in first:
+            first[kind] = used
+            used += problem.choices[kind][solution.choice[o]].needs[0]
+    return first
+
+
+def _run(fronts: Fronts, one: Operator, solution: Solution, o: int, first_column: int) -> Run:
+    point = fronts.points_of(one)[solution.choice[o]]
+    assert point is not None
+    start = solution.start[o] * TICK_US
+    return Run(one.step, point, first_column, start, start + point.latency_us, one.copy)

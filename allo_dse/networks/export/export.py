@@ -1,0 +1,340 @@
+"""Compositions as files to build from, and as plain data."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from allo_dse.backends.fpga.hls import Arrival, HlsProject, KernelStreams
+from allo_dse.backends.fpga.hls.design_project import board_project
+from allo_dse.backends.npu.board.program_source import NotCut, function_source
+from allo_dse.common.errors import StudyError
+from allo_dse.common.quoting import file_name
+from allo_dse.common.records import JsonObject, replace
+from allo_dse.device.device import FpgaDevice
+from allo_dse.eval.design_folder import HLS, MOST_GOLDEN_ELEMENTS, design_files, tensor_facts, write_files
+from allo_dse.eval.execute.rounding import unit_roundoff
+
+from ..accuracy import random_inputs
+from ..compose import Composition
+from ..launches import Launch, Run
+from ..network import Arrange, Array, Arrays, Convert, Host, Network, Step
+from ..operators.execute import Work
+from ..strided import order_of
+from . import driver
+from .page import page_html
+
+# A composition for an FPGA as one project: a kernel for each design, all linked into one configuration.
+#
+# Kernels read and write DRAM, or what the composition says streams from kernel to kernel.
+
+
+MAKEFILE = """\
+# All kernels of the network in one configuration of the device, by the vendor's tools; `python run.py` needs none.
+KERNELS = {kernels}
+# The card's platform, such as xilinx_u280_gen3x16_xdma_1_202211_1
+PLATFORM ?=
+# hw or hw_emu
+TARGET ?= hw
+OBJECTS = $(foreach kernel,$(KERNELS),$(kernel)/hls/$(notdir $(kernel)).xo)
+
+network.xclbin: $(OBJECTS) network.cfg
+	v++ -l -t $(TARGET) --config network.cfg --platform $(PLATFORM) --kernel_frequency {mhz:.0f} -o $@ $(OBJECTS)
+
+%.xo:
+	$(MAKE) -C $(@D) $(@F)
+
+csim:
+	python3 run.py
+
+hw: network.xclbin
+	python3 run.py --xclbin network.xclbin
+
+.PHONY: csim hw
+"""
+
+
+def write_project(composition: Composition, device: FpgaDevice, folder: Path) -> list[Path]:
+    """Write every design's mapping, parameters and HLS project, with a top function by its name, and what links them.
+
+    Every tensor of each kernel has a memory port of its own, by turns where there are more of them than ports, or is a
+    stream from kernel to kernel.
+    """
+    runs = composition.launches[0].designs
+    written: list[Path] = []
+    linked, ports = ["[connectivity]"], 0
+    sent: dict[str, tuple[str, Arrival]] = {}
+    for name, run in runs.items():  # whoever sends starts before whoever receives
+        received = {own: sent[tensor] for own, tensor in run.streams.items() if tensor != run.step.output}
+        project = _kernel(run, {own: arrival for own, (_, arrival) in received.items()}, device)
+        place = folder / "launch_0" / name
+        facts = {
+            "tensors": [
+                {**one, "stream": one["name"] in run.streams} for one in tensor_facts(run.point.design.design.program)
+            ],
+            "predicted": dict(run.point.design.values),
+        }
+        written += write_files(design_files(run.point.design.design, facts=facts, hls=False), place)
+        written += project.write(place / HLS)
+        lines = [line for line in project.files["connectivity.cfg"].splitlines() if line.startswith(("nk=", "sp="))]
+        banks = list(dict.fromkeys(line.rpartition(":")[2] for line in lines if line.startswith("sp=")))
+        for line in lines:
+            argument, _, bank = line.rpartition(":")
+            linked.append(f"{argument}:{device.external.bank_of(ports + banks.index(bank))}" if bank in banks else line)
+        ports += len(banks)
+        for buffer in project.buffers:
+            port = f"{name}_1.{buffer.argument}"
+            if buffer.file in received:
+                linked.append(f"sc={received[buffer.file][0]}:{port}")
+            elif buffer.stream is not None:
+                sent[run.step.output] = port, buffer.stream
+    makefile = MAKEFILE.format(kernels=" ".join(f"launch_0/{name}" for name in runs), mhz=device.clock.mhz)
+    return [*written, *write_files({"Makefile": makefile, "network.cfg": "\n".join(linked) + "\n"}, folder)]
+
+
+def _kernel(run: Run, received: Mapping[str, Arrival], device: FpgaDevice) -> HlsProject:
+    best, study = run.point.design, run.point.design.study
+    design = replace(best.design, program=replace(best.design.program, name=run.design))
+    depths = best.metrics.get("stream_depths")
+    sent = frozenset(run.streams) - frozenset(received)
+    streams = KernelStreams(sent, received, "uram" if device.limit("uram") else "bram") if run.streams else None
+    return board_project(design, depths, reference=study.reference, verify_with=study.verify_with, streams=streams)
+
+
+RUN, PAGE = "run.py", "network.html"
+
+BATCHES = (1, 16)
+"""Inputs that go through a launch before the next one is begun, of which the throughput is told."""
+
+
+def facts_of(composition: Composition) -> JsonObject:
+    """A composition as JSON has it: times in microseconds."""
+    return {
+        "latency_us": round(composition.latency_us, 1),
+        "bound_us": round(composition.bound_us, 1),
+        "simulated_us": round(composition.simulated_us, 1),
+        "configuring_us": round(composition.configuring_us, 1),
+        "inputs_per_s": {str(batch): round(composition.inputs_per_s(batch), 1) for batch in BATCHES},
+        "columns": composition.columns,
+        "certificate": composition.certificate,
+        **_accuracy(composition),
+        "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
+        "launches": [_launch(launch) for launch in composition.launches],
+    }
+
+
+def keep_page(composition: Composition, cache: Path, front: Sequence[Composition] = ()) -> Path:
+    """Write the page of a composition, and its facts, where `allo-tune dashboard` lists them; returns the page.
+
+    Args:
+        cache: as for `search_fronts`. front: compositions on less of the device.
+    """
+    network, device = composition.fronts.network.name, composition.fronts.device.name
+    folder = cache / "pages" / file_name(f"{network}-{device}")
+    facts = {"network": network, "device": device, **facts_of(composition)}
+    files: dict[str, str | bytes] = {PAGE: page_html(composition, front), "composition.json": json.dumps(facts)}
+    return write_files(files, folder)[0]
+
+
+def _accuracy(composition: Composition) -> JsonObject:
+    if composition.accuracy is None:
+        return {}
+    deviation = float(f"{composition.deviation:.4g}")
+    return {"accuracy": {"deviation": deviation, "limit": composition.accuracy.limit}}
+
+
+def _launch(launch: Launch) -> JsonObject:
+    return {
+        "number": launch.number,
+        "start_us": round(launch.start_us, 1),
+        "end_us": round(launch.end_us, 1),
+        "columns": launch.columns,
+        "runs": [
+            {
+                "step": run.step.name,
+                "kind": run.step.work.kind,
+                "reads": list(run.step.inputs),
+                **({"strided": _strided(run)} if run.strided else {}),
+                "writes": run.step.output,
+                "design": run.design,
+                "folder": _folder(launch, run),
+                "params": {k: v for k, v in run.point.design.params.items() if isinstance(v, int | float | str)},
+                "first_column": run.first_column,
+                "columns": run.point.columns,
+                "element": run.writes.name,
+                "cores": run.point.cores,
+                "latency_us": round(run.point.latency_us, 1),
+                "start_us": round(run.start_us, 1),
+                "end_us": round(run.end_us, 1),
+                "dram_bytes": run.dram_bytes,
+                **({"resources": dict(run.point.resources)} if run.point.resources else {}),
+                "bound": dict(run.point.bound),
+            }
+            for run in launch.runs
+        ],
+        "streams": [
+            {"tensor": name, "from": source.step.name, "to": target.step.name}
+            for name, (source, target) in launch.streams.items()
+        ],
+        **({"resources": launch.resources} if launch.resources else {}),
+    }
+
+
+def _strided(run: Run) -> list[JsonObject]:
+    """What an operator reads where it lies, and how its shim channels walk there, in 32-bit words."""
+    assert run.point.transport is not None
+    return [
+        {
+            "tensor": tensor,
+            "reads": run.step.inputs[at],
+            "order": _order_name(run.step, at),
+            "input": at,
+            "channels": [
+                {"column": t.column, "loops": t.pattern.dims, "repeat": [t.pattern.repeat, t.pattern.repeat_step],
+                 "host_loops": list(zip(t.pattern.host_loops, t.pattern.host_steps, strict=True))}
+                for t in run.point.transport.transfers if t.tensor == tensor
+            ],
+        }
+        for tensor, at in run.strided.items()
+    ]  # fmt: skip
+
+
+def _order_name(step: Step, position: int) -> str:
+    return f"{step.name} reads {position}"
+
+
+def _folder(launch: Launch, run: Run) -> str:
+    return f"launch_{launch.number}/{run.design}"
+
+
+def require_folder(folder: Path) -> Path:
+    """A folder to write into, which need not be there.
+
+    Raises:
+        StudyError: where a file is.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise StudyError(f"{folder} is a file", hint="a network is written into a folder of its own")
+    return folder
+
+
+def export(
+    composition: Composition,
+    directory: str | Path,
+    inputs: Mapping[str, Array] | None = None,
+    front: Sequence[Composition] = (),
+) -> list[Path]:
+    """Write a driver that runs the network launch by launch, what it needs, and for each launch a folder for each of
+    its designs: program, mapping and placement.
+
+    Args:
+        inputs: an array for each input of the network, for the driver to run on; random ones where it is not given.
+        front: compositions on less of the device, for the page to compare with.
+
+    Returns:
+        the files.
+
+    Raises:
+        StudyError: where the directory is a file, or a step of the host has no source of its own.
+    """
+    folder = require_folder(Path(directory))
+    network, whole, accuracy = composition.network, composition.fronts.network, composition.accuracy
+    given = random_inputs(whole) if inputs is None else inputs
+    allowed = whole.tolerance if accuracy is None or accuracy.limit is None else accuracy.limit
+    hosts = {step.name: f"host_{number}.py" for number, step in enumerate(network.steps) if isinstance(step.work, Host)}
+    facts = {
+        "network": network.name,
+        "device": composition.fronts.device.name,
+        **facts_of(composition),
+        "outputs": dict.fromkeys(network.outputs, allowed),
+        "steps": [
+            {"name": step.name, "kind": step.work.kind, "inputs": step.inputs, "output": step.output,
+             "shape": network.shapes[step.output], **({"host": hosts[step.name]} if step.name in hosts else {}),
+             **(_conversion(step.work) if isinstance(step.work, Convert) else {})}
+            for step in in_order(composition)
+        ],
+    }  # fmt: skip
+    arrays: dict[str, Mapping[str, Array]] = {
+        "constants": network.constants,
+        "inputs": given,
+        "orders": _orders(network),
+    }
+    files: dict[str, str | bytes] = {
+        "network.json": json.dumps(facts, indent=1) + "\n",
+        PAGE: page_html(composition, front),
+        RUN: Path(driver.__file__).read_text(),
+        **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
+        **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
+    }
+    (folder / "expected.npz").unlink(missing_ok=True)  # of other inputs
+    written = write_files(files, folder)
+    if isinstance(composition.fronts.device, FpgaDevice):
+        return written + write_project(composition, composition.fronts.device, folder)
+    for launch in composition.launches:
+        for run in launch.designs.values():
+            written += run.point.design.export(folder / _folder(launch, run))
+    return written
+
+
+def _conversion(work: Convert) -> JsonObject:
+    """The type, and how far an element may be off, over the largest one; 0 for whole numbers."""
+    return {"dtype": work.dtype.name, "rounding": unit_roundoff(work.dtype) if work.dtype.is_float else 0.0}
+
+
+def in_order(composition: Composition) -> Iterator[Step]:
+    """A network's steps launch by launch, and what no launch does as soon as it can be done."""
+    network = composition.network
+    known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
+    waiting = [step for step in network.steps if not isinstance(step.work, Work)]
+    for run in (None, *(run for launch in composition.launches for run in launch.runs)):
+        if run is not None:
+            known.add(run.step.output)
+            yield made[run.step.output]
+        for step in list(waiting):  # in an order in which they can run
+            if known.issuperset(step.inputs):
+                waiting.remove(step)
+                known.add(step.output)
+                yield step
+
+
+def _orders(network: Network) -> Arrays:
+    """Where the elements of each rearrangement come from: from 1 among those of its inputs, 0 where it is zero; nothing
+    where they stay."""
+    orders: Arrays = {}
+    for step in network.steps:
+        if isinstance(step.work, Arrange) and not isinstance(step.work, Convert):
+            shapes = [network.shapes[name] for name in step.inputs]
+            orders[step.name] = np.zeros(0, np.int32) if step.work.free else order_of(step.work, shapes, step.name)
+        for at, through in enumerate(step.through):
+            if through is not None:
+                orders[_order_name(step, at)] = order_of(through, [network.shapes[step.inputs[at]]], step.name)
+    return orders
+
+
+def _expected(network: Network, inputs: Mapping[str, Array]) -> dict[str, Arrays]:
+    """The outputs from some inputs; none where too much would have to be simulated for them."""
+    unknown = [step for step, work in network.worked if work.reference is None]
+    if sum(math.prod(network.shapes[step.output]) for step in unknown) > MOST_GOLDEN_ELEMENTS:
+        return {}
+    found = {**network.constants, **inputs, **network.run(inputs, simulated=False)}
+    return {"expected": {name: found[name] for name in network.outputs}}
+
+
+def _host(network: Network, step: Step) -> str:
+    assert isinstance(step.work, Host)
+    try:
+        return function_source(step.work.function)
+    except NotCut as problem:
+        place = f"{network.name}: step {step.name!r} of the host"
+        raise StudyError(f"{place}: {problem.message}", hint="define it at the top of a file of its own") from None
+
+
+def _archive(arrays: Mapping[str, Array]) -> bytes:
+    data = io.BytesIO()
+    np.savez_compressed(data, **dict(arrays))  # type: ignore[arg-type]
+    return data.getvalue()

@@ -1,0 +1,231 @@
+"""A composition as one HTML file: its graph by launches, what runs when and where, where time goes, the front."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import cycle, zip_longest
+
+from allo_dse.common.notebooks import columns_html
+from allo_dse.common.quoting import html_text
+from allo_dse.drawing.svg import COLORS, GREY, Canvas, fit, points_svg, text_width
+
+from ..compose import WAITING, Composition
+from ..launches import Run
+from ..network import Network, Step
+
+_BOX, _HIGH, _GAP, _LEFT = 210.0, 40.0, 26.0, 16.0
+_LANE, _LANES = 9.0, 8  # of edges beside the boxes
+_WIDE, _ROW = 900.0, 26.0
+_MORE_COLORS = ("#2f4b7c", "#8c2d19", "#4a7023", "#7b1fa2", "#00696b", "#5d4037")  # white letters can be read on them
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 14px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 1200px; padding: 12px 16px 40px; }
+h1 { font-size: 20px; } h2 { font-size: 16px; margin: 28px 0 6px; }
+.wide { overflow-x: auto; } p { max-width: 80ch; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 2px 14px 2px 0; white-space: nowrap; }
+"""
+
+
+def page_html(composition: Composition, front: Sequence[Composition] = ()) -> str:
+    """The page of a composition.
+
+    Args:
+        front: compositions on less of the device, to compare with.
+    """
+    network, device = composition.network, composition.fronts.device
+    title = html_text(f"{network.name} on {device.name}")
+    streams = "; streams: " + composition.streamed if composition.streamed else ""
+    said = f"{composition.latency_us:,.0f} us on {composition.where}; {composition.certificate}{streams}."
+    if composition.strided:
+        said += f" As it lies, in another order: {composition.strided}."
+    if composition.accuracy is not None:
+        said += f" Accuracy: {composition.in_words}."
+    parts = {
+        "Launches": _wide(graph_svg(composition)),
+        "Timeline": _wide(timeline_svg(composition)),
+        "Where time goes": _wide(time_svg(composition.time_us)),
+        "What the front trades": _front(front),
+        "Operators": _wide(columns_html([_row(run, n.number) for n in composition.launches for run in n.runs])),
+    }
+    body = "".join(f"<section><h2>{html_text(name)}</h2>{html}</section>" for name, html in parts.items())
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
+    return (
+        f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head>'
+        f"<body><h1>{title}</h1><p>{html_text(said)}</p>{body}</body></html>\n"
+    )
+
+
+def _wide(html: str) -> str:
+    return f'<div class="wide" tabindex="0">{html}</div>'
+
+
+def _row(run: Run, launch: int) -> dict[str, object]:
+    return {
+        "launch": launch,
+        "operator": run.step.title,
+        "kind": run.step.work.kind,
+        "type": run.writes.name,
+        "from us": round(run.start_us, 1),
+        "to us": round(run.end_us, 1),
+        "busiest": _busiest(run),
+        "DRAM bytes": f"{run.dram_bytes:,}",
+    }
+
+
+def _busiest(run: Run) -> str:
+    name = max(run.point.bound, key=lambda name: run.point.bound[name], default="")
+    return f"{name} {run.point.bound[name]:.0%}" if name else ""
+
+
+def _front(front: Sequence[Composition]) -> str:
+    if len(front) < 2:
+        return "<p>Only this composition was looked for, or none on less of the device is as good; see --front.</p>"
+    share = "columns" if not front[0].launches[0].resources else "LUTs"
+    used = [one.columns if share == "columns" else one.launches[0].resources["lut"] for one in front]
+    points = [(float(x), one.latency_us) for x, one in zip(used, front, strict=True)]
+    tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
+    rows = [
+        {
+            "on": one.where,
+            "latency (us)": f"{one.latency_us:,.0f}",
+            "launches": len(one.launches),
+            "inputs/s": f"{one.inputs_per_s():,.1f}",
+            "at most faster": f"{one.gap:.1%}",
+        }
+        for one in front
+    ]
+    return _wide(points_svg(points, share, "latency (us)", tips)) + _wide(columns_html(rows))
+
+
+def sources_of(network: Network) -> dict[str, list[tuple[str, bool]]]:
+    """By tensor, those of programs that it is made of, and whether elements are moved or the host computes between."""
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for step in network.steps:
+        if not _is_program(step):
+            moved = not getattr(step.work, "free", False)
+            before = [one for name in step.inputs for one in found.get(name, [(name, False)])]
+            found[step.output] = [(name, moved or was) for name, was in before]
+    return found
+
+
+def _is_program(step: Step) -> bool:
+    return hasattr(step.work, "program")
+
+
+def graph_svg(composition: Composition) -> str:
+    """Operators as boxes, those of a launch in a frame; streams in color, dashed where elements are moved."""
+    network, sources = composition.network, sources_of(composition.network)
+    made = {step.output: step for step, _ in network.worked}
+    canvas, places = Canvas("operators by launches"), {}
+    y = 10.0
+    for launch in composition.launches:
+        levels: dict[str, int] = {}
+        rows: dict[int, list[Run]] = {}
+        for run in launch.runs:
+            before = [name for one in made[run.step.output].inputs for name, _ in sources.get(one, [(one, False)])]
+            levels[run.step.output] = 1 + max((levels[name] for name in before if name in levels), default=-1)
+            rows.setdefault(levels[run.step.output], []).append(run)
+        widest = max(len(own) for own in rows.values())
+        height = 26 + len(rows) * (_HIGH + _GAP)
+        canvas.box(_LEFT, y, 2 * _GAP + widest * (_BOX + _GAP), height, opacity=0.06)
+        span = f"launch {launch.number}: {launch.start_us:,.0f} to {launch.end_us:,.0f} us"
+        canvas.text(_LEFT + 8, y + 16, span, bold=True)
+        for level, own in rows.items():
+            for at, run in enumerate(own):
+                places[run.step.output] = (_LEFT + _GAP + at * (_BOX + _GAP), y + 26 + level * (_HIGH + _GAP))
+        y += height + _GAP
+    streamed = {name for launch in composition.launches for name in launch.streams}
+    for run in (run for launch in composition.launches for run in launch.runs):
+        for one, order in zip_longest(made[run.step.output].inputs, run.step.through):
+            tip = ": read as it lies, in another order" if order else ""
+            _edges(canvas, places, sources.get(one, [(one, False)]), run.step.output, streamed, tip)
+    kinds = _colors(composition)
+    for run in (run for launch in composition.launches for run in launch.runs):
+        left, top = places[run.step.output]
+        canvas.box(left, top, _BOX, _HIGH, tip=f"{run.step.name}: {run.point.latency_us:,.1f} us, {_busiest(run)}")
+        canvas.fill(left, top, 5, _HIGH, kinds[run.step.work.kind])
+        canvas.text(left + 12, top + 17, fit(run.step.title, _BOX - 20), bold=True)
+        took = f"{run.point.latency_us:,.0f} us"
+        kind = fit(run.step.work.kind, _BOX - 28 - text_width(took, 10), 10)
+        canvas.text(left + 12, top + 32, kind, size=10)
+        canvas.text(left + _BOX - 8, top + 32, took, size=10, anchor="end")
+    outside = f"inputs: {', '.join(network.inputs)}; outputs: {', '.join(network.outputs)}"
+    canvas.text(_LEFT, y + 6, fit(outside, 700), faint=True)
+    return str(canvas)
+
+
+def _edges(
+    canvas: Canvas,
+    places: Mapping[str, tuple[float, float]],
+    sources: Sequence[tuple[str, bool]],
+    target: str,
+    streamed: Collection[str],
+    strided: str,
+) -> None:
+    """From box to box; where others are in the way, beside all of them."""
+    to = places[target]
+    for name, moved in sources:
+        if name not in places:
+            continue
+        (x, y), dash = places[name], "4 3" if moved else ""
+        color, tip = (COLORS[0], f"{name}: a stream") if name in streamed else (GREY, name + strided)
+        if not any(y < top < to[1] and min(x, to[0]) <= left <= max(x, to[0]) for left, top in places.values()):
+            canvas.path([(x + _BOX / 2, y + _HIGH), (to[0] + _BOX / 2, to[1])], _GAP * 0.6, color, dash=dash, tip=tip)
+            continue
+        lane = list(places).index(name) % _LANES
+        beside = max(left for left, _ in places.values()) + _BOX + 2 * _GAP + _LANE * lane
+        canvas.width = max(canvas.width, beside)
+        start, end = x + 0.9 * _BOX, to[0] + 0.9 * _BOX
+        under, over = y + _HIGH + 9, to[1] - 9
+        points = [(start, y + _HIGH), (start, under), (beside, under), (beside, over), (end, over), (end, to[1])]
+        canvas.line(points, color, dash=dash, tip=tip, arrow=True)
+
+
+def _colors(composition: Composition) -> dict[str, str]:
+    kinds = dict.fromkeys(run.step.work.kind for launch in composition.launches for run in launch.runs)
+    return dict(zip(kinds, cycle((*COLORS, *_MORE_COLORS))))
+
+
+def timeline_svg(composition: Composition) -> str:
+    """A row for each column of the array, or piece of hardware; what runs on it when."""
+    canvas, kinds = Canvas("columns over time"), _colors(composition)
+    runs = [run for launch in composition.launches for run in launch.runs]
+    rows = max(run.first_column + run.point.columns for run in runs)
+    left, top, scale = 90.0, 28.0, _WIDE / max(composition.latency_us, 1e-9)
+    what = "hardware" if composition.launches[0].resources else "column"
+    for row in range(rows):
+        canvas.text(left - 8, top + row * _ROW + 17, f"{what} {row}", anchor="end", size=10)
+    for launch in composition.launches:
+        start, wide = left + launch.start_us * scale, (launch.end_us - launch.start_us) * scale
+        canvas.box(start, top, max(1.0, wide), rows * _ROW, radius=0, opacity=0.06, tip=f"launch {launch.number}")
+        label = next((one for one in (f"launch {launch.number}", str(launch.number)) if text_width(one, 10) < wide), "")
+        canvas.text(start + 2, top - 6, label, size=10, faint=True)
+    between = composition.time_us.get(WAITING, 0.0) / max(1, len(composition.launches) - 1)
+    for launch in composition.launches[:-1] if between else ():
+        start, wide = left + launch.end_us * scale, between * scale
+        canvas.box(start, top, wide, rows * _ROW, radius=0, opacity=0.3, tip=f"{WAITING}: {between:,.0f} us")
+    for run in runs:
+        x, wide = left + run.start_us * scale, max(1.0, (run.end_us - run.start_us) * scale)
+        y, high = top + run.first_column * _ROW + 2, run.point.columns * _ROW - 4
+        tip = f"{run.step.name}: {run.start_us:,.1f} to {run.end_us:,.1f} us, {_busiest(run)}"
+        canvas.fill(x, y, wide, high, kinds[run.step.work.kind], tip)
+        if wide > min(60, text_width(run.step.title, 10) + 6):
+            canvas.text(x + 4, y + high / 2 + 4, fit(run.step.title, wide - 6, 10), size=10, color="#fff")
+    bottom = top + rows * _ROW
+    canvas.text(left, bottom + 16, "0", size=10)
+    canvas.text(left + _WIDE, bottom + 16, f"{composition.latency_us:,.0f} us", size=10, anchor="end")
+    shown = {**kinds, **({WAITING: GREY} if between else {})}
+    canvas.legend(left, bottom + 36, [(kind, color, "") for kind, color in shown.items()])
+    return str(canvas)
+
+
+def time_svg(time_us: Mapping[str, float]) -> str:
+    """A bar for each thing that takes time, the longest first."""
+    canvas, total = Canvas("where time goes"), sum(time_us.values()) or 1.0
+    for at, (name, us) in enumerate(sorted(time_us.items(), key=lambda one: -one[1])):
+        y = 8 + at * _ROW
+        canvas.text(130, y + 15, name, anchor="end")
+        canvas.fill(138, y + 3, max(1.0, 420 * us / total), _ROW - 8, COLORS[0], f"{us:,.1f} us")
+        canvas.text(146 + 420 * us / total, y + 15, f"{us:,.0f} us, {us / total:.0%}")
+    return str(canvas)

@@ -1,0 +1,370 @@
+"""The front of every operator, as the tuner finds it: its fastest design on each number of the array's columns, or its
+designs for an FPGA over latency and resources.
+
+A design made for k columns uses the cores, memory tiles and shim channels of k columns, so that any k neighbouring ones
+will do: operators side by side need as many columns as they have together, and nothing else of the array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from allo_dse.backends.fpga.choices.schedules import ScheduleParameter, memory, pack
+from allo_dse.backends.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.npu.evaluator import NpuSimulator
+from allo_dse.backends.npu.movement.movement import Transport
+from allo_dse.common.errors import RunDirectoryError, StudyError
+from allo_dse.common.files import write_whole
+from allo_dse.common.records import replace
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.tune.results.best import BestDesign
+from allo_dse.tune.results.result import Result
+from allo_dse.tune.search.budget import SIGNALS, StepLeft
+from allo_dse.tune.search.objectives import minimize
+from allo_dse.tune.store.record import Record
+from allo_dse.tune.study import Study
+
+from .network import Network, Operator, fused_operators, single_operators
+from .operators.execute import Work, loaded
+
+TRIALS = 60
+"""Designs that are evaluated for each number of columns; less where the tuner has proved that none is better."""
+WIDTHS = 4
+"""Numbers of columns of most NPUs: so many times the trials are those of an operator there. On an FPGA it has as many,
+for the one search of all its front."""
+
+FRONT = ("latency_us", "utilization")
+"""Of designs for FPGAs: time, and the share of the resource of which a design takes most. With an objective for each
+resource as many trials find slower designs: few of them are worse than another one in all."""
+KEPT = "front.json"
+MOST_POINTS, MOST_COPIES = 40, 4
+"""Of a work on an FPGA: designs to choose from, and pieces of hardware."""
+
+_HINTS = {
+    True: 'target "model" (--target model) asks for what the device has only, not for what Allo builds',
+    False: "other sizes may fit; of a program of your own, other parameters",
+}
+
+
+class Point(Struct, frozen=True):
+    """An operator's fastest design on so many columns.
+
+    Attributes:
+        latency_us: of a call of its own, its launch included.
+        proved: no other design of the operator's space is faster there, as the evaluator times them.
+        bound: shares of the time for which resources are busy.
+        resources: that it takes of an FPGA, where it is one piece of hardware, a column so to speak.
+        transport: how its tiles move, where what it reads lies in another order.
+    """
+
+    columns: int
+    cores: int
+    latency_us: float
+    local_memory_bytes: int
+    dram_bytes: int
+    bound: Mapping[str, float]
+    proved: bool
+    design: BestDesign
+    resources: Mapping[str, int] = field(default_factory=dict)
+    transport: Transport | None = None
+
+
+class Fronts(Struct, frozen=True):
+    """Attributes:
+    candidates: the steps that programs do, each by itself and those that one can do together.
+    points: the front of every work by its key, the fewest columns first.
+    strided: the same designs for what lies in another order, by key and walk; None where one cannot read so.
+    target: what shall build the designs.
+    """
+
+    network: Network
+    device: Device
+    candidates: tuple[Operator, ...]
+    points: Mapping[str, tuple[Point, ...]]
+    strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = field(default_factory=dict)
+    target: str = "allo"
+
+    def points_of(self, one: Operator) -> tuple[Point | None, ...]:
+        """The designs of an operator, as it reads."""
+        return self.strided[one.key, one.walk] if one.walk else self.points[one.key]
+
+    @property
+    def proved(self) -> bool:
+        return all(point.proved for points in self.points.values() for point in points)
+
+
+def search_fronts(
+    network: Network,
+    device: str | Path | Device = "npu2",
+    *,
+    trials: int = TRIALS,
+    cache: str | Path = "runs/.networks",
+    target: str = "allo",
+    seed: int = 0,
+    say: Callable[[str], None] = lambda said: None,
+) -> Fronts:
+    """The fronts of a network's operators; of those that are alike only one.
+
+    Args:
+        trials: designs to evaluate for a point.
+        cache: directory with a run for each point, which other networks and calls read again.
+        target: what shall build the designs, as a study has it.
+        say: is called with a line before designs of an operator are searched that the cache has none of.
+
+    Raises:
+        StudyError: for a network without operators or outputs, for an operator that fits the device in none of its
+            types, where a program changes meanwhile, and where another process searches the same designs.
+        KeyboardInterrupt: once a search was stopped; another call goes on with it.
+    """
+    for what, own, how in (("operators", network.worked, "add"), ("outputs", network.outputs, "output")):
+        if not own:
+            raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
+    found, options = Device.of(device), Options(Path(cache), trials, target, seed)
+    points: dict[str, tuple[Point, ...]] = {}
+    candidates = tuple(
+        replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
+    )
+    failed: dict[str, StudyError] = {}
+    keys = list(dict.fromkeys(one.key for one in candidates))
+    for names, group in groupby(candidates, lambda one: one.names):
+        variants = list(group)
+        for one in variants:
+            if one.key in points or one.key in failed:
+                continue
+            if not any(options.cache.glob(f"{one.key}-*")):
+                dtype = f", {one.writes.name}" if len(variants) > 1 else ""
+                say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
+            try:
+                points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
+            except RunDirectoryError:  # not that there is no design
+                raise
+            except StudyError as error:  # another type may do; where no design of several steps fits, each has its own
+                failed[one.key] = error
+        if len(names) == 1 and not any(one.key in points for one in variants):
+            last = failed[variants[-1].key]
+            place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
+            may = _HINTS[target == "allo" and isinstance(found, NpuDevice)]
+            raise StudyError(f"{place}: {last.message}", hint="; ".join(filter(None, [may, last.hint]))) from last
+    for one in candidates:
+        if work_key(one.work) != one.key:
+            raise StudyError(
+                f"{network.name}: the source of {one.step.name!r} ({one.work.kind}) changed during the search",
+                hint="run it again: what it changes is searched again",
+            )
+    candidates = tuple(one for one in candidates if one.key in points)
+    if isinstance(found, FpgaDevice):
+        candidates = tuple(_with_copies(candidates))
+    return Fronts(network, found, candidates, points, target=target)
+
+
+class Options(Struct, frozen=True):
+    """How the points of a front are searched; see `search_fronts`."""
+
+    cache: Path
+    trials: int
+    target: str
+    seed: int
+
+
+def work_key(work: Work) -> str:
+    """What works that are alike share."""
+    params = {name: str(value) for name, value in sorted(work.params.items())}
+    source = inspect.getsource(work.program)
+    text = json.dumps([work.kind, source, params, NpuSimulator.version])
+    return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
+    """Every operator on each of the pieces of hardware that those like it may have, the n-th on the first n."""
+    alike: dict[str, int] = {}
+    for one in candidates:
+        alike[one.key] = alike.get(one.key, 0) + 1
+        yield from (replace(one, copy=copy) for copy in range(min(alike[one.key], MOST_COPIES)))
+
+
+def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
+    """The device with fewer columns."""
+    fields = {name: getattr(device, name) for name in type(device).model_fields}
+    fields["array"] = device.array.model_copy(update={"columns": columns})
+    return type(device).model_validate(fields)
+
+
+def _widths(device: NpuDevice) -> Iterator[int]:
+    """Powers of two of columns, and all."""
+    width = 1
+    while width < device.array.columns:
+        yield width
+        width *= 2
+    yield device.array.columns
+
+
+def _improving(points: Iterator[Point]) -> Iterator[Point]:
+    """Points that are faster than all with fewer columns."""
+    best = float("inf")
+    for point in points:
+        if point.latency_us < best:
+            best = point.latency_us
+            yield point
+
+
+def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[Point]:
+    if isinstance(device, FpgaDevice):
+        yield from _on_fpga(key, work, device, options)
+        return
+    assert isinstance(device, NpuDevice)
+    for columns in _widths(device):
+        part = on_columns(device, columns)
+        study = Study(
+            key,
+            program=work.program,
+            params=work.params,
+            device=part,
+            target=options.target,
+            objectives=[minimize("latency_us")],
+            reference=work.reference,
+            verify_with=work.verify_with,
+        )
+        place = options.cache / f"{key}-{part.key[:12]}-{options.target}-{options.trials}-{options.seed}"
+        point = _point(study, columns, device.array.columns, place, options)
+        if point is not None:
+            yield point
+
+
+def in_dram(work: Work) -> list[ScheduleParameter]:
+    """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm.
+
+    Two elements of a tile move in a cycle, as many as a memory has ports.
+    """
+    ports = [port for own in loaded(work).task_classes for port in own.tensor_ports]
+    cut = {p.tensor.name: p.tensor for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0]))))}
+    packed = [pack(name, [2 * tensor.dtype.bits]) for name, tensor in cut.items()]
+    return [*(memory(name, ["dram"]) for name in cut), *packed]
+
+
+def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iterator[Point]:
+    """The designs of the front over latency and resources, at most so many, from the smallest to the fastest."""
+    schedules = in_dram(work)
+    study = Study(
+        key,
+        program=work.program,
+        params=work.params,
+        device=device,
+        schedules=schedules,
+        objectives=[minimize(name) for name in FRONT],
+        reference=work.reference,
+        verify_with=work.verify_with,
+    )
+    options = replace(options, trials=WIDTHS * options.trials)
+    asked = hashlib.sha256(repr((FRONT, schedules, FpgaSimulator.version)).encode()).hexdigest()[:12]
+    place = options.cache / f"{key}-{device.key[:12]}-{asked}-{options.trials}-{options.seed}"
+    found, proved = _searched(study, place, options)
+    designs = sorted(found, key=lambda one: -float(one.metrics["latency_us"]))
+    step = max(1, -(-(len(designs) - 1) // (MOST_POINTS - 1)))
+    for one in dict.fromkeys([designs[0], *designs[::-step][::-1]]):
+        metrics = one.metrics
+        yield Point(
+            columns=1,
+            cores=int(metrics["pe_count"]),
+            latency_us=float(metrics["latency_us"]),
+            local_memory_bytes=0,
+            dram_bytes=int(metrics["dram_bytes"]),
+            bound=dict(metrics["bound"]),
+            proved=proved,
+            design=one,
+            resources={name: int(metrics[name]) for name in RESOURCES},
+        )
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a search found, beside its run: the designs of the front, or why there are none.
+
+    Attributes:
+        proved: nothing of the space is left that may be better.
+        near: of the fastest design, as `BestDesign` has it.
+    """
+
+    proved: bool
+    designs: list[Record]
+    near: str = ""
+    why: tuple[str, str] = ("", "")
+
+
+def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDesign], bool]:
+    """The front of a whole search, or of what was left of one, the best first, and whether it is proved.
+
+    Raises:
+        StudyError: where no design fits.
+    """
+    found = _kept(study, place / KEPT)
+    if found is None:
+        found = _kept_of(_run(study, place, options))
+        write_whole(place / KEPT, msgspec.json.encode(found))
+    if not found.designs:
+        raise StudyError(found.why[0], hint=found.why[1])
+    return [BestDesign(study, record, place, found.near) for record in found.designs], found.proved
+
+
+def _kept(study: Study, path: Path) -> Kept | None:
+    """What an earlier search found; None where there is none, or its designs are not in the space any more."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Kept)
+        for record in found.designs:
+            study.candidate(record)
+    except (OSError, msgspec.DecodeError, StudyError):
+        return None
+    return found
+
+
+def _kept_of(result: Result) -> Kept:
+    try:
+        near = result.best().near
+    except StudyError as none:
+        return Kept(False, [], why=(none.message, none.hint))
+    return Kept(result.stopped == "exhausted", [one.record for one in result.front], near)
+
+
+def _run(study: Study, place: Path, options: Options) -> Result:
+    result = study.run(
+        options.trials,
+        seed=options.seed,
+        run_dir=place,
+        progress="quiet",
+        verify=False,
+        export=False,
+        cache=False,
+    )
+    if result.stopped in SIGNALS.values():
+        raise StepLeft(result.stopped)
+    return result
+
+
+def _point(study: Study, columns: int, whole: int, place: Path, options: Options) -> Point | None:
+    """The fastest design of a study; None where none fits so many columns of the whole array."""
+    try:
+        (best, *_), proved = _searched(study, place, options)
+    except RunDirectoryError:
+        raise
+    except StudyError:
+        if columns < whole:
+            return None  # the operator needs more columns
+        raise
+    metrics = best.metrics
+    return Point(
+        columns=columns,
+        cores=int(metrics["pe_count"]),
+        latency_us=float(metrics["latency_us"]),
+        local_memory_bytes=int(metrics["local_memory_bytes"]),
+        dram_bytes=int(metrics["dram_bytes"]),
+        bound=dict(metrics["bound"]),
+        proved=proved,
+        design=best,
+    )

@@ -1,0 +1,167 @@
+"""Launches: what runs in one configuration of the device, when and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import combinations
+
+from msgspec import Struct, field
+
+from allo_dse.backends.npu.network import Part, ends_together
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.lang.types import DType
+from allo_dse.mapper.graph_algorithms import DisjointSets
+
+from .fronts import Point
+from .network import Step
+from .operators.execute import interface
+from .problem import choice_of
+from .solver.problem import BANDWIDTH
+
+HOST = "host"
+"""Its share of a design's time, in which nothing of the device is busy."""
+
+
+class Run(Struct, frozen=True, dict=True):
+    """An operator in a launch: its design, its columns, and when it runs.
+
+    Attributes:
+        first_column: of the neighbouring columns that it has; on an FPGA, number of its hardware.
+        copy: of the hardware of operators that are alike.
+        streams: tensors of its program that are streams from or to other operators, and what the network calls them.
+    """
+
+    step: Step
+    point: Point
+    first_column: int
+    start_us: float
+    end_us: float
+    copy: int = 0
+    streams: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Of its work."""
+        return self.point.design.study.name
+
+    @cached_property
+    def reads(self) -> tuple[DType, ...]:
+        """The element types of what it reads."""
+        return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])
+
+    @cached_property
+    def writes(self) -> DType:
+        return interface(self.point.design.design.program)[1][0].dtype
+
+    @property
+    def strided(self) -> dict[str, int]:
+        """The tensors of its program that it reads where they lie, in another order: positions among its inputs."""
+        reads = interface(self.point.design.design.program)[0]
+        return {reads[at].name: at for at, order in enumerate(self.step.through) if order is not None}
+
+    @property
+    def reads_strided(self) -> str:
+        """These, as the network calls them, in words."""
+        return ", ".join(dict.fromkeys(self.step.inputs[at] for at in self.strided.values()))
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Shares of its time: of the host, which the device waits for, and the rest of what is busiest in it."""
+        waits = self.point.bound.get(HOST, 0.0)
+        device = {name: share for name, share in self.point.bound.items() if name != HOST}
+        busiest = max(device, key=lambda name: device[name])
+        return {busiest: 1 - waits} | ({HOST: waits} if waits else {})
+
+    @property
+    def design(self) -> str:
+        """What the design is called, and a copy of it."""
+        return self.key + (f"_{self.copy}" if self.copy else "")
+
+    @property
+    def dram_bytes(self) -> int:
+        """That it reads and writes there."""
+        mapping = self.point.design.design.mapping.fpga if self.streams else None
+        saved = sum(mapping.moved_bytes(mapping.streamed[name]) for name in self.streams) if mapping else 0
+        return self.point.dram_bytes - saved
+
+
+class Launch(Struct, frozen=True):
+    """One configuration of the device, and what runs in it.
+
+    Attributes:
+        saved: of an FPGA's resources, by streams.
+    """
+
+    number: int
+    runs: tuple[Run, ...]
+    saved: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def start_us(self) -> float:
+        return min(run.start_us for run in self.runs)
+
+    @property
+    def end_us(self) -> float:
+        return max(run.end_us for run in self.runs)
+
+    @property
+    def designs(self) -> dict[str, Run]:
+        """What the device is configured with: one run of each kind of operator, by its design."""
+        return {run.design: run for run in self.runs}
+
+    @property
+    def columns(self) -> int:
+        return sum(run.point.columns for run in self.designs.values())
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Of an FPGA, by name; nothing of an NPU."""
+        found = {name: -count for name, count in self.saved.items()}
+        for run in self.designs.values():
+            for name, count in run.point.resources.items():
+                found[name] = found.get(name, 0) + count
+        return found
+
+    @property
+    def streams(self) -> dict[str, tuple[Run, Run]]:
+        """The tensors that are streams, by their names in the network: who writes and who reads them."""
+        ends = {name: run for run in self.runs for name in run.streams.values() if run.step.output == name}
+        return {name: (ends[name], run) for run in self.runs for name in run.streams.values() if run != ends[name]}
+
+    @property
+    def at_once(self) -> bool:
+        """Whether any two of its operators run at the same time."""
+        return any(later.start_us < run.end_us for run, later in combinations(self.runs, 2))
+
+    def simulated_us(self, device: NpuDevice) -> float:
+        """How long it takes with all of its designs simulated together, each as soon as those before it have ended."""
+        parts = []
+        for run in self.runs:
+            after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
+            ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
+            wait_us, own = run.start_us - ready_us, run.point
+            parts.append(Part(own.design.design, run.first_column, tuple(after), wait_us, own.transport))
+        return max(ends_together(parts, device))
+
+    def period_us(self, device: Device) -> float:
+        """Time from input to input, at best, while they follow each other through it: until the busiest columns have
+        done one, or what streams to each other and is called again when all of it has ended, and the DRAM has moved its
+        tensors."""
+        columns: dict[int, float] = {}
+        for run in self.runs:
+            columns[run.first_column] = columns.get(run.first_column, 0.0) + run.end_us - run.start_us
+        moving = sum(
+            choice_of(run.point, device).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
+        )
+        return max([moving, *columns.values(), *(end - start for start, end in self._spans)])
+
+    @property
+    def _spans(self) -> list[tuple[float, float]]:
+        """Of all that streams to each other, from when to when."""
+        joined = DisjointSets[int]()
+        for source, target in self.streams.values():
+            joined.join(source.first_column, target.first_column)
+        runs = {run.first_column: run for run in self.runs if run.streams}
+        groups = ([runs[hardware] for hardware in group] for group in joined.groups())
+        return [(min(run.start_us for run in group), max(run.end_us for run in group)) for group in groups]

@@ -1,0 +1,407 @@
+"""Networks: operators with tensors between them.
+
+    net = Network()
+    x = net.input("x", (128, 64))
+    w = net.constant("w", weights)                                     # an array
+    y = net.add(gemm_work(128, 256, 64, bfloat16), x, w)
+    net.output(y)
+
+A step's work is a program of ours, a rearrangement of elements (`Arrange`), or something the host does (`Host`). A
+program may have several element types (`Ty=dse.choices([bfloat16, float32])`), and a step several programs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, zip_longest
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.records import replace
+from allo_dse.compiler.model.arguments import numpy_dtype
+from allo_dse.eval.verify import as_computable
+from allo_dse.lang.types import DType
+from allo_dse.mapper.program import Program
+
+from .operators.execute import (
+    Deviation,
+    Work,
+    deviation,
+    difference,
+    interface,
+    loaded,
+    reference_of,
+    run_program,
+    tolerance,
+)
+from .operators.products import fused_work
+
+Array = NDArray[np.generic]
+Arrays = dict[str, Array]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Arrange:
+    """Elements of tensors in another order or shape; nothing is computed.
+
+    Attributes:
+        function: from the arrays, of whatever type, to one array.
+        free: the elements stay where they are: another shape at most.
+        written: how many elements of the result are not in their places in the first array; all where it is not given.
+    """
+
+    function: Callable[..., Array]
+    free: bool
+    kind: str = "layout"
+    written: int = 0
+
+
+@dataclass(frozen=True)
+class Convert(Arrange):
+    """Elements of one tensor in another type, in their order."""
+
+    dtype: DType = field(kw_only=True)
+
+    @classmethod
+    def to(cls, dtype: DType) -> Convert:
+        return cls(lambda array: as_computable(array.astype(numpy_dtype(dtype))), False, "convert", dtype=dtype)
+
+
+class Host(Struct, frozen=True):
+    """What the host computes, between launches.
+
+    Attributes:
+        kind: what it is called. function: from arrays to one array.
+        below: by input, what its whole numbers are less than; None where it is not of such. Not known where not given.
+    """
+
+    kind: str
+    function: Callable[..., Array]
+    below: tuple[int | None, ...] = ()
+
+
+class Step(Struct, frozen=True):
+    """One operator in its place: the names of the tensors it reads and of the one it writes.
+
+    Attributes:
+        others: that may be done instead of its work, which is a program as well.
+        through: by input, in what order its program reads it, where that is not the one in which it lies.
+    """
+
+    name: str
+    work: Work | Arrange | Host
+    inputs: tuple[str, ...]
+    output: str
+    others: tuple[Work, ...] = ()
+    through: tuple[Arrange | None, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name without what it repeats: /a/Conv.product+/a/Conv+/a/Relu is /a/Conv+Relu."""
+        first, *others = self.name.split("+")
+        if others and first == f"{others[0]}.product":
+            first, *others = others
+        return "+".join([first, *(one.rpartition("/")[2] or one for one in others)])
+
+    def given(self, known: Mapping[str, Array]) -> list[Array]:
+        """The arrays that it reads."""
+        arrays = [known[name] for name in self.inputs]
+        return [own.function(one) if own else one for one, own in zip_longest(arrays, self.through)]
+
+    @property
+    def works(self) -> tuple[Work, ...]:
+        """The programs that may do it, each in one element type; none of what no program does."""
+        every = (self.work, *self.others) if isinstance(self.work, Work) else ()
+        return tuple(variant for work in every for variant in work.variants)
+
+
+@dataclass
+class Network:
+    """A graph of steps, in an order in which they can run.
+
+    Attributes:
+        shapes: of all tensors. constants: arrays that are known. inputs, outputs: names of tensors.
+    """
+
+    name: str = "network"
+    steps: list[Step] = field(default_factory=list)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    constants: Arrays = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+    def input(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor that is given; returns its name.
+
+        Raises:
+            StudyError: for sizes that are none.
+        """
+        if not all(isinstance(size, int | np.integer) and size > 0 for size in shape):
+            raise StudyError(f"input {name!r} of {tuple(shape)}: sizes are positive whole numbers")
+        self.inputs.append(self._new(name, tuple(shape)))
+        return name
+
+    def constant(self, name: str, array: Array) -> str:
+        """A tensor that is known; returns its name.
+
+        Raises:
+            StudyError: for elements that are no numbers.
+        """
+        array = np.asarray(array)
+        if array.dtype.kind not in "biufV":  # the last has the narrow floats of ml_dtypes
+            raise StudyError(f"constant {name!r} has elements of type {array.dtype}, not numbers")
+        self.constants[self._new(name, array.shape)] = array
+        return name
+
+    def output(self, *names: str) -> None:
+        """Tensors that are wanted."""
+        self.outputs += [self._known(name) for name in names]
+
+    def add(
+        self,
+        work: Work | Arrange | Host | Callable[..., object] | Sequence[Work],
+        *inputs: str,
+        name: str = "",
+        output: str = "",
+        params: Mapping[str, object] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> str:
+        """Add a step that reads `inputs`; returns the name of what it writes.
+
+        Args:
+            work: what is done; a program of the user's is a function of `params` that returns a region, which reads as
+                many tensors as there are inputs and writes one. Of several works each operator's is chosen.
+            name: of the step. output: name of the tensor.
+            shape: of the tensor, where it is not as the program writes it, but of as many elements.
+
+        Raises:
+            StudyError: for an unknown tensor, or one that does not fit the program, or a name that another step has.
+        """
+        others: Sequence[Work] = ()
+        if isinstance(work, Sequence):
+            work, *others = work
+        made = work if isinstance(work, Work | Arrange | Host) else Work(_name_of(work), work, dict(params or {}))
+        taken = {step.name for step in self.steps}
+        name = name or next(n for number in count(len(taken)) if (n := f"{made.kind}_{number}") not in taken)
+        output = output or f"{name}.result"
+        if name in taken:
+            raise StudyError(f"network {self.name!r} has two steps named {name!r}", hint="each needs its own name")
+        for tensor in inputs:
+            self._known(tensor)
+        if isinstance(made, Work):
+            for one in (made, *others):
+                shape = _checked(self, name, loaded(one), inputs, shape)
+        elif shape is None:
+            shape = made.function(*(np.zeros(self.shapes[tensor], np.float32) for tensor in inputs)).shape
+        assert shape is not None
+        self.steps.append(Step(name, made, inputs, self._new(output, tuple(shape)), tuple(others)))
+        return output
+
+    def _new(self, name: str, shape: Shape) -> str:
+        if name in self.shapes:
+            raise StudyError(f"network {self.name!r} has two tensors named {name!r}", hint="each needs its own name")
+        self.shapes[name] = shape
+        return name
+
+    def _known(self, name: str) -> str:
+        if name not in self.shapes:
+            raise StudyError(
+                f"network {self.name!r} has no tensor {name!r}",
+                hint=f"{did_you_mean(name, self.shapes)}add what writes it first",
+            )
+        return name
+
+    @property
+    def worked(self) -> list[tuple[Step, Work]]:
+        """The steps that programs do, with their work."""
+        return [(step, step.work) for step in self.steps if isinstance(step.work, Work)]
+
+    def run(self, inputs: Mapping[str, Array], *, simulated: bool = True) -> Arrays:
+        """All tensors that the steps write, by name.
+
+        Args:
+            inputs: an array for each input.
+            simulated: programs run, at the first value of each of their parameters; else what they are to compute is
+                computed in float32.
+        """
+        known: Arrays = {**self.constants, **self.given(inputs)}
+        for step in self.steps:
+            given = [known[name] for name in step.inputs]
+            known[step.output] = self._result(step, given, simulated)
+        return {step.output: known[step.output] for step in self.steps}
+
+    def changed(self, exact: Mapping[str, Array], name: str, array: Array) -> Arrays:
+        """The tensors that change with one of them, as they are computed in float32.
+
+        Args:
+            exact: all tensors. name, array: the one that is another.
+        """
+        found: Arrays = {name: array}
+        for step in self.steps:
+            if step.output != name and any(one in found for one in step.inputs):
+                given = [found[one] if one in found else exact[one] for one in step.inputs]
+                found[step.output] = self._result(step, given, False)
+        return found
+
+    def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
+        """How far the programs' results are from what is expected: of each step on the inputs expected of it, and at
+        the end of the outputs of the whole network.
+
+        Args:
+            inputs: an array for each input.
+            expected: tensors by name, as another evaluator computes them; steps that write others, and all where it is
+                not given, are compared with their NumPy references.
+        """
+        given: Arrays = {**self.constants, **self.given(inputs)}
+        exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
+        found = [
+            deviation(step.name, work, [exact[n] for n in step.inputs], exact[step.output])
+            for step in self.steps
+            for work in step.works
+        ]
+        whole = {**given, **self.run(inputs)}
+        return found + [
+            Deviation(name, "whole", difference(whole[name], exact[name]), self.tolerance) for name in self.outputs
+        ]
+
+    @property
+    def tolerance(self) -> float:
+        """How far outputs may be from what is expected, over their largest value: as a random walk over all steps."""
+        widest = max((tolerance(work) for step in self.steps for work in step.works), default=0.0)
+        return widest * math.sqrt(max(1, len(self.worked)))
+
+    def given(self, inputs: Mapping[str, Array]) -> Arrays:
+        """The arrays of the inputs.
+
+        Raises:
+            StudyError: where one is missing, or of another shape.
+        """
+        for name in self.inputs:
+            if name not in inputs or inputs[name].shape != self.shapes[name]:
+                got = inputs[name].shape if name in inputs else "nothing"
+                raise StudyError(f"input {name!r} needs an array of {self.shapes[name]}, got {got}")
+        return {name: inputs[name] for name in self.inputs}
+
+    def _result(self, step: Step, given: list[Array], simulated: bool) -> Array:
+        if not isinstance(step.work, Work):
+            made = step.work.function(*given)
+        elif simulated:
+            made = run_program(loaded(step.work), given)
+        elif step.work.reference is None:  # in its widest type
+            made = run_program(max(map(loaded, step.works), key=lambda one: interface(one)[1][0].dtype.bits), given)
+        else:
+            made = reference_of(step.work, given)
+        return made.reshape(self.shapes[step.output])
+
+
+def _name_of(program: Callable[..., object]) -> str:
+    return str(getattr(program, "__name__", "program"))
+
+
+def _checked(
+    network: Network, name: str, program: Program, inputs: Sequence[str], shape: Sequence[int] | None
+) -> Shape:
+    """The shape of what a step writes, once its program fits its tensors."""
+    reads, writes = interface(program)
+    if len(reads) != len(inputs) or len(writes) != 1:
+        raise StudyError(
+            f"step {name!r}: its program reads {', '.join(t.name for t in reads)} and writes "
+            f"{', '.join(t.name for t in writes)}; the step reads {', '.join(inputs)}",
+            hint="a step's program reads as many tensors as the step and writes one",
+        )
+    for tensor, one in zip(reads, inputs, strict=True):
+        if math.prod(tensor.shape) != math.prod(network.shapes[one]):
+            raise StudyError(f"step {name!r}: {one} of {network.shapes[one]} is not {tensor.name} of {tensor.shape}")
+    written = writes[0].shape
+    if shape is not None and math.prod(shape) != math.prod(written):
+        raise StudyError(f"step {name!r} writes {writes[0].name} of {written}, not of {tuple(shape)}")
+    return written if shape is None else tuple(shape)
+
+
+# Which neighbours of a network one program can do, so that what passes between them never goes to DRAM.
+
+
+class Operator(Struct, frozen=True):
+    """What a design is made for: a step of the network, or several as one.
+
+    Attributes:
+        step: reads what comes from outside and writes what the last step does. names: of the network's steps.
+        key: of its work, which operators that are alike share.
+        copy: of the hardware that does these, where they may have more than one.
+        walk: in which it reads what lies in another order, where there is such.
+    """
+
+    step: Step
+    work: Work
+    names: tuple[str, ...]
+    key: str = ""
+    copy: int = 0
+    walk: str = ""
+
+    @property
+    def first(self) -> bool:
+        """Whether none before it does the same on other hardware, or by reading in another order."""
+        return not self.copy and not self.walk
+
+    @property
+    def reads(self) -> tuple[DType, ...]:
+        """The element types of what it reads."""
+        return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
+
+    @property
+    def writes(self) -> DType:
+        return interface(loaded(self.work))[1][0].dtype
+
+
+def single_operators(network: Network) -> tuple[Operator, ...]:
+    """Every step that a program does, by itself: by each program and in each element type that may do it."""
+    return tuple(
+        Operator(replace(step, work=work, others=()), work, (step.name,))
+        for step in network.steps
+        for work in step.works
+    )
+
+
+def fused_operators(network: Network) -> Iterator[Operator]:
+    """Steps with those after them that read nothing but their result from the network, and are all that reads it."""
+    readers: dict[str, list[Step]] = {}
+    for step in network.steps:
+        for name in step.inputs:
+            readers.setdefault(name, []).append(step)
+    waiting = list(single_operators(network))[::-1]
+    while waiting:
+        one = waiting.pop()
+        if one.step.output not in network.outputs:
+            found = list(_with_next(one, *_readers(network, readers, one.step.output)))
+            waiting += found
+            yield from found
+
+
+def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> tuple[list[Step], str]:
+    """What reads a tensor, and what the tensor is called there: what gives it another shape alone is none of them."""
+    found = readers.get(name, [])
+    if len(found) == 1 and isinstance(found[0].work, Arrange) and found[0].work.free:
+        (step,) = found
+        if len(step.inputs) == 1 and step.output not in network.outputs:
+            return _readers(network, readers, step.output)
+    return found, name
+
+
+def _with_next(one: Operator, readers: list[Step], result: str) -> Iterator[Operator]:
+    """An operator together with the only step that reads its result, where there are programs for both."""
+    if len(readers) != 1 or one.work.reference is None or readers[0].inputs.count(result) > 1:
+        return
+    (after,) = readers
+    position = after.inputs.index(result)
+    others = tuple(name for at, name in enumerate(after.inputs) if at != position)
+    names = (*one.names, after.name)
+    for following in after.works:
+        work = fused_work(one.work, following, position)
+        if work is not None:
+            yield Operator(Step("+".join(names), work, (*one.step.inputs, *others), after.output), work, names)

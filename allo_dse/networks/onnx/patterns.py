@@ -1,0 +1,268 @@
+"""Operators that exporters write as several: found in a graph, and written as one node.
+
+A pattern is a tree of operators; a name stands for a tensor, the same name for the same tensor, and a name that begins
+with "=" for a known array. Factors and terms come in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.common.records import replace
+
+from .graph import Array, Graph, Node, evaluate
+
+# Attention and rotary embedding as exporters write them: whether what a pattern found is one, and with which numbers.
+#
+# What only moves elements is not matched but computed, on numbers that say where they come from.
+
+
+Bound = dict[str, str]
+Writer = Mapping[str, Node]
+MOVES = {"Concat", "Expand", "Neg", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"}
+LOWEST = -1e4  # exp of it is 0 in every type; half precision has no number below -65504
+
+
+def number_of(bound: Bound, name: str, graph: Graph, default: float) -> float:
+    """A known number of a pattern; not a number where it is an array."""
+    array = graph.known[bound[name]] if name in bound else np.array(default)
+    return float(array.ravel()[0]) if array.size == 1 else float("nan")
+
+
+def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
+    """None where what is hidden is not what comes after a query."""
+    writer = graph.writer()
+    scores, factor = _unscaled(bound["scores"], graph, writer)
+    product = writer.get(scores)
+    if product is None or product.op != "MatMul":
+        return None
+    (q, of_q), (k, of_k) = (_unscaled(name, graph, writer) for name in product.inputs)
+    shapes = [graph.shapes[name] for name in (q, k, bound["v"])]
+    if any(len(shape) < 2 for shape in shapes) or shapes[0][-1] != shapes[2][-1]:
+        return None
+    (length, over), shown = (shapes[0][-2], shapes[1][-1]), _shown(bound, graph)
+    shown = np.broadcast_to(shown, np.broadcast_shapes(shown.shape, graph.shapes[scores])).reshape(-1, length, over)
+    causal = length == over > 1 and bool(np.array_equal(shown[0], np.tri(length, dtype=bool)))
+    if (shown != shown[0]).any() or not (causal or shown.all()):
+        return None
+    attributes = {"scale": factor * of_q * of_k, "is_causal": int(causal)}
+    keys, values = (_of_groups(name, flip, graph, writer) for name, flip in ((k, True), (bound["v"], False)))
+    if keys is not None and values is not None and graph.shapes[keys][-3] == graph.shapes[values][-3]:
+        return Node("Attention", root.name, (q, keys, values), root.output, attributes)
+    return Node("Attention", root.name, (q, k, bound["v"]), root.output, {**attributes, "keys_transposed": 1})
+
+
+def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
+    """The tensor of which a tensor is a multiple, and the factor: PyTorch scales scores, queries, or keys too."""
+    factor, node = 1.0, writer.get(name)
+    while node is not None and node.op in {"Mul", "Div"}:
+        known = {one: graph.known[one] for one in node.inputs if one in graph.known}
+        numbers = [one for one, array in known.items() if array.size == 1 and array.any()]
+        if not numbers or (node.op == "Div" and numbers != [node.inputs[1]]):
+            break
+        value = float(known[numbers[0]].ravel()[0])
+        factor *= value if node.op == "Mul" else 1 / value
+        name = next(one for one in node.inputs if one != numbers[0])
+        node = writer.get(name)
+    return name, factor
+
+
+def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
+    """Which scores the softmax sees: of a mask those to which nothing is added, where so much is taken off the others
+    that their weights vanish."""
+    if "=mask" in bound:
+        mask = graph.known[bound["=mask"]].astype(np.float32)
+        return np.asarray((mask == 0) if ((mask == 0) | (mask <= LOWEST)).all() else np.zeros_like(mask, bool))
+    if "=lowest" not in bound:
+        return np.ones((1, 1), bool)
+    lowest = number_of(bound, "=lowest", graph, 0.0) <= LOWEST
+    shown = graph.known[bound["=shown"]] if "=shown" in bound else np.logical_not(graph.known[bound["=hidden"]])
+    return shown.astype(bool) & lowest
+
+
+def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | None:
+    """Keys or values of which a tensor repeats each head for a group of queries; None where it does not.
+
+    Args:
+        flip: whether heads are transposed in the tensor.
+    """
+    heads, last, node = graph.shapes[name][-3:], name, writer.get(name)
+    while node is not None and node.op in MOVES:
+        last = node.inputs[0]
+        own, node = graph.shapes[last][-3:], writer.get(last)
+        fits = len(own) == 3 and np.prod(graph.shapes[last]) == np.prod(own) and heads[0] % own[0] == 0
+        if not fits or own[0] == heads[0] or own[1:] != (heads[:0:-1] if flip else heads[1:]):
+            continue
+        numbers = np.arange(np.prod(own)).reshape(own)
+        moved = _moved(name, {last: numbers.reshape(graph.shapes[last])}, graph, writer)
+        repeated = np.repeat(numbers, heads[0] // own[0], axis=0)
+        if moved is not None and np.array_equal(moved.ravel(), (repeated.swapaxes(1, 2) if flip else repeated).ravel()):
+            return last
+    return None
+
+
+def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
+    """None where halves of a row do not turn with each other, by angles that depend on the row alone."""
+    x, tables = bound["x"], [graph.known[bound[name]] for name in ("=cosine", "=sine")]
+    shape = graph.shapes[x]
+    turned = graph.writer().get(bound["turned"])
+    if turned is None or turned.op != "Concat" or shape[-1] % 2:
+        return None
+    if any(t.size != np.prod(shape[-2:]) or t.shape[-2:] != shape[-2:] for t in tables):
+        return None
+    numbers = np.arange(1, np.prod(shape) + 1).reshape(shape)
+    low, high = np.split(numbers, 2, axis=-1)
+    found = _moved(bound["turned"], {x: numbers}, graph, graph.writer())
+    if found is None or not np.array_equal(found, np.concatenate([-high, low], axis=-1)):
+        return None
+    halves = [np.split(table.reshape(shape[-2:]), 2, axis=-1) for table in tables]
+    if any(not np.array_equal(one, other) for one, other in halves):
+        return None
+    names = tuple(graph.new_name(f"{root.output}.{name}") for name in ("cosine", "sine"))
+    graph.known |= {name: pair[0] for name, pair in zip(names, halves, strict=True)}
+    return Node("RotaryEmbedding", root.name, (x, *names), root.output)
+
+
+def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) -> Array | None:
+    """What a tensor holds once others do; None where it is more than these with their elements moved."""
+    if name in given or name in graph.known:
+        return given[name] if name in given else graph.known[name]
+    node = writer.get(name)
+    if node is None or node.op not in MOVES:
+        return None
+    arrays = {one: _moved(one, given, graph, writer) for one in node.inputs if one}
+    found = {one: array for one, array in arrays.items() if array is not None}
+    return evaluate(node, found, graph.functions.get("", 1))[name] if len(found) == len(arrays) else None
+
+
+Pattern = str | tuple[object, ...]
+COMMUTE = {"Add", "Mul"}
+EXACT = {
+    **{"one": 1.0, "two": 2.0, "three": 3.0, "half": 0.5, "cubic": 0.044715},
+    **{"slope": np.sqrt(2 / np.pi), "root": np.sqrt(2), "inverse": np.sqrt(0.5)},
+}
+"""What known numbers of a pattern are to be, by name."""
+
+_HALF = "=half"
+_ERF = ("Add", ("Erf", ("Div", "x", "=root")), "=one")
+_ERF_MUL = ("Add", ("Erf", ("Mul", "x", "=inverse")), "=one")
+_CENTRED = ("Sub", "x", ("ReduceMean", "x"))
+_CUBES = (("Mul", "x", ("Mul", "x", "x")), ("Pow", "x", "=three"))
+_TANHS = tuple(("Add", ("Tanh", ("Mul", ("Add", "x", ("Mul", cube, "=cubic")), "=slope")), "=one") for cube in _CUBES)
+
+
+def _normed(x: Pattern) -> list[Pattern]:
+    """What divides by the root of the mean square."""
+    squares = [("Pow", x, "=two"), ("Mul", x, x)]
+    roots = [("Sqrt", ("Add", ("ReduceMean", square), "=epsilon")) for square in squares]
+    return [*(("Div", x, root) for root in roots), *(("Mul", x, ("Reciprocal", root)) for root in roots),
+            *(("Mul", x, ("Div", "=one", root)) for root in roots)]  # fmt: skip
+
+
+PATTERNS: dict[str, list[Pattern]] = {
+    "Gelu": [
+        shape
+        for twice in (_ERF, _ERF_MUL, *_TANHS)
+        for shape in (
+            ("Mul", ("Mul", "x", twice), _HALF),
+            ("Mul", ("Mul", "x", _HALF), twice),
+            ("Mul", "x", ("Mul", twice, _HALF)),
+        )
+    ],
+    "SiluMul": [("Mul", ("Mul", "x", ("Sigmoid", "x")), "up")],
+    "Silu": [("Mul", "x", ("Sigmoid", "x"))],
+    "LayerNormalization": [("Add", ("Mul", normed, "=weight"), "=bias") for normed in _normed(_CENTRED)],
+    "RMSNormalization": [("Mul", normed, "=weight") for normed in _normed("x")],
+    "RotaryEmbedding": [("Add", ("Mul", "x", "=cosine"), ("Mul", "turned", "=sine"))],
+    "Attention": [
+        ("MatMul", ("Softmax", ("Add", "scores", "=mask")), "v"),
+        ("MatMul", ("Softmax", ("Where", "=shown", "scores", "=lowest")), "v"),
+        ("MatMul", ("Softmax", ("Where", "=hidden", "=lowest", "scores")), "v"),
+        ("MatMul", ("Softmax", "scores"), "v"),
+    ],
+}
+"""What stands for what; the first that fits is taken."""
+
+
+def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], bound: Bound) -> Iterator[Bound]:
+    """The ways in which a tensor is computed as a pattern says."""
+    if isinstance(pattern, str):
+        if pattern.startswith("=") == (tensor in graph.known) and bound.get(pattern, tensor) == tensor:
+            yield {**bound, pattern: tensor}
+        return
+    op, *parts = pattern
+    node = writer.get(tensor)
+    if node is None or node.op != op or not node.is_standard or len(node.inputs) < len(parts):
+        return
+    if any(name not in graph.shapes for name in node.inputs):
+        return
+    if (op == "Softmax" and not over_last(node, graph)) or (op == "ReduceMean" and not _is_mean_of_rows(node, graph)):
+        return
+    orders = [node.inputs[: len(parts)]]
+    if op in COMMUTE:
+        orders.append(orders[0][::-1])
+    for order in orders:
+        found = [bound]
+        for part, name in zip(parts, order, strict=True):
+            assert isinstance(part, str | tuple)
+            found = [more for one in found for more in match(part, name, graph, writer, one)]
+        yield from found
+
+
+def over_last(node: Node, graph: Graph) -> bool:
+    """Whether a softmax is along the last dimension of what it reads."""
+    return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # as ONNX has it
+
+
+def _is_mean_of_rows(node: Node, graph: Graph) -> bool:
+    """Whether a mean is along the last dimension, which is kept."""
+    return graph.shapes.get(node.output) == (*graph.shapes[node.inputs[0]][:-1], 1)
+
+
+def with_patterns(graph: Graph) -> Graph:
+    """The graph in which what makes up a pattern is one node; what computes its parts stays for who reads them."""
+    writer = graph.writer()
+    return replace(graph, nodes=[_as_one(node, graph, writer) for node in graph.nodes])
+
+
+def parts_of(whole: Node, graph: Graph) -> list[Node]:
+    """The nodes of a graph that one node stands for, which a pattern has made of them; none for ONNX's own."""
+    writer, found, waiting = graph.writer(), dict[str, Node](), [whole.output] if whole.proto is None else []
+    while waiting:
+        name = waiting.pop()
+        if name in writer and name not in found and name not in whole.inputs:
+            found[name] = writer[name]
+            waiting += writer[name].inputs
+    return list(found.values())
+
+
+def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
+    for op, patterns in PATTERNS.items():
+        for pattern in patterns:
+            for bound in match(pattern, node.output, graph, writer, {}):
+                made = _node(op, node, bound, graph)
+                if made is not None:
+                    return made
+    return node
+
+
+def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
+    """The node that stands for a pattern; None where its numbers are others than the operator's."""
+
+    def number(name: str, default: float) -> float:
+        return number_of(bound, name, graph, default)
+
+    if op == "Attention":
+        return attention_node(root, bound, graph)
+    if op == "RotaryEmbedding":
+        return rotary_node(root, bound, graph)
+    if any(not np.isclose(number(f"={name}", value), value) for name, value in EXACT.items()):
+        return None
+    if np.isnan(number("=epsilon", 0.0)) or ("up" in bound and graph.shapes[bound["up"]] != graph.shapes[bound["x"]]):
+        return None
+    names = tuple(bound[name] for name in ("x", "up", "=weight", "=bias") if name in bound)
+    attributes = {"epsilon": number("=epsilon", 0.0)} if "=epsilon" in bound else {}
+    return Node(op, root.name, names, root.output, attributes)

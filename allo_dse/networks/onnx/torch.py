@@ -1,0 +1,103 @@
+"""`from_torch`: a module of PyTorch as a network, by PyTorch's own exporter to ONNX.
+
+    network = dse.from_torch(module, (torch.zeros(1, 128, 768),))                  # PyTorch is installed here
+    network = dse.from_torch_file("block.py", settings={"length": 128})            # another interpreter has it
+
+PyTorch from the registry of Python packages brings gigabytes of CUDA libraries. Debian has it for CPUs alone, for the
+system's Python: `apt-get install python3-torch`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allo_dse.common.errors import StudyError
+
+from ..network import Network
+from ..operators.execute import Work
+from . import torch_export
+from .convert import from_onnx
+from .graph import Graph, Node, load_model
+
+if TYPE_CHECKING:
+    import torch
+
+PYTHON = "/usr/bin/python3"
+"""The interpreter that Debian's packages are for."""
+
+Programs = Mapping[str, Callable[[Node, Graph], Work]]
+_INSTALL = (
+    "apt-get install python3-torch, or python= an interpreter that imports torch and, for its exporter, onnxscript"
+)
+
+
+def from_torch(
+    module: torch.nn.Module,
+    example_inputs: Sequence[torch.Tensor],
+    *,
+    element: str = "bf16",
+    programs: Programs | None = None,
+) -> Network:
+    """A module as a network, as it infers. What it is asked for, and errors, are as for `from_onnx`.
+
+    Args:
+        example_inputs: tensors to call it with; their shapes are the network's.
+
+    Raises:
+        StudyError: without PyTorch.
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise StudyError(
+            "from_torch needs PyTorch", hint=f"pip install torch, or dse.from_torch_file with {_INSTALL}"
+        ) from None
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder, "model.onnx")
+        torch_export.write_model(module, example_inputs, str(model))
+        return from_onnx(load_model(model, type(module).__name__), element=element, programs=programs)
+
+
+def from_torch_file(
+    path: str | Path,
+    function: str = "model",
+    *,
+    settings: Mapping[str, object] | None = None,
+    python: str | Path = PYTHON,
+    element: str = "bf16",
+    programs: Programs | None = None,
+) -> Network:
+    """The same for a module that a Python file makes, by an interpreter that has PyTorch.
+
+    Args:
+        path: a file with `def model(**settings)` that returns the module and its example inputs; it imports neither
+            this package nor what the other interpreter has not.
+        function: its name, where it is another. settings: what it is called with: numbers, texts and lists of them.
+        python: the interpreter.
+
+    Raises:
+        StudyError: when the interpreter, the file or the exporter fails, with what it said last.
+    """
+    file = Path(path).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder, "model.onnx")
+        arguments = [str(file), function, json.dumps(dict(settings or {})), str(model)]
+        _run([str(python), "-c", inspect.getsource(torch_export), *arguments], file)
+        return from_onnx(load_model(model, file.stem), element=element, programs=programs)
+
+
+def _run(command: list[str], file: Path) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=file.parent)
+    except OSError as error:
+        raise StudyError(f"{command[0]} does not run: {error.strerror}", hint=_INSTALL) from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        hint = _INSTALL if "No module named 'torch'" in said else f"try it with {command[0]} alone"
+        raise StudyError(f"{file}: {command[0]} exports no model of it: {said}", hint=hint)

@@ -1,0 +1,154 @@
+"""Attention with several heads in one program: grouped keys and values, causal masks, an online softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import allo
+import allo.dataflow as df
+import numpy as np
+from allo.ir.types import Stream, bfloat16, float32
+from allo.memory import Layout
+from numpy.typing import NDArray
+
+from .execute import Work, tile_counts
+
+S = Layout.Shard
+HIDDEN = -1.0e30
+LEAST_CHUNK, MOST_CHUNK = 16, 64  # queries, and keys, of a task: more exceed a core's memory
+Floats = NDArray[np.float32]
+
+
+def attention(L=512, N=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.125, Ty=bfloat16):
+    """L keys and values of KV heads, side by side in columns, each for N queries of G heads below each other.
+
+    A head has D columns of keys, then D of values, as a core has two channels for what comes in. What passes from
+    chunk to chunk of keys is the result so far, and of every query the largest score and the sum of the weights.
+    Products are cut so that both have one shape where chunks are no longer than heads are wide: Allo has one kernel
+    for products per program on XDNA2.
+    """
+    Tq, Tk = N // Pq, L // Pk
+    part = math.gcd(Tk, D)
+    LyQ, LyK = [S(1), S(0)], [S(2), S(0)]
+
+    @df.region()
+    def top(Q: Ty[G * N, KV * D], Pairs: Ty[L, KV * 2 * D], Out: Ty[G * N, KV * D]):
+        results: Stream[float32[Tq, D], 2][KV, G * Pq, Pk]
+        states: Stream[float32[2, Tq], 2][KV, G * Pq, Pk]
+
+        @df.kernel(mapping=[KV, G * Pq, Pk], args=[Q, Pairs, Out])
+        def attend(q: Ty[G * N, KV * D] @ LyQ, pair: Ty[L, KV * 2 * D] @ LyK, out: Ty[G * N, KV * D] @ LyQ):
+            head, row, chunk = df.get_pid()
+            result: float32[Tq, D]
+            state: float32[2, Tq]
+            with allo.meta_if(chunk > 0):
+                result[:, :] = results[head, row, chunk - 1].get()
+                state[:, :] = states[head, row, chunk - 1].get()
+            with allo.meta_else():
+                result[:, :] = 0.0
+                for i0 in range(Tq):
+                    state[0, i0] = HIDDEN
+                    state[1, i0] = 0.0
+            # One iteration, or none where the mask hides the whole chunk from all queries of the block.
+            for _ in range(chunk * Tk, L - causal * (N - (row % Pq + 1) * Tq), L):
+                score: Ty[Tq, Tk] = 0.0
+                with allo.meta_for(D // part) as n:
+                    product: Ty[Tq, Tk] = allo.matmul(
+                        q[:, n * part : (n + 1) * part], pair[:, n * part : (n + 1) * part].T
+                    )
+                    score[:, :] = allo.add(score, product)
+                weight: Ty[Tq, Tk] = 0.0
+                scale: float32[Tq] = 0.0
+                for i in range(Tq):
+                    largest: float32 = state[0, i]
+                    for j in range(Tk):
+                        scaled: float32 = score[i, j] * factor
+                        with allo.meta_if(causal == 1):
+                            if chunk * Tk + j > L - N + row % Pq * Tq + i:
+                                scaled = HIDDEN
+                                score[i, j] = HIDDEN
+                        if scaled > largest:
+                            largest = scaled
+                    scale[i] = allo.exp(state[0, i] - largest)
+                    total: float32 = state[1, i] * scale[i]
+                    for j2 in range(Tk):
+                        weight[i, j2] = allo.exp(score[i, j2] * factor - largest)
+                        total += weight[i, j2]
+                    state[0, i] = largest
+                    state[1, i] = total
+                with allo.meta_for(D // part) as m:
+                    values: Ty[Tq, part] = allo.matmul(weight, pair[:, D + m * part : D + (m + 1) * part])
+                    for i1, d1 in allo.grid(Tq, part):
+                        result[i1, m * part + d1] = result[i1, m * part + d1] * scale[i1] + values[i1, d1]
+            with allo.meta_if(chunk == Pk - 1):
+                for i2, d2 in allo.grid(Tq, D):
+                    out[i2, d2] = result[i2, d2] / state[1, i2]
+            with allo.meta_else():
+                results[head, row, chunk].put(result)
+                states[head, row, chunk].put(state)
+
+    return top
+
+
+def query_matrix(Q: Floats, kv_heads: int) -> Floats:
+    """[heads, N, D] as the program takes it: [G * N, KV * D]."""
+    heads, length, width = Q.shape
+    grouped = Q.reshape(kv_heads, heads // kv_heads, length, width).transpose(1, 2, 0, 3)
+    return grouped.reshape(-1, kv_heads * width)
+
+
+def heads_of(matrix: Floats, kv_heads: int, length: int) -> Floats:
+    """What the program writes, as [heads, N, D]: the inverse of `query_matrix`."""
+    groups, width = matrix.shape[0] // length, matrix.shape[1] // kv_heads
+    return matrix.reshape(groups, length, kv_heads, width).transpose(2, 0, 1, 3).reshape(-1, length, width)
+
+
+def pair_matrix(K: Floats, V: Floats) -> Floats:
+    """[KV, L, D] of keys and of values as the program takes them: [L, KV * 2 * D]."""
+    return np.concatenate([K, V], axis=2).transpose(1, 0, 2).reshape(K.shape[1], -1)
+
+
+def attend(Q: Floats, K: Floats, V: Floats, factor: float, causal: bool) -> Floats:
+    """softmax(Q @ K.T * factor) @ V for [heads, N, D] of queries, the last ones, and [KV, L, D] of keys and values."""
+    groups = Q.shape[0] // K.shape[0]
+    K, V = np.repeat(K, groups, axis=0), np.repeat(V, groups, axis=0)
+    scores = Q @ K.transpose(0, 2, 1) * np.float32(factor)
+    if causal:
+        N, L = scores.shape[1:]
+        scores = np.where(np.tri(N, L, L - N, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    found: Floats = (weights / weights.sum(axis=-1, keepdims=True)) @ V
+    return found
+
+
+def attention_work(
+    heads: int, kv_heads: int, length: int, width: int, factor: float, causal: bool, element: object, queries: int = 0
+) -> Work:
+    """Queries of `query_matrix`, keys and values of `pair_matrix`.
+
+    Args:
+        length: of keys and values. queries: of a head, the last ones of that length; all where it is not given.
+    """
+    queries, groups = queries or length, heads // kv_heads
+    one = queries == 1  # nothing is hidden of it: those of the heads of a group are as several of one head
+    masked, per_pair = causal and not one, 1 if one else groups
+
+    def reference(of_queries: Floats, pairs: Floats) -> Floats:
+        K, V = pairs.reshape(len(pairs), kv_heads, 2, -1).transpose(2, 1, 0, 3)
+        Q = heads_of(of_queries, kv_heads, len(of_queries) // per_pair)
+        return query_matrix(attend(Q, K, V, factor, masked), kv_heads)
+
+    rows = groups if one else queries
+    params = {
+        **{"L": length, "N": rows, "D": width, "KV": kv_heads, "G": per_pair},
+        **{"Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK), "Pk": tile_counts(length, LEAST_CHUNK, MOST_CHUNK)},
+        **{"causal": int(masked), "factor": factor, "Ty": element},
+    }
+    return Work("attention", attention, params, reference, lambda p: _smaller(p, rows == length))
+
+
+def _smaller(params: Mapping[str, int], square: bool) -> Mapping[str, int]:
+    """Sizes with the same tasks: 4 queries and keys of each at least."""
+    each = 4 * math.lcm(params["Pq"], params["Pk"])
+    return {"L": each, "N": each if square else 4 * params["Pq"], "D": 8}

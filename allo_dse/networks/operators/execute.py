@@ -1,0 +1,204 @@
+"""Works on numbers: their programs in the simulator, their references in NumPy, and how far these are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+from allo.ir.types import bfloat16, float32
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
+from allo_dse.compiler.model.arguments import numpy_dtype
+from allo_dse.compiler.program.tensors import Tensor
+from allo_dse.eval.execute.rounding import SINGLE, analysed
+from allo_dse.eval.execute.run import run_graph
+from allo_dse.eval.tolerances import tolerances_of
+from allo_dse.eval.verify import as_computable, directions, unlike_reference
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.program import Program, load_program
+from allo_dse.space.params import Parameter, choices, divisors
+
+# What an operator of a network is, as a dataflow program with parameters.
+
+
+LEAST_TILE, MOST_TILE = 16, 256  # of a side of a matrix: below, calls of kernels dominate; above, no core keeps it
+
+
+@dataclass(frozen=True)
+class Work:
+    """A program, what may vary in it, and what it computes.
+
+    Attributes:
+        kind: name of the operator.
+        program: a function of `params` that returns a region. What it reads comes first among its tensors.
+        params: sizes and element types; what may vary is a `Parameter`. Of element types, each is a work of its own.
+        reference: from the arrays that the program reads (narrow floats as float32) to those that it writes.
+        verify_with: from parameters to those of a smaller instance with the same tasks.
+    """
+
+    kind: str
+    program: Callable[..., object]
+    params: Mapping[str, object]
+    reference: Callable[..., object] | None = None
+    verify_with: Callable[[Mapping[str, int]], Mapping[str, object]] | None = field(default=None, compare=False)
+
+    @property
+    def smallest(self) -> dict[str, object]:
+        """The parameters, with the first value of each that may vary."""
+        return {name: one.values[0] if isinstance(one, Parameter) else one for name, one in self.params.items()}
+
+    @property
+    def variants(self) -> tuple[Work, ...]:
+        """The work in each of the element types that its parameters allow."""
+        types = {
+            name: one.values
+            for name, one in self.params.items()
+            if isinstance(one, Parameter) and not any(isinstance(value, int | float | str) for value in one.values)
+        }
+        chosen = (dict(zip(types, values, strict=True)) for values in product(*types.values()))
+        return tuple(replace(self, params={**self.params, **own}) for own in chosen) if types else (self,)
+
+
+def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE) -> Parameter:
+    """How many tiles of `least` to `most` elements a side of `size` may have; a smaller one has one.
+
+    Raises:
+        StudyError: for a side that is no whole number of such tiles.
+    """
+    try:
+        return divisors(size, at_least=-(-size // most), at_most=max(1, size // least))
+    except StudyError as none:
+        if size < 1:
+            raise
+        raise StudyError(
+            f"a side of {size} is no whole number of tiles of {least} to {most} elements", hint=f"pad it; {none.hint}"
+        ) from None
+
+
+ELEMENTS = {"bf16": bfloat16, "f32": float32}
+"""Types of elements that networks are made of, by name."""
+
+
+def element_type(name: str) -> object:
+    """An element type as programs take it; of several with commas between, each operator has one.
+
+    Raises:
+        StudyError: for a name that is none of `ELEMENTS`.
+    """
+    names = list(dict.fromkeys(one.strip() for one in name.split(",")))
+    if not ELEMENTS.keys() >= set(names):
+        raise StudyError(f"no element type {name!r} for networks", hint=f"of {', '.join(ELEMENTS)}, one or several")
+    return ELEMENTS[names[0]] if len(names) == 1 else choices(ELEMENTS[one] for one in names)
+
+
+Array = NDArray[np.generic]
+
+
+class Deviation(Struct, frozen=True):
+    """How far the numbers of a step, or at last of the whole network, are from what is expected.
+
+    Attributes:
+        largest: difference over the largest expected value. allowed: of any element, over the same.
+        wrong: elements that differ by more than roundings before them explain.
+    """
+
+    step: str
+    kind: str
+    largest: float
+    allowed: float
+    wrong: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.wrong and self.largest <= self.allowed
+
+
+_PROGRAMS: dict[tuple[object, ...], Program] = {}
+
+
+def loaded(work: Work) -> Program:
+    """The program for the first value of each parameter; the same one for works that are alike."""
+    key = (work.program, *sorted((name, str(value)) for name, value in work.smallest.items()))
+    if key not in _PROGRAMS:
+        _PROGRAMS[key] = load_program(work.program, **work.smallest)
+    return _PROGRAMS[key]
+
+
+def interface(program: Program) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors that a program reads, and those that it writes."""
+    reads, writes = directions(program)
+    by_name = {tensor.name: tensor for tensor in program.tensors}
+    return [by_name[name] for name in reads], [by_name[name] for name in writes]
+
+
+def run_program(program: Program, given: Sequence[Array], vmg: VMG | None = None) -> Array:
+    """What a program writes from arrays of as many elements as the tensors it reads; narrow floats as float32.
+
+    Args:
+        vmg: how it is folded; not at all where it is not given.
+    """
+    writes = interface(program)[1]
+    arrays = _arrays(program, given)
+    run_graph(vmg or program.vmg, *arrays.values())
+    return as_computable(arrays[writes[0].name])
+
+
+def _arrays(program: Program, given: Sequence[Array]) -> dict[str, Array]:
+    """The tensors of a program before a run."""
+    arrays = {t.name: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in program.tensors}
+    for tensor, one in zip(interface(program)[0], given, strict=True):
+        arrays[tensor.name][...] = one.reshape(tensor.shape).astype(arrays[tensor.name].dtype)
+    return arrays
+
+
+def reference_of(work: Work, given: Sequence[Array]) -> Array:
+    """What a work's reference computes in float32 from arrays of as many elements as its program reads."""
+    assert work.reference is not None
+    reads, _ = interface(loaded(work))
+    shaped = [as_computable(one).reshape(tensor.shape) for one, tensor in zip(given, reads, strict=True)]
+    return np.asarray(work.reference(*shaped))
+
+
+def difference(found: Array, expected: Array) -> float:
+    """The largest difference over the largest finite expected value; equal infinities do not differ."""
+    own, exact = (one.astype(np.float64).ravel() for one in (found, expected))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(own == exact, 0, np.abs(own - exact)).max(initial=0)
+    return float(apart / np.abs(exact[np.isfinite(exact)]).max(initial=1e-30))
+
+
+def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) -> Deviation:
+    """How far a work's result is from what is expected of it: without its roundings it is that, within the bound of
+    single roundings, and with them within theirs.
+
+    Args:
+        given: as for `run_program`; they are rounded to the types of the program's tensors.
+    """
+    program = loaded(work)
+    tensor = interface(program)[1][0]
+    exact = {one.name: array for one, array in zip(interface(program)[0], given, strict=True)}
+    analysis = analysed(program.vmg, _arrays(program, given), depths={}, seconds=None, exact=exact)
+    if not tensor.dtype.is_float:
+        found = run_program(program, given)
+        wrong = int(np.count_nonzero(found.ravel() != expected.ravel()))
+        return Deviation(name, work.kind, difference(found, expected), 0.0, wrong)
+    one = analysis.tensors[tensor.name]
+    wanted = expected.reshape(one.exact.shape)
+    wrong = int(unlike_reference(one, wanted, single=True)[0].sum())
+    scale = float(np.abs(wanted[np.isfinite(wanted)]).astype(np.float64).max(initial=1e-30))
+    bound = one.bound + SINGLE * one.unit
+    allowed = float(bound[np.isfinite(bound)].max(initial=0.0)) / scale
+    largest = difference(one.rounded, wanted)
+    return Deviation(
+        name, work.kind, largest, max(allowed, largest if not wrong else 0.0), max(0, wrong - analysis.undecided)
+    )
+
+
+def tolerance(work: Work) -> float:
+    """How far a work's result may be from what is expected of it, over the root mean square of that."""
+    return max((one.largest for one in tolerances_of(loaded(work)).values()), default=0.0)

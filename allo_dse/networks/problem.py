@@ -1,0 +1,128 @@
+"""A network and the designs of its operators as a problem of `solver`: times in ticks, shares of the bandwidth."""
+
+from __future__ import annotations
+
+import math
+
+from allo_dse.device.device import Device, FpgaDevice, NpuDevice
+from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.lang.types import DType
+
+from .fronts import Fronts, Point
+from .network import Arrange, Convert, Host, Network, Step
+from .operators.execute import Work
+from .solver.problem import BANDWIDTH, Choice, Problem, ticks
+
+UNLIMITED = 1_000_000
+
+
+def choice_of(point: Point, device: Device) -> Choice:
+    """A design uses the bandwidth for the share of its time in which the DRAM is busy, in its busier direction; on an
+    FPGA, whose designs have memory ports of their own, for the share of all ports' bandwidth that it moves."""
+    if isinstance(device, FpgaDevice):
+        share = point.dram_bytes / (point.latency_us * 1e3 * dram_gb_s(device))
+    else:
+        share = point.bound.get("DRAM", 0.0)
+    needs = (point.columns, *(point.resources[name] for name in RESOURCES if point.resources))
+    return Choice(needs, ticks(point.latency_us), min(BANDWIDTH, math.ceil(share * BANDWIDTH)))
+
+
+def limits_of(device: Device) -> tuple[int, ...]:
+    """What a launch may use: columns of an array; of an FPGA every resource, for any number of operators."""
+    if isinstance(device, NpuDevice):
+        return (device.array.columns,)
+    assert isinstance(device, FpgaDevice)
+    return (UNLIMITED, *(device.limit(name) for name in RESOURCES))
+
+
+def between_us(device: Device) -> float:
+    """From one launch to the next; an FPGA is configured once."""
+    board = device.board if isinstance(device, NpuDevice) else None
+    return max(0.0, board.relaunch_us - board.launch_us) if board else 0.0
+
+
+def dram_gb_s(device: Device) -> float:
+    """Bandwidth of the DRAM, in one direction of an NPU; of all memory ports of an FPGA."""
+    if isinstance(device, NpuDevice):
+        return device.board.dram_gb_s
+    assert isinstance(device, FpgaDevice)
+    return device.external.ports * device.external.port_gb_s
+
+
+def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> float:
+    """What a rearrangement takes that is not free, or a step of the host: every element that is not in its place
+    is written once, in a type, at the DRAM's bandwidth, while others are read."""
+    if isinstance(step.work, Arrange) and step.work.free:
+        return 0.0
+    in_place = step.work.written if isinstance(step.work, Arrange) else 0
+    elements = in_place or math.prod(network.shapes[step.output])
+    return elements * dtype.bytes / (dram_gb_s(device) * 1e3)
+
+
+Origins = dict[int, tuple[int, bool]]
+"""The steps that a tensor comes from, -1 for the inputs: the ticks since they were done, and whether its elements are
+theirs, not what the host made of them."""
+
+
+def origins_of(network: Network, device: Device, dtype: DType) -> dict[str, Origins]:
+    """Of every tensor, where what is between programs writes a type."""
+    found: dict[str, Origins] = {name: {-1: (0, False)} for name in network.inputs}
+    number = 0
+    for step in network.steps:
+        if isinstance(step.work, Work):
+            found[step.output] = {number: (0, True)}
+            number += 1
+            continue
+        more, own = ticks(moved_us(network, step, device, dtype)), not isinstance(step.work, Host)
+        merged: Origins = {}
+        for before, (time, theirs) in (pair for name in step.inputs for pair in found.get(name, {}).items()):
+            longest, any_theirs = merged.get(before, (0, False))
+            merged[before] = max(time + more, longest), (theirs and own) or any_theirs
+        found[step.output] = merged
+    return found
+
+
+def problem_of(fronts: Fronts) -> Problem:
+    """What is to be decided about a network. Elements that an operator reads in another type than they were written in
+    are converted first: all are written once at the DRAM's bandwidth, and what rearranges them follows."""
+    network, device, candidates = fronts.network, fronts.device, fronts.candidates
+    number = {step.name: position for position, (step, _) in enumerate(network.worked)}
+    keys = [(key, copy) for key in fronts.points for copy in range(1 + max(one.copy for one in candidates))]
+    does = tuple(tuple(number[name] for name in one.names) for one in candidates)
+    reads, writes = [one.reads for one in candidates], [one.writes for one in candidates]
+    types = {*writes, *(dtype for own in reads for dtype in own)}
+    origins = {dtype: origins_of(network, device, dtype) for dtype in types}
+    ending: dict[int, list[int]] = {}
+    for o, steps in enumerate(does):
+        ending.setdefault(steps[-1], []).append(o)
+    after: list[dict[int, int]] = [{} for _ in candidates]
+    release, tail = ([0] * len(candidates) for _ in range(2))
+    for o, one in enumerate(candidates):
+        for name, dtype in zip(one.step.inputs, reads[o], strict=True):
+            for before, (time, theirs) in origins[dtype].get(name, {}).items():
+                if before < 0:
+                    release[o] = max(release[o], time)
+                for other in ending.get(before, []):
+                    if not set(does[other]) & set(does[o]):
+                        converts = theirs and writes[other] != dtype
+                        step = Step("", Convert.to(dtype), (), candidates[other].step.output)
+                        wait = time + (ticks(moved_us(network, step, device, dtype)) if converts else 0)
+                        after[o][other] = max(wait, after[o].get(other, 0))
+        ends = (origins[writes[o]].get(name, {}).get(does[o][-1], (0, True)) for name in network.outputs)
+        tail[o] = max((time for time, _ in ends), default=0)
+    return Problem(
+        kinds=tuple(keys.index((one.key, one.copy)) for one in candidates),
+        choices=tuple(tuple(choice_of(p, device) for p in fronts.points[key]) for key, _ in keys),
+        does=does,
+        after=tuple(after),
+        limits=limits_of(device),
+        between=ticks(between_us(device)),
+        release=tuple(release),
+        tail=tuple(tail),
+        launches=None if isinstance(device, NpuDevice) else 1,
+        own={
+            o: tuple(choice_of(point, device) if point else None for point in fronts.points_of(one))
+            for o, one in enumerate(candidates)
+            if one.walk
+        },
+    )

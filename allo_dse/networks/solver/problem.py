@@ -1,0 +1,217 @@
+"""What is to be decided when operators are put into launches, as numbers: times in ticks, shares of the bandwidth.
+
+A launch is one configuration of the device. In it every kind of operator that it serves has resources of its own, for
+which one design is chosen; operators of that kind run on them one after another. Operators of different kinds run at
+once where their inputs are there and the DRAM gives what both ask for. Launches follow each other; of an FPGA there is
+one, and operators that are alike may be of several kinds.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct, field
+
+from allo_dse.common.errors import StudyError
+from allo_dse.device.fpga_model import RESOURCES
+
+TICK_US = 0.1
+BANDWIDTH = 1000
+"""The DRAM's bandwidth, in the unit of which designs use a share."""
+ALLOWED = 1_000_000
+"""The deviation that is allowed, in the unit of which operators take a share."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A design that may be chosen for a kind: what it needs of each resource of the device, ticks, and the share of the
+    bandwidth it uses meanwhile."""
+
+    needs: tuple[int, ...]
+    ticks: int
+    bandwidth: int
+
+
+class Edge(Struct, frozen=True):
+    """Operators of which one may write what the other reads into a stream, where each has hardware of its own.
+
+    Attributes:
+        source, target: of a launch both. saves: of each resource what a stream takes less than memory ports do.
+        lags: by choice of the source and of the target, ticks from start to start after which the target never waits;
+            None where their designs cannot stream.
+    """
+
+    source: int
+    target: int
+    saves: tuple[int, ...]
+    lags: tuple[tuple[int | None, ...], ...]
+
+
+class Problem(Struct, frozen=True):
+    """Operators do one step each, or several that are fused; of those that do a step, one runs.
+
+    Attributes:
+        kinds: of each operator. choices: of each kind. does: of each operator the steps that it does.
+        after: of each operator those that it waits for, where both run, with the ticks that the host or a rearrangement
+            takes between them. limits: of each resource in a launch. between: ticks from one launch to the next.
+        release: ticks of what precedes an operator and depends on no other one.
+        tail: by operator, ticks of what follows it and no operator. launches: at most; one for each step if not given.
+        edges: that may be streams, of a problem of one launch. All that is streamed is called at once: what else it
+            reads must be there before the first of it starts.
+        own: of an operator that takes another time on them the designs of its kind; None where it cannot run.
+        effects: of each operator what it takes of the deviation that is allowed, as a share of `ALLOWED`; none is.
+    """
+
+    kinds: tuple[int, ...]
+    choices: tuple[tuple[Choice, ...], ...]
+    does: tuple[tuple[int, ...], ...]
+    after: tuple[Mapping[int, int], ...]
+    limits: tuple[int, ...]
+    between: int
+    release: tuple[int, ...]
+    tail: tuple[int, ...]
+    launches: int | None = None
+    edges: tuple[Edge, ...] = ()
+    effects: tuple[int, ...] = ()
+    own: Mapping[int, tuple[Choice | None, ...]] = field(default_factory=dict)
+
+    def designs(self, o: int) -> tuple[Choice | None, ...]:
+        """The choices of an operator."""
+        return self.own.get(o) or self.choices[self.kinds[o]]
+
+    def ticks(self, o: int) -> list[int]:
+        """What it takes on each, 0 where it cannot run."""
+        return [choice.ticks if choice else 0 for choice in self.designs(o)]
+
+    @property
+    def alike(self) -> list[list[int]]:
+        """Operators that do the same steps, of which one runs at most."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for o, steps in enumerate(self.does):
+            found.setdefault(steps, []).append(o)
+        return list(found.values())
+
+    @property
+    def before(self) -> list[set[int]]:
+        """Of each step, those that it waits for."""
+        found: list[set[int]] = [set() for _ in range(self.steps)]
+        for steps, waits in zip(self.does, self.after, strict=True):
+            if len(steps) == 1:
+                found[steps[0]] |= {self.does[other][-1] for other in waits}
+        return found
+
+    @property
+    def longest_path(self) -> frozenset[int]:
+        """The steps that take longest, at their fastest, of those of which each waits for the one before."""
+        single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
+        ticks = {s: min((t for o in own for t in self.ticks(o) if t), default=0) for s, own in single.items()}
+        return frozenset(longest(ticks, self.before))
+
+    @property
+    def steps(self) -> int:
+        return 1 + max(step for steps in self.does for step in steps)
+
+    @property
+    def horizon(self) -> int:
+        """Ticks in which any order is done: each operator in a launch of its own, one after another, at its slowest."""
+        slowest = sum(max(self.ticks(o)) for o in range(len(self.kinds))) + sum(map(self._late, self.edges))
+        waits = sum(sum(waits.values()) for waits in self.after) + sum(self.release) + sum(self.tail)
+        return slowest + waits + self.between * self.steps
+
+    def _late(self, edge: Edge) -> int:
+        """Ticks after the end of the source that the target of a stream may have to wait."""
+        choices = self.choices[self.kinds[edge.source]]
+        lags = [(lag, own.ticks) for own, row in zip(choices, edge.lags, strict=True) for lag in row if lag is not None]
+        return max([0, *(lag - took for lag, took in lags)])
+
+
+def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[int]:
+    """Of the steps that have ticks, those of which each waits for the one before that together take longest."""
+    paths: dict[int, tuple[int, list[int]]] = {}
+    for step in sorted(ticks):  # in an order in which they can run
+        took, path = max((paths[one] for one in before[step] if one in paths), default=(0, []))
+        paths[step] = took + ticks[step], [*path, step]
+    return max(paths.values())[1]
+
+
+def ticks(us: float) -> int:
+    return math.ceil(us / TICK_US)
+
+
+# What is decided, and the simplest that can be: every step in a launch of its own.
+
+
+class Solution(Struct, frozen=True):
+    """Attributes:
+    launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
+    length: ticks from the start to the end of everything. bound: no solution is shorter, or, for a stream, does with
+        less time from input to input. streams: numbers of the problem's edges.
+    """
+
+    launch: tuple[int, ...]
+    start: tuple[int, ...]
+    choice: tuple[int, ...]
+    length: int
+    bound: int
+    streams: tuple[int, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """How much shorter another solution may be, as a share of this one's length."""
+        return 1 - self.bound / self.length if self.length else 0.0
+
+
+def in_turn(problem: Problem) -> Solution | None:
+    """Every step by itself, on its fastest design, in a launch of its own; none where there are fewer launches."""
+    launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
+    ends: dict[int, int] = {}
+    taken = 0
+    singles: dict[int, list[int]] = {}
+    for o, steps in enumerate(problem.does):
+        if len(steps) == 1:
+            singles.setdefault(steps[0], []).append(o)
+    for step in range(problem.steps):  # in an order in which they can run
+        o, c = _fastest(problem, singles.get(step, []))
+        taken += problem.effects[o] if problem.effects else 0
+        earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
+        launch[o], choice[o] = len(ends), c
+        start[o] = max(problem.release[o], *earliest, max(ends.values(), default=-problem.between) + problem.between)
+        ends[o] = start[o] + problem.ticks(o)[c]
+    length = max(end + problem.tail[o] for o, end in ends.items())
+    if taken > ALLOWED or (problem.launches is not None and problem.launches < problem.steps):
+        return None
+    return Solution(tuple(launch), tuple(start), tuple(choice), length, least_of(problem))
+
+
+def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
+    """Of operators the one with the least effect, of these the fastest, and its design."""
+    found, needs = [], problem.limits
+    for o in operators:
+        effect, needs = problem.effects[o] if problem.effects else 0, problem.choices[problem.kinds[o]][0].needs
+        found += [
+            (effect, design.ticks, o, c)
+            for c, design in enumerate(problem.designs(o))
+            if design and all(map(operator.le, design.needs, problem.limits))
+        ]
+    if not found:
+        raise StudyError(
+            f"an operator of the network has no design within {_words(problem.limits)} of the device",
+            hint=f"it needs {_words(needs)}",
+        )
+    return min(found)[2:]
+
+
+def least_of(problem: Problem) -> int:
+    """No solution is shorter than the step that takes longest however it is done."""
+    least = [min(c.ticks for c in problem.designs(o) if c) for o in range(len(problem.kinds))]
+    return max(
+        min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)
+        for step in range(problem.steps)
+    )
+
+
+def _words(needs: Sequence[int]) -> str:
+    return f"{needs[0]} columns" if len(needs) == 1 else f"({', '.join(map(str, needs[1:]))}) of {', '.join(RESOURCES)}"

@@ -1,0 +1,376 @@
+"""The fastest way to put operators into launches: exact, or with a bound on what is left to gain.
+
+Launch by launch (`by_launches`) where the device may have several, then CP-SAT on the whole, from the best that is
+known, unless that is proved already.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from allo_dse.common.cp_sat import answer
+from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
+
+from .by_launches import by_launches
+from .problem import ALLOWED, BANDWIDTH, Problem, Solution, in_turn, least_of
+
+# A problem for CP-SAT.
+
+
+class Model:
+    """The decisions of a problem as variables, and what must hold of them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.model = cp_model.CpModel()
+        model, count = self.model, len(problem.kinds)
+        self.launches = range(problem.launches or problem.steps)
+        # Whether an operator is in a launch with a choice; whether a kind has columns for a choice in a launch.
+        self.runs = {
+            (o, c, at): model.new_bool_var(f"runs_{o}_{c}_{at}")
+            for o, kind in enumerate(problem.kinds)
+            for c in range(len(problem.choices[kind]))
+            for at in self.launches
+        }
+        self.has = {
+            (k, c, at): model.new_bool_var(f"has_{k}_{c}_{at}")
+            for k, choices in enumerate(problem.choices)
+            for c in range(len(choices))
+            for at in self.launches
+        }
+        self.present = [model.new_bool_var(f"present_{o}") for o in range(count)]
+        self._groups()
+        edges = [(edge.source, edge.target) for edge in problem.edges]
+        self.streams = {edge: model.new_bool_var("streams_{}_{}".format(*edge)) for edge in edges}
+        # What is streamed is called with what it reads, and starts when it need not wait any more.
+        called = [model.new_int_var(0, problem.horizon, f"called_{o}") for o in range(count if problem.edges else 0)]
+        self.called = called or self.start
+        self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
+        self.length = model.new_int_var(0, problem.horizon, "length")
+        self._one_design_each()
+        if problem.effects:
+            model.add(sum(map(operator.mul, problem.effects, self.present)) <= ALLOWED)
+        self._resources()
+        self._order()
+        self._streamed()
+        self._in_their_launches()
+        self._side_by_side()
+        if not problem.edges:
+            self._at_least()
+        model.minimize(self.length)
+
+    def _groups(self) -> None:
+        """Of operators that do the same one runs at most: they have one launch, one start and one size."""
+        model, most, horizon = self.model, len(self.launches) - 1, self.problem.horizon
+        self.alike = self.problem.alike
+        self.group = {o: number for number, own in enumerate(self.alike) for o in own}
+        self.any = [model.new_bool_var(f"any_{own[0]}") for own in self.alike]
+        launch = [model.new_int_var(0, most, f"launch_{own[0]}") for own in self.alike]
+        start = [model.new_int_var(0, horizon, f"start_{own[0]}") for own in self.alike]
+        size = [self._size(own) for own in self.alike]
+        places = [self.group[o] for o in range(len(self.present))]
+        self.launch, self.start, self.size = ([one[at] for at in places] for one in (launch, start, size))
+
+    def _size(self, alike: Sequence[int]) -> cp_model.IntVar:
+        domain = cp_model.Domain.from_values([0, *(ticks for o in alike for ticks in self.problem.ticks(o))])
+        return self.model.new_int_var_from_domain(domain, f"size_{alike[0]}")
+
+    def _one_design_each(self) -> None:
+        """Every step is done once, by an operator in one launch, with the choice that its kind has there."""
+        for step in range(self.problem.steps):
+            self.model.add_exactly_one(one for (o, _, _), one in self.runs.items() if step in self.problem.does[o])
+        for o, kind in enumerate(self.problem.kinds):
+            choices = range(len(self.problem.choices[kind]))
+            self.model.add(self.present[o] == sum(self.runs[o, c, at] for c in choices for at in self.launches))
+            for c in choices:
+                for at in self.launches:
+                    self.model.add_implication(self.runs[o, c, at], self.has[kind, c, at])
+                    if self.problem.designs(o)[c] is None:
+                        self.model.add(self.runs[o, c, at] == 0)
+
+        ticks = [self.problem.ticks(o) for o in range(len(self.problem.kinds))]
+        runs: dict[int, list[tuple[int, int, int]]] = {}
+        for one in self.runs:
+            runs.setdefault(self.group[one[0]], []).append(one)
+        for number, own in enumerate(self.alike):
+            self.model.add(self.any[number] == sum(self.present[o] for o in own))
+            self.model.add(self.launch[own[0]] == sum(one[2] * self.runs[one] for one in runs[number]))
+            self.model.add(self.size[own[0]] == sum(ticks[o][c] * self.runs[o, c, at] for o, c, at in runs[number]))
+
+    def _resources(self) -> None:
+        """The designs of a launch fit the device; a kind has one."""
+        for at in self.launches:
+            for number, limit in enumerate(self.problem.limits):
+                needs = [(self.problem.choices[k][c].needs[number], k, c) for k, c, own in self.has if own == at]
+                saved = sum(e.saves[number] * self.streams[e.source, e.target] for e in self.problem.edges)
+                self.model.add(sum(need * self.has[k, c, at] for need, k, c in needs) - saved <= limit)
+            for k, choices in enumerate(self.problem.choices):
+                self.model.add_at_most_one(self.has[k, c, at] for c in range(len(choices)))
+
+    def _order(self) -> None:
+        """Operators wait for what they read, and the end for all."""
+        for o, waits in enumerate(self.problem.after):
+            self.model.add(self.called[o] >= self.problem.release[o]).only_enforce_if(self.present[o])
+            end = self.start[o] + self.size[o] + self.problem.tail[o]
+            self.model.add(self.length >= end).only_enforce_if(self.present[o])
+            for before, wait in waits.items():
+                both = (self.present[o], self.present[before])
+                through_dram = [~self.streams[before, o]] if (before, o) in self.streams else []
+                if wait or self.problem.edges:
+                    self.model.add(self.called[o] >= self.start[before] + self.size[before] + wait).only_enforce_if(
+                        *both, *through_dram
+                    )
+        for number, own in enumerate(self.alike):
+            first = own[0]
+            self.model.add(self.start[first] == min(self.problem.release[o] for o in own)).only_enforce_if(
+                ~self.any[number]
+            )
+            for other in {self.group[before] for o in own for before in self.problem.after[o]}:
+                both = (self.any[number], self.any[other])
+                before = self.alike[other][0]
+                self.model.add(self.launch[first] >= self.launch[before]).only_enforce_if(*both)
+                if not self.problem.edges:
+                    self.model.add(self.start[first] >= self.start[before] + self.size[before]).only_enforce_if(*both)
+
+    def _streamed(self) -> None:
+        """What streams has hardware of its own, and starts so late that it never waits for what streams to it."""
+        kinds, choices = self.problem.kinds, self.problem.choices
+        alike: dict[int, list[int]] = {}
+        for o, kind in enumerate(kinds):
+            alike.setdefault(kind, []).append(o)
+        for o in range(len(kinds) if self.problem.edges else 0):
+            self.model.add(self.start[o] >= self.called[o]).only_enforce_if(self.present[o])
+        for edge in self.problem.edges:
+            streams, ends = self.streams[edge.source, edge.target], (edge.source, edge.target)
+            if kinds[edge.source] == kinds[edge.target]:
+                self.model.add(streams == 0)
+            for o in sorted({*alike[kinds[edge.source]], *alike[kinds[edge.target]]}):
+                self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
+            self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
+            # However the tensor passes, it takes so long: without this the bound is far from the length.
+            least = [
+                min([choice.ticks, *(lag for lag in lags if lag is not None)]) * self.runs[edge.source, c, 0]
+                for c, (choice, lags) in enumerate(zip(choices[kinds[edge.source]], edge.lags, strict=True))
+            ]
+            both = (self.present[edge.source], self.present[edge.target])
+            self.model.add(self.start[edge.target] >= self.start[edge.source] + sum(least)).only_enforce_if(*both)
+            targets = [self.runs[edge.target, c, 0] for c in range(len(choices[kinds[edge.target]]))]
+            for c, lags in enumerate(edge.lags):
+                source = self.runs[edge.source, c, 0]
+                lag = sum((lag or 0) * target for lag, target in zip(lags, targets, strict=True))
+                self.model.add(self.start[edge.target] >= self.start[edge.source] + lag).only_enforce_if(
+                    streams, source
+                )
+                for at, one in enumerate(lags):
+                    if one is None:
+                        self.model.add_bool_or(~streams, ~source, ~targets[at])
+
+    def _in_their_launches(self) -> None:
+        """An operator runs between the beginning of its launch and that of the next, before the array is configured."""
+        for own in self.alike:
+            o = own[0]
+            for at in self.launches:
+                here = [
+                    self.runs[one, c, at]
+                    for one in own
+                    for c in range(len(self.problem.choices[self.problem.kinds[one]]))
+                ]
+                inside = self.model.new_bool_var(f"in_{o}_{at}")
+                self.model.add(inside == sum(here))
+                self.model.add(self.start[o] >= self.begin[at]).only_enforce_if(inside)
+                for later in self.launches[at + 1 :]:
+                    wait = self.problem.between
+                    self.model.add(self.begin[later] >= self.start[o] + self.size[o] + wait).only_enforce_if(
+                        inside, self._used(later)
+                    )
+        for at in self.launches[1:]:
+            self.model.add(self.begin[at] >= self.begin[at - 1])
+            self.model.add_implication(self._used(at), self._used(at - 1))
+
+    def period(self) -> cp_model.IntVar:
+        """Ticks from input to input: until the busiest kind has done one, or what streams to each other and is called
+        again when all of it has ended, and the DRAM has moved its tensors."""
+        period = self.model.new_int_var(0, self.problem.horizon, "period")
+        busy: dict[int, list[cp_model.LinearExpr]] = {}
+        moving = []
+        for (o, c, _), one in self.runs.items():
+            choice = self.problem.designs(o)[c]
+            if choice is None:
+                continue
+            busy.setdefault(self.problem.kinds[o], []).append(choice.ticks * one)
+            moving.append(choice.ticks * choice.bandwidth * one)
+        for times in busy.values():
+            self.model.add(period >= sum(times))
+        self.model.add(BANDWIDTH * period >= sum(moving))
+        for ends, streams in self.streams.items():
+            for o in ends:
+                took = self.start[o] + self.size[o] - self.called[o]
+                self.model.add(period >= took).only_enforce_if(streams)
+        return period
+
+    def _at_least(self) -> None:
+        """What follows from the rest, but the solver's bound does not see: launches follow each other, and take as long
+        as what is one after another in them, and as their columns are busy."""
+        problem, model = self.problem, self.model
+        used = [self._used(at) for at in self.launches]
+        between = problem.between * (sum(used) - 1)
+        for at in self.launches:
+            for number, limit in enumerate(problem.limits):
+                needs = [
+                    problem.choices[k][c].needs[number] * one for (k, c, own), one in self.has.items() if own == at
+                ]
+                model.add(sum(needs) <= limit * used[at])
+        path = problem.longest_path
+        in_turn = sum(self.size[own[0]] for own in self.alike if path & set(problem.does[own[0]]))
+        model.add(self.length >= between + in_turn)
+        ticks = {o: problem.ticks(o) for o in range(len(problem.kinds))}
+        for number, limit in enumerate(problem.limits):
+            areas = [
+                problem.choices[problem.kinds[o]][c].needs[number] * ticks[o][c] * one
+                for (o, c, _), one in self.runs.items()
+            ]
+            model.add(limit * (self.length - between) >= sum(areas))
+
+    def _used(self, launch: int) -> cp_model.IntVar:
+        """Whether there are operators in a launch."""
+        if not hasattr(self, "_uses"):
+            self._uses = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
+            for at, used in enumerate(self._uses):
+                self.model.add_max_equality(used, [one for (_, _, own), one in self.runs.items() if own == at])
+        return self._uses[launch]
+
+    def _side_by_side(self) -> None:
+        """Operators of a kind follow each other, and what runs at once shares the bandwidth."""
+        times: dict[int, list[cp_model.IntervalVar]] = {kind: [] for kind in self.problem.kinds}
+        demands: dict[int, list[int]] = {kind: [] for kind in self.problem.kinds}
+        for o, kind in enumerate(self.problem.kinds):
+            for c, choice in enumerate(self.problem.designs(o)):
+                if choice is None:
+                    continue
+                chosen = self.model.new_bool_var(f"chosen_{o}_{c}")
+                self.model.add(chosen == sum(self.runs[o, c, at] for at in self.launches))
+                end = self.start[o] + choice.ticks
+                times[kind].append(
+                    self.model.new_optional_interval_var(self.start[o], choice.ticks, end, chosen, f"time_{o}_{c}")
+                )
+                demands[kind].append(choice.bandwidth)
+        for intervals in times.values():
+            self.model.add_no_overlap(intervals)
+        self.model.add_cumulative(
+            [one for kind in times for one in times[kind]], [one for kind in times for one in demands[kind]], BANDWIDTH
+        )
+
+
+WORK_LIMIT = 60.0
+"""CP-SAT's deterministic time, about as many seconds: then the best so far is taken, with what is proved of it."""
+LAUNCH_SHARE = 1 / 20
+"""Of the limit, that one launch may take; all of them, half."""
+
+WHOLE = 2
+"""Of the linear relaxation: how long operators take hangs on choices, which is not seen without. Of GPT-2's block, one
+launch on a U280 of 163 designs, the best is proved in 8 s of work; without, 60 s do not find it, and the bound is a
+quarter of it."""
+
+
+def solve(
+    problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False, near: Solution | None = None
+) -> Solution:
+    """The shortest solution, or the best that is found within a limit of work.
+
+    Args:
+        stream: the one with the least time from input to input instead, and the shortest of these; for one launch.
+        near: where to look first.
+
+    Raises:
+        StudyError: where the designs of the operators do not fit the device.
+    """
+    work, known, bound = _Work(work_limit), in_turn(problem), least_of(problem)
+    if problem.launches is None:
+        path, least = by_launches(problem, work.launch, work.more)
+        bound = max(bound, least)
+        known = min((one for one in (known, path) if one and _allowed(problem, one)), key=_length, default=None)
+        if known is not None and known.length <= bound:
+            return replace(known, bound=bound)
+    made = Model(problem)
+    if known is not None and not stream:
+        made.model.add(made.length >= bound)
+        made.model.add(made.length <= known.length)
+    found = work.found(made, near or known, work_limit - work.done, stream=stream)
+    if found is None and known is None:
+        raise StudyError(
+            "no designs of the network's operators were found that fit the device together",
+            hint="more trials find smaller ones; give a larger device",
+        )
+    if found is not None and not stream:
+        bound = max(bound, found.bound)
+        found = replace(found, bound=bound)
+    if found is not None and (stream or known is None or found.length < known.length):
+        return found
+    assert known is not None
+    return replace(known, bound=bound)
+
+
+def _allowed(problem: Problem, one: Solution) -> bool:
+    """Whether its operators together take no more of the deviation than is allowed."""
+    return sum(effect for effect, at in zip(problem.effects, one.launch, strict=False) if at >= 0) <= ALLOWED
+
+
+def _length(one: Solution) -> int:
+    return one.length
+
+
+@dataclass
+class _Work:
+    """What CP-SAT has done of the work that it may do.
+
+    Attributes:
+        refuted: the last model has no solution.
+    """
+
+    limit: float
+    done: float = 0.0
+    refuted: bool = False
+
+    def more(self) -> bool:
+        return self.done < self.limit / 2
+
+    def launch(self, part: Problem) -> tuple[float, Solution | None]:
+        """The bound and the best of one launch."""
+        found = self.found(Model(part), None, self.limit * LAUNCH_SHARE)
+        return (found.bound if found else math.inf if self.refuted else 0), found
+
+    def found(self, made: Model, begun: Solution | None, limit: float, *, stream: bool = False) -> Solution | None:
+        """The best of a model within a limit, with its bound; None where none is found."""
+        if begun is not None:
+            for (o, c, at), one in made.runs.items():
+                made.model.add_hint(one, begun.launch[o] == at and begun.choice[o] == c)
+        bound, limit = 0, max(limit, 0.0)
+        if stream:
+            period = made.period()
+            made.model.minimize(period)
+            status, solver = answer(made.model, work=limit, linear=WHOLE)
+            if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+                bound = round(solver.best_objective_bound)
+                made.model.add(period <= solver.value(period))
+                made.model.minimize(made.length)
+        status, solver = answer(made.model, work=limit, linear=WHOLE)
+        self.done += solver.response_proto.deterministic_time
+        self.refuted = status == cp_model.INFEASIBLE
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        chosen = {o: (at, c) for (o, c, at), one in made.runs.items() if solver.value(one)}
+        count = range(len(made.problem.kinds))
+        return Solution(
+            launch=tuple(chosen.get(o, (-1, -1))[0] for o in count),
+            start=tuple(solver.value(made.start[o]) if o in chosen else -1 for o in count),
+            choice=tuple(chosen.get(o, (-1, -1))[1] for o in count),
+            length=solver.value(made.length),
+            bound=bound if stream else round(solver.best_objective_bound),
+            streams=tuple(e for e, one in enumerate(made.streams.values()) if solver.value(one)),
+        )

@@ -1,0 +1,326 @@
+"""Operators that read what another one wrote as it lies, in place of a rearrangement: their shim channels walk through
+it in the order in which the program wants it.
+
+Each is a candidate beside the operator that reads the rearranged tensor, with the same designs as far as descriptors
+can walk so, timed anew: runs of contiguous bytes are shorter, and the host may have more descriptors to write. So the
+composition chooses, edge by edge, between that and a pass in DRAM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.backends.fpga.bound_times import Passage, passages
+from allo_dse.backends.fpga.cost.memory import fifo_resources
+from allo_dse.backends.npu.evaluator import NpuSimulator
+from allo_dse.common.errors import StudyError
+from allo_dse.common.records import replace
+from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.device.device import FpgaDevice, NpuDevice
+from allo_dse.device.fpga_model import RESOURCES, Resources
+
+from .fronts import Fronts, Point
+from .network import Arrange, Convert, Network, Operator, Shape, Step
+from .operators.execute import Work, interface, loaded
+from .problem import moved_us
+from .solver.problem import TICK_US, Edge
+
+# Rearrangements that follow each other become one, those that change nothing become free, and what nobody reads goes.
+#
+# before: projection ─► [L, H, D] ─► [H, L, D] ─► [L, H * D] ─► attention after: projection ─► attention
+
+
+Array = NDArray[np.generic]
+Function = Callable[..., Array]
+
+
+def simplified(network: Network) -> Network:
+    """The same network with the fewest and cheapest rearrangements."""
+    made = {step.output: step for step in network.steps}
+    steps = []
+    for step in network.steps:
+        if isinstance(step.work, Arrange):
+            made[step.output] = _on_sources(step, made, network.shapes)
+        free = isinstance(step.work, Arrange) and step.work.free  # of a tensor that others may read, too
+        steps.append(step if free else made[step.output])
+    return _without_unread(replace(network, steps=steps))
+
+
+def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> Step:
+    """A rearrangement of what other steps than rearrangements write; those of its inputs are such already."""
+    assert isinstance(step.work, Arrange)
+    parts: list[tuple[Function, int, Shape]] = []
+    sources: list[str] = []
+    for name in step.inputs:
+        before = made.get(name)
+        inner = before is not None and isinstance(before.work, Arrange)
+        function = before.work.function if before is not None and isinstance(before.work, Arrange) else _same
+        own = before.inputs if before is not None and inner else (name,)
+        parts.append((function, len(own), shapes[name]))
+        sources += own
+    function = _composed(step.work.function, parts)
+    return replace(
+        step, work=Arrange(function, is_free(function, [shapes[one] for one in sources])), inputs=tuple(sources)
+    )
+
+
+def _same(array: Array) -> Array:
+    return array
+
+
+def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> Function:
+    """`outer` of what each part makes of its own share of the arrays, in its tensor's shape."""
+
+    def function(*arrays: Array) -> Array:
+        rest, made = list(arrays), []
+        for part, count, shape in parts:
+            made.append(part(*rest[:count]).reshape(shape))
+            rest = rest[count:]
+        return outer(*made)
+
+    return function
+
+
+def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
+    """Whether a rearrangement leaves every element of its one source where it is: tried on their numbers."""
+    if len(shapes) != 1:
+        return False
+    numbers = np.arange(math.prod(shapes[0]), dtype=np.int32)
+    return np.array_equal(function(numbers.reshape(shapes[0])).ravel(), numbers)
+
+
+def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.int32]:
+    """Where the elements of a rearrangement come from: from 1 among those of its inputs, 0 where it is zero.
+
+    Args:
+        name: of its step.
+
+    Raises:
+        StudyError: where it computes something.
+    """
+    parts: list[NDArray[np.int32]] = []
+    first = 1
+    for shape in shapes:
+        parts.append(np.arange(first, first + math.prod(shape), dtype=np.int32).reshape(shape))
+        first += math.prod(shape)
+    order: NDArray[np.int32] = np.asarray(work.function(*parts), np.int32)
+    if not np.array_equal(work.function(*(np.negative(part) for part in parts)), np.negative(order)):
+        raise StudyError(f"step {name!r} is no rearrangement: it computes", hint="give it as a dse.dnn Host step")
+    return order.ravel()
+
+
+def _without_unread(network: Network) -> Network:
+    """The network without steps and constants whose tensors nobody reads."""
+    wanted, kept = set(network.outputs), []
+    for step in reversed(network.steps):
+        if step.output in wanted:
+            kept.append(step)
+            wanted.update(step.inputs)
+    shapes = {name: shape for name, shape in network.shapes.items() if name in wanted or name in network.inputs}
+    constants = {name: array for name, array in network.constants.items() if name in wanted}
+    return replace(network, steps=kept[::-1], shapes=shapes, constants=constants)
+
+
+Order = IntArray
+
+
+def with_strided(fronts: Fronts) -> Fronts:
+    """The fronts with operators that read as it lies what is rearranged for them; of an FPGA as they are."""
+    if not isinstance(fronts.device, NpuDevice) or fronts.strided:
+        return fronts
+    candidates, strided = list(fronts.candidates), dict[tuple[str, str], tuple[Point | None, ...]]()
+    moved = _moved(fronts.network)
+    for one in fronts.candidates:
+        for variant, orders in _variants(one, moved):
+            key = variant.key, variant.walk
+            if key not in strided:
+                strided[key] = tuple(_points(fronts, one, orders))
+            if any(strided[key]):
+                candidates.append(variant)
+    kept = {key: points for key, points in strided.items() if any(points)}
+    return replace(fronts, candidates=tuple(candidates), strided=kept)
+
+
+def _moved(network: Network) -> dict[str, tuple[Step, Order]]:
+    """The rearrangements of a single tensor that are not free, and from where each of their elements comes, -1 where
+    that is nowhere; by what they write."""
+    found = {}
+    for step in network.steps:
+        if isinstance(step.work, Arrange) and not step.work.free and not isinstance(step.work, Convert):
+            source = step.inputs[0]
+            if set(step.inputs) == {source} and source not in network.constants:
+                size = int(np.prod(network.shapes[source]))
+                order = order_of(step.work, [network.shapes[source]] * len(step.inputs), step.name)
+                found[step.output] = step, np.where(order, (order.astype(np.int64) - 1) % size, -1)
+    return found
+
+
+def _variants(one: Operator, moved: Mapping[str, tuple[Step, Order]]) -> Iterator[tuple[Operator, dict[int, Order]]]:
+    """The operator with some of what it reads as it lies, and the orders of these by input."""
+    for chosen in product(*((False, True) if name in moved else (False,) for name in one.step.inputs)):
+        if not any(chosen):
+            continue
+        inputs, orders = list(one.step.inputs), dict[int, Order]()
+        through: list[Arrange | None] = [None] * len(chosen)
+        for at, name in enumerate(one.step.inputs):
+            if chosen[at]:
+                step, orders[at] = moved[name]
+                inputs[at], through[at] = step.inputs[0], _single(step)
+        told = hashlib.sha256(b"".join(bytes([at]) + own.tobytes() for at, own in orders.items())).hexdigest()[:6]
+        yield replace(one, step=replace(one.step, inputs=tuple(inputs), through=tuple(through)), walk=told), orders
+
+
+def _single(step: Step) -> Arrange:
+    """The rearrangement of one array, however often it reads it."""
+    work, times = step.work, len(step.inputs)
+    assert isinstance(work, Arrange)
+    return work if times == 1 else replace(work, function=lambda array: work.function(*[array] * times))
+
+
+def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Iterator[Point | None]:
+    """The designs of an operator, as they read in other orders where that takes less than rearranging before does."""
+    steps = {step.output: step for step in fronts.network.steps}
+    pass_us = sum(moved_us(fronts.network, steps[one.step.inputs[at]], fronts.device, one.reads[at]) for at in orders)
+    for point in fronts.points[one.key]:
+        design = point.design.design
+        reads = interface(design.program)[0]
+        transport = design.mapping.reading({reads[at].name: order for at, order in orders.items()})
+        if isinstance(transport, str):
+            yield None
+            continue
+        metrics = NpuSimulator().moved(design, transport)
+        latency_us, bound = float(metrics["latency_us"]), dict(metrics["bound"])
+        worth = latency_us < point.latency_us + pass_us
+        yield replace(point, latency_us=latency_us, bound=bound, proved=False, transport=transport) if worth else None
+
+
+# Which operators of a network may stream to each other on an FPGA, when that lets them start, and what it saves.
+#
+# What streams comes in the order in which it is written. The kernel that reads it receives it into a memory of its
+# own, and hands tiles out of that in the order in which its tasks need them, as often as they do: so any two designs
+# may stream. How late the second starts follows from when the first has written each tile, and when the second first
+# asks for it.
+
+
+FLOATS = {("bfloat", 16), ("float", 32)}
+"""Kinds and bits of types that streams carry."""
+TABLE_BITS = 32
+TOKEN_CYCLES = 3
+"""To hear that a tile is there, in a loop that is not pipelined: its condition, a table and a FIFO."""
+Lags = tuple[tuple[int | None, ...], ...]
+
+
+def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
+    """The pairs of operators between which a tensor may be a stream: no other one reads it, it is no output of the
+    network, and at most free rearrangements lie between them. None for an NPU."""
+    return tuple(_edges(fronts, fronts.device)) if isinstance(fronts.device, FpgaDevice) else ()
+
+
+def written_as(network: Network) -> dict[str, str]:
+    """By tensors that one step alone reads, and that are no outputs, those that lie where they do, as written."""
+    readers = Counter(name for step in network.steps for name in step.inputs)
+    found: dict[str, str] = {}
+    for step in network.steps:
+        if readers[step.output] != 1 or step.output in network.outputs:
+            continue
+        if not isinstance(step.work, Arrange) or not step.work.free:
+            found[step.output] = step.output
+        elif step.inputs[0] in found:
+            found[step.output] = found[step.inputs[0]]
+    return found
+
+
+def stream_ends(written: Mapping[str, str], source: Step, target: Step) -> tuple[str, str]:
+    """What their programs call the tensor that one writes and the other reads.
+
+    Args:
+        written: as `written_as` has it.
+    """
+    assert isinstance(source.work, Work)
+    assert isinstance(target.work, Work)
+    position = [written.get(name) for name in target.inputs].index(source.output)
+    return interface(loaded(source.work))[1][0].name, interface(loaded(target.work))[0][position].name
+
+
+def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
+    moved = {key: [_passages(point) for point in points] for key, points in fronts.points.items()}
+    known: dict[tuple[str, str, int], tuple[Resources, Lags] | None] = {}
+    written_by: dict[str, list[int]] = {}
+    for number, one in enumerate(fronts.candidates):
+        written_by.setdefault(one.step.output, []).append(number)
+    tensors = written_as(fronts.network)
+    for number, target in enumerate(fronts.candidates):
+        for position, name in enumerate(target.step.inputs):
+            for other in written_by.get(tensors.get(name, ""), []):
+                key = fronts.candidates[other].key, target.key, position
+                if key not in known:
+                    written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
+                    read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
+                    known[key] = _stream(device, written, read)
+                if (stream := known[key]) is not None:
+                    saved = device.external.adapter.resources * 2
+                    saves = (getattr(saved, one) - getattr(stream[0], one) for one in RESOURCES)
+                    yield Edge(other, number, (0, *saves), stream[1])
+
+
+def _passages(point: Point) -> Mapping[str, Passage]:
+    return passages(point.design.design, point.design.metrics["stream_depths"])
+
+
+def _port(point: Point, moved: Mapping[str, Passage], position: int | None) -> Passage | None:
+    """How a design reads its tensor at a position, or writes its result."""
+    reads, writes = interface(point.design.design.program)
+    return moved.get((writes[0] if position is None else reads[position]).name)
+
+
+def _stream(
+    device: FpgaDevice, written: list[Passage | None], read: list[Passage | None]
+) -> tuple[Resources, Lags] | None:
+    """What any design of some takes to receive a tensor, and the lags; None where no two can stream."""
+    ticks = 1 / (device.clock_ghz * 1e3 * TICK_US)
+    lags = tuple(
+        tuple(
+            math.ceil(lag_cycles(device, source, target) * ticks)
+            if source and target and _fit(source, target)
+            else None
+            for target in read
+        )
+        for source in written
+    )
+    parts = [_receiving(device, one) for one in written if one is not None]
+    if not parts or all(lag is None for row in lags for lag in row):
+        return None
+    most = {name: max(getattr(one, name) for one in parts) for name in RESOURCES}
+    return Resources(**most), lags
+
+
+def lag_cycles(device: FpgaDevice, written: Passage, read: Passage) -> int:
+    """From the start of who writes a tensor to that of who reads it, after which that never waits for it."""
+    behind = int((written.by_element - read.by_element).max())
+    return max(1, behind + device.external.latency_cycles + TOKEN_CYCLES * written.moved)
+
+
+def _fit(written: Passage, read: Passage) -> bool:
+    """Whether words of one are words of the other: as many floats, of the same type."""
+    one, other = written.tensor.dtype, read.tensor.dtype
+    return (one.kind, one.bits) in FLOATS and one == other and written.lanes == read.lanes
+
+
+def _receiving(device: FpgaDevice, written: Passage) -> Resources:
+    """The process that receives a tensor, its memory, the FIFO that says which tiles are there, and the tables of where
+    each belongs and when it is asked for."""
+    arrays, bits = device.arrays, written.tensor.dtype.bits * written.lanes
+    words = math.prod(written.tensor.shape) // written.lanes
+    memory = Resources(bram18=arrays.bram18(words, bits))
+    if device.limit("uram"):
+        memory = Resources(uram=math.ceil(words / arrays.uram_words) * math.ceil(bits / arrays.uram_bits))
+    table = Resources(bram18=arrays.bram18(written.moved, TABLE_BITS))
+    said, load = fifo_resources(device, 1, written.moved), device.external.load.resources
+    return Resources.total([memory, table, table, said, load])

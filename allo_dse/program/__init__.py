@@ -1,9 +1,0 @@
-"""The compiled program: what the front end hands to everything else, described per task class.
-
-Data only. `frontend` makes it; `mapper`, `backends`, `space` and `eval` read it. A module per thing
-that is described: `source`, `index_maps`, `tensors`, `streams`, `tasks` (task classes), `kernel`, `directive`, and
-`compiled` for the program as a whole. Nothing is exported twice: import from the module that describes it.
-
-Imports: common, ir, lang.
-Imported by: backends, dnn, drawing, eval, frontend, mapper, space.
-"""

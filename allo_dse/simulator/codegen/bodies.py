@@ -1,0 +1,370 @@
+"""Compiling task bodies: from the text the front end writes to functions that the scheduler starts and resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.common.mlir.bindings import Op, arith, ir, scf
+from allo_dse.common.mlir.dialect import POLLS, Fault, text_context
+from allo_dse.common.mlir.jit import TO_LLVM, compile_object, pass_through, round_small_floats, run_passes
+
+from ..run_time import fifo
+from ..run_time.builder import Emitter, function, make_internal
+from ..run_time.fifo import PLAIN, Variant
+from ..run_time.records import Header, Node
+from ..run_time.scheduler import RUN, START_BODY, add_bodies_runtime, add_runtime
+from .coroutines import to_coroutine
+from .long_loops import breathe, let_breathe
+from .outline import COSTS, NEST, mark_pipelines, outline_nests
+from .payload import decisions, erase_payload
+from .signature import ANY_TOKEN, Body, CompiledBodies, Parameter, Signature
+from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
+
+# Integer divisions as compiled code can do them.
+#
+# Processors trap when they divide by zero, and the smallest number by -1. Hardware gives some value and goes on; so
+# does compiled code here: the dividend. A study that meets such a design must not lose its process.
+#
+# MLIR's own expansion of floor divisions is wrong beyond 64 bits.
+
+
+_SIGNED = ("arith.divsi", "arith.remsi", "arith.floordivsi", "arith.ceildivsi")
+_MACHINE_BITS = 64
+_UNSIGNED = ("arith.divui", "arith.remui", "arith.ceildivui")
+
+
+def guard_divisions(root: ir.Module) -> None:
+    """Divide by one wherever a division below `root` could trap."""
+    for op in find(root, lambda name: name in _SIGNED + _UNSIGNED):
+        dividend, divisor = op.operands
+        known = _constant(divisor)
+        signed = op.name in _SIGNED
+        if known is None or known == 0 or (signed and known == -1):
+            with ir.InsertionPoint(op):
+                op.operands[1] = _safe(dividend, divisor, signed=signed)
+        if op.name == "arith.floordivsi" and _width(divisor.type) > _MACHINE_BITS:
+            with ir.InsertionPoint(op):
+                op.results[0].replace_all_uses_with(_floor(*op.operands))
+            op.erase()
+
+
+def _floor(dividend: ir.Value, divisor: ir.Value) -> ir.Value:
+    """The quotient, less one where the remainder is not zero and has the other sign than the divisor."""
+
+    def compare(predicate: arith.CmpIPredicate, value: ir.Value, to: ir.Value) -> ir.Value:
+        return arith.CmpIOp(predicate, value, to).result
+
+    zero = arith.ConstantOp(divisor.type, ir.Attribute.parse(f"0 : {divisor.type}")).result
+    quotient = arith.DivSIOp(dividend, divisor).result
+    remainder = arith.RemSIOp(dividend, divisor).result
+    negative = [compare(arith.CmpIPredicate.slt, value, zero) for value in (remainder, divisor)]
+    inexact = compare(arith.CmpIPredicate.ne, remainder, zero)
+    below = arith.AndIOp(inexact, arith.XOrIOp(*negative).result).result
+    return arith.SubIOp(quotient, arith.ExtUIOp(divisor.type, below).result).result
+
+
+def _safe(dividend: ir.Value, divisor: ir.Value, *, signed: bool) -> ir.Value:
+    def constant(value: int) -> ir.Value:
+        return arith.ConstantOp(divisor.type, ir.Attribute.parse(f"{value} : {divisor.type}")).result
+
+    def equal(value: ir.Value, to: int) -> ir.Value:
+        return arith.CmpIOp(arith.CmpIPredicate.eq, value, constant(to)).result
+
+    traps = equal(divisor, 0)
+    if signed:
+        smallest = -(1 << (_width(divisor.type) - 1))
+        overflows = arith.AndIOp(equal(divisor, -1), equal(dividend, smallest)).result
+        traps = arith.OrIOp(traps, overflows).result
+    return arith.SelectOp(traps, constant(1), divisor).result
+
+
+def _width(type_: ir.Type) -> int:
+    return 64 if isinstance(type_, ir.IndexType) else ir.IntegerType(type_).width
+
+
+def _constant(value: ir.Value) -> int | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    text = str(owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
+    return {"true": 1, "false": 0}.get(text) if not text.lstrip("-").isdigit() else int(text)
+
+
+# Checking indices whose range is only known when a body runs.
+#
+# An operation with the attribute `df.check = array<i64: number, position, limit, ...>` has indices that must be at
+# least 0 and less than a limit. Compiled code tells the run of one that is not (`df.fault`), and uses 0 in its place:
+# a study that meets such a program must not lose its process.
+
+
+CHECK = "df.check"
+_FIRST_INDEX = {"memref.load": 1, "memref.store": 2, "memref.subview": 1, "arith.addi": 1}
+"""Per operation, which operand its first index is."""
+
+
+def guard_indices(root: ir.Module) -> None:
+    """Put the checks that `df.check` asks for before the operations below `root`."""
+    for op in find(root, lambda name: name in _FIRST_INDEX):
+        if CHECK not in op.attributes:
+            continue
+        numbers = list(ir.DenseI64ArrayAttr(op.attributes[CHECK]))
+        for number, position, limit in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+            operand = _FIRST_INDEX[op.name] + position
+            with ir.InsertionPoint(op), op.location:
+                op.operands[operand] = _checked(op.operands[operand], number, limit)
+        del op.attributes[CHECK]
+
+
+def _checked(index: ir.Value, number: int, limit: int) -> ir.Value:
+    def constant(value: int) -> ir.Value:
+        return arith.ConstantOp(index.type, ir.IntegerAttr.get(index.type, value)).result
+
+    wrong = arith.CmpIOp(arith.CmpIPredicate.uge, index, constant(limit)).result
+    with ir.InsertionPoint(scf.IfOp(wrong).then_block):
+        Fault(index, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number))
+        scf.YieldOp([])
+    return arith.SelectOp(wrong, constant(0), index).result
+
+
+class LoweredBody(NamedTuple):
+    """A module with a body as a coroutine.
+
+    Attributes:
+        suspends: whether it has to be resumed to begin.
+        has_payload: whether it still computes its values.
+    """
+
+    module: ir.Module
+    signature: Signature
+    suspends: bool
+    has_payload: bool
+
+
+def compile_bodies(
+    bodies: Sequence[Body],
+    variant: Variant = PLAIN,
+    *,
+    optimize: bool = True,
+    started: Callable[[tuple[str, ...]], object] = lambda symbols: None,
+) -> CompiledBodies:
+    """Compile bodies, which the code of `compile_runtime` of the same variant runs.
+
+    Where a variant has no payload but a body needs it, all are compiled twice: tasks that feed it must compute theirs.
+
+    Args:
+        optimize: see `compile_object`.
+        started: is told the symbols of what is next worked on.
+
+    Raises:
+        SimulationError: with MLIR's message if a text is not valid or cannot be lowered.
+    """
+    with text_context():
+        module = ir.Module.create()
+        starts: list[str] = []
+        lowered = []
+        for body in bodies:
+            started((body.symbol,))
+            lowered.append(_add(module, body, starts, variant, full=variant.payload))
+        started(tuple(body.symbol for body in bodies))
+        number = full_number = tuple(range(1, len(bodies) + 1))
+        needs_payload = tuple(b.has_payload for b in lowered)
+        if not variant.payload and any(needs_payload):
+            full_number = tuple(
+                k if needs else _add_full(module, body, starts, variant)
+                for body, k, needs in zip(bodies, number, needs_payload, strict=True)
+            )
+        add_bodies_runtime(module, starts, variant, polls=any(b.signature.polls for b in lowered))
+        code = _machine_code(module, START_BODY, optimize=optimize)
+        return CompiledBodies(code, tuple(b.signature for b in lowered), needs_payload, number, full_number)
+
+
+def compile_runtime(variant: Variant) -> bytes:
+    """The scheduler and the table process as an object file."""
+    with text_context():
+        module = ir.Module.create()
+        add_runtime(module, variant)
+        return _machine_code(module, RUN)
+
+
+def _machine_code(module: ir.Module, entry: str, *, optimize: bool = True) -> bytes:
+    lower_coroutines(module)
+    to_llvm(module)
+    return compile_object(module, entry, optimize=optimize)
+
+
+def _add(module: ir.Module, body: Body, starts: list[str], variant: Variant, *, full: bool) -> LoweredBody:
+    """Add a body to the run time's module."""
+    name = f"body{len(starts) + 1}"
+    lowered = lower_body(body, name, variant, full=full)
+    for op in list(lowered.module.body.operations):
+        module.body.append(op.operation)
+    starts.append(_define_start(module, name, lowered))
+    return lowered
+
+
+def _add_full(module: ir.Module, body: Body, starts: list[str], variant: Variant) -> int:
+    _add(module, body, starts, variant, full=True)
+    return len(starts)
+
+
+def lower_body(body: Body, name: str, variant: Variant = PLAIN, *, full: bool = True) -> LoweredBody:
+    """Lower a body to a coroutine `name` (a prefix of its helpers' names); unless `full`, without payload if it can."""
+    try:
+        module = ir.Module.parse(body.mlir)
+    except ir.MLIRError as error:
+        raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
+    main = _rename(module, body.symbol, name)
+    guard_divisions(module)
+    pipelines = mark_pipelines(main.operation)
+    needed = None if full else decisions(main)
+    if needed is None:
+        _guard(module, main)
+        outline_nests(module, main.operation)
+    reduce_stream_ops(module, payload=needed is None)
+    if needed is not None:
+        erase_payload(main, needed)
+        _guard(module, main)
+    to_blocks(module)
+    round_small_floats(module, body.mlir)
+    parameters = tuple(_parameter(a) for a in main.regions[0].blocks[0].arguments)
+    sites = [ir.IntegerAttr(op.attributes["site"]).value for op in find(main, lambda name: name in COSTS)]
+    sites += [number for pipeline in pipelines for number in pipeline.sites]
+    polls = bool(find(main, lambda name: name in POLLS))
+    streams = [i for i, p in enumerate(parameters) if p.is_stream]
+    suspends = to_coroutine(module, main.operation, streams, pipelines, variant)
+    signature = Signature(body.symbol, parameters, max(sites, default=-1) + 1, pipelines, polls)
+    return LoweredBody(module, signature, suspends, needed is None)
+
+
+def _guard(module: ir.Module, main: ir.OpView) -> None:
+    """Whatever data says, compiled code stays within its arrays and returns to Python now and then."""
+    guard_indices(module)
+    for loop in find(module, lambda name: name == "scf.while"):
+        with ir.InsertionPoint.at_block_begin(loop.regions[1].blocks[0]), loop.location:
+            breathe(1)
+    let_breathe(main.operation)
+
+
+def lower_coroutines(module: ir.Module) -> None:
+    """async.coro -> llvm.intr.coro, without the declarations of the async run time, which is not used."""
+    run_passes(module, "builtin.module(convert-async-to-llvm)")
+    for op in list(module.body.operations):
+        if _symbol(op).startswith(("mlirAsyncRuntime", "mlirAsyncRuntim")):
+            op.operation.erase()
+
+
+def to_llvm(module: ir.Module) -> None:
+    run_passes(module, TO_LLVM)
+    # Set here because the conversion from func.func drops attributes for LLVM. Without presplitcoroutine code
+    # generation aborts the process; without noinline nests and moves would go back to where they are called.
+    for op in module.body.operations:
+        if _is_coroutine(op):
+            pass_through(op, "presplitcoroutine")
+        elif NEST in _symbol(op) or fifo.MOVE in _symbol(op):
+            pass_through(op, "noinline")
+
+
+def _is_coroutine(op: Op) -> bool:
+    entry = list(op.operation.regions[0].blocks)[:1]
+    return any(begin.operation.name == "llvm.intr.coro.begin" for block in entry for begin in block.operations)
+
+
+def _symbol(op: Op) -> str:
+    attributes = op.operation.attributes
+    return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
+
+
+def _rename(module: ir.Module, symbol: str, name: str) -> ir.OpView:
+    """Give the module's functions names that are unique in a run; returns the body."""
+    main = None
+    for op in list(module.body.operations):
+        old = _symbol(op)
+        new = name if old == symbol else f"{name}_{old}"
+        is_external = op.operation.name == "func.func" and not op.operation.regions[0].blocks
+        if is_external:
+            continue
+        ir.SymbolTable.replace_all_symbol_uses(old, new, module.operation)
+        ir.SymbolTable.set_symbol_name(op.operation, new)
+        make_internal(op)
+        main = op if old == symbol else main
+    if main is None:
+        raise SimulationError(f"the text of task body {symbol!r} has no function of that name")
+    return main
+
+
+def _parameter(argument: ir.Value) -> Parameter:
+    if isinstance(argument.type, ir.MemRefType):
+        type_ = ir.MemRefType(argument.type)
+        if not type_.has_static_shape:
+            raise SimulationError(f"a tensor of a task body has no static shape: {type_}")
+        return Parameter("tensor", tuple(type_.shape), storage_bytes(type_.element_type))
+    if not isinstance(argument.type, ir.IndexType):
+        raise SimulationError(f"a task body has a parameter of type {argument.type}; expected index or memref")
+    direct = [u.owner.operation for u in argument.uses if u.owner.operation.name in _GETS + _PUTS]
+    reached = direct or _reached_uses(argument)
+    return Parameter(
+        "index",
+        gets=any(op.name in _GETS for op in reached),
+        puts=any(op.name in _PUTS for op in reached),
+        computed=not direct and bool(reached),
+        token_bytes=_token_bytes(reached),
+    )
+
+
+_GETS = ("df.take", "df.try_take", "df.empty")
+_PUTS = ("df.offer", "df.try_offer", "df.full")
+
+
+def _token_bytes(operations: list[ir.Operation]) -> int:
+    """Bytes of the tokens that operations move."""
+    if not operations:
+        return 0
+    moved = [storage_bytes(op.results[0].type) for op in operations if op.name not in ("df.empty", "df.full")]
+    return max(moved, default=ANY_TOKEN)
+
+
+def _reached_uses(value: ir.Value) -> list[ir.Operation]:
+    """Stream operations whose stream number is computed from `value` by index arithmetic."""
+    found, todo, seen = [], [value], set()
+    while todo:
+        for use in todo.pop().uses:
+            op = use.owner.operation
+            if op in seen or not op.name.startswith(("arith.", "df.", "affine.")):
+                continue
+            seen.add(op)
+            if op.name in _GETS + _PUTS:
+                found.append(op)
+            todo += list(op.results)
+    return found
+
+
+def _define_start(module: ir.Module, name: str, lowered: LoweredBody) -> str:
+    """A function (header, node, arguments) that unpacks a task's arguments and runs the body until it suspends.
+
+    The arguments are words: the first cost site, then the parameters in order.
+    """
+    ptr = Emitter.pointer_type()
+    body = next(op for op in module.body.operations if _symbol(op) == name)
+    types = ir.FunctionType(ir.TypeAttr(body.attributes["function_type"]).value).inputs
+    op = function(module, f"start_{name}", [ptr, ptr, ptr])
+    header, node, arguments = op.arguments
+    e = Emitter(op.entry_block)
+    costs = e.field(e.load_ptr(header, Header.COSTS), e.load(arguments, 0))
+    values, word = [], 1
+    parameters = lowered.signature.parameters
+    for parameter, type_ in zip(parameters, types, strict=False):
+        if parameter.kind == "index":
+            values.append(e.index(e.load(arguments, word)))
+        else:
+            strides = [e.load(arguments, word + 1 + axis) for axis in range(len(parameter.shape))]
+            values.append(e.array(e.load_ptr(arguments, word), type_, strides))
+        word += parameter.words
+    streams = e.load_ptr(header, Header.STREAMS)
+    records = [fifo.record(e, streams, v) for v, p in zip(values, parameters, strict=True) if p.is_stream]
+    e.call(name, [*values, header, node, costs, *records])
+    if lowered.suspends:
+        e.coro_resume(e.load_ptr(node, Node.HANDLE))
+    e.return_()
+    return f"start_{name}"

@@ -1,0 +1,456 @@
+"""Turning a task body into a coroutine that suspends in stream operations.
+
+`stream_ops` lowers the structured part (linalg, affine, scf) to blocks while the stream operations survive as opaque
+operations. `to_coroutine` then cuts each block at each stream operation, so that
+
+        ...                               ...
+        %t = "df.take"(%s)                cond_br can_get(%s), ^go, ^wait
+        ...                             ^wait:   register at %s; suspend, then ^go
+                                        ^go:     take the token, advance the clock
+                                        ...
+
+and gives the function its prologue and its end. Values that live across a suspension need no care: LLVM keeps them in
+the coroutine's frame. The clock is a stack slot, which LLVM promotes to a register before it splits the coroutine.
+
+In a pipelined loop (see `pipelines`) the clock stands at the begin of the round, and operations are due later; puts
+that are due after operations behind them go through `deferred`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from allo_dse.common.mlir.bindings import Op, async_dialect, ir, memref
+from allo_dse.common.mlir.dialect import POLLS
+from allo_dse.common.mlir.nested_ops import nested_ops
+
+from ..run_time import fifo
+from ..run_time.builder import USUALLY, Emitter, Variable, Word
+from ..run_time.fifo import Variant
+from ..run_time.operation_tables import PUSH_REQUEST
+from ..run_time.records import STATE_BITS, Entry, Header, Node, State, Stream, entry_words
+from .outline import PIPELINE, PLACE, site
+from .signature import Pipeline
+from .stream_ops import find, storage_bytes
+
+# Common parts of every coroutine of a task body: its prologue, its exits, and its suspension.
+
+
+FRAME_BYTES = 1024
+"""Local arrays up to this size live in the coroutine's frame, where LLVM can keep scalars in registers; larger ones
+are allocated."""
+
+
+class Inputs(Struct, frozen=True):
+    """Inputs of a coroutine besides the body's parameters."""
+
+    variant: Variant
+    header: ir.Value
+    node: ir.Value
+    costs: ir.Value
+    pipelines: Sequence[Pipeline]
+    records: Sequence[tuple[ir.Value, ir.Value]]
+    """Numbers of streams that are parameters, and the streams' records."""
+    moves: fifo.Moves | None
+    """Gets and puts that the body calls; None where their code stands in it."""
+
+
+class Coroutine(Inputs, frozen=True):
+    """Values of the prologue that every suspension refers to."""
+
+    streams: ir.Value
+    handle: ir.Value
+    clock: Variable
+    stall_get: Variable
+    stall_put: Variable
+    cleanup: ir.Block
+    suspended: ir.Block
+    tails: Sequence[Variable]
+    """Per pipeline, cycles from the begin of the last round to the end of the loop."""
+
+
+def prologue(function: ir.Operation, entry: ir.Block, inputs: Inputs) -> Coroutine:
+    """Begin the coroutine in `entry`, whose own operations move to a block behind it."""
+    body = cut(entry, entry.operations[0])
+    e = Emitter(entry)
+    with e.here():
+        identity = async_dialect.coro_id()
+        handle = async_dialect.coro_begin(identity)
+        frame = ir.Operation.create("builtin.unrealized_conversion_cast", [e.ptr], [handle]).result
+    e.store(frame, inputs.node, Node.HANDLE)
+    clock, stall_get, stall_put = e.variable(e.load(inputs.node, Node.CLOCK)), e.variable(0), e.variable(0)
+    streams = e.load_ptr(inputs.header, Header.STREAMS)
+    tails = [e.variable(0) for _ in inputs.pipelines]
+    owned = _hoist_arrays(function, e)
+    cleanup = list(function.regions[0].blocks)[-1].create_after()
+    suspended = cleanup.create_after()
+    e.branch(body)
+    end = Emitter(cleanup, entry)
+    with end.here():
+        for array in owned:
+            memref.DeallocOp(array)
+        async_dialect.coro_free(identity, handle)
+    end.branch(suspended)
+    with ir.InsertionPoint(suspended):
+        async_dialect.coro_end(handle)
+    Emitter(suspended, entry).return_()
+    return Coroutine(
+        **structs.asdict(inputs),
+        streams=streams,
+        handle=handle,
+        clock=clock,
+        stall_get=stall_get,
+        stall_put=stall_put,
+        cleanup=cleanup,
+        suspended=suspended,
+        tails=tails,
+    )
+
+
+def _hoist_arrays(function: ir.Operation, e: Emitter) -> list[ir.Value]:
+    """Move the body's arrays to the prologue, so that every way out can free them; returns those to be freed."""
+    owned: list[ir.Value] = []
+    for op in find(function, lambda name: name == "memref.dealloc"):
+        array = op.operands[0].owner
+        if array.name == "memref.alloc" and not len(array.operands):
+            op.erase()
+    for op in find(function, lambda name: name in ("memref.alloc", "memref.alloca")):
+        if len(op.operands):
+            continue
+        small = op.name == "memref.alloca" or storage_bytes(op.results[0].type) <= FRAME_BYTES
+        with e.here():
+            kind = memref.AllocaOp if small else memref.AllocOp
+            hoisted = kind(op.results[0].type, [], []).result
+        op.results[0].replace_all_uses_with(hoisted)
+        op.erase()
+        if not small:
+            owned.append(hoisted)
+    return owned
+
+
+def cut(block: ir.Block, op: Op) -> ir.Block:
+    """Move `op` and what follows it to a new block behind `block`."""
+    rest = block.create_after()
+    moving = False
+    for other in list(block.operations):
+        moving = moving or other.operation == op.operation
+        if moving:
+            rest.append(other.operation)
+    return rest
+
+
+def begin_suspended(c: Coroutine, entry: ir.Block) -> None:
+    """Suspend at the end of the prologue, in `entry`.
+
+    LLVM makes two functions of a coroutine: what it does up to its first suspension, and all it does from any of them
+    on. What comes after this one is compiled only once.
+    """
+    _wait(c, Emitter(entry), cut(entry, list(entry.operations)[-1]))
+
+
+def suspend(c: Coroutine, e: Emitter, go: ir.Block) -> None:
+    """Suspend; the clock and the stalls wait in the node's record.
+
+    LLVM spills a value that lives across a suspension where it is defined, on the fast path. These change with every
+    operation, so they are stored by hand, here, and loaded again on the way back.
+    """
+    _save_clock(c, e)
+    resumed = e.new_block()
+    _wait(c, e, resumed)
+    e.go(resumed)
+    e.set(c.clock, e.load(c.node, Node.CLOCK))
+    e.set(c.stall_get, 0)
+    e.set(c.stall_put, 0)
+    e.branch(go)
+
+
+def _wait(c: Coroutine, e: Emitter, resumed: ir.Block) -> None:
+    with e.here():
+        async_dialect.CoroSuspendOp(async_dialect.coro_save(c.handle), c.suspended, resumed, c.cleanup)
+
+
+def _save_clock(c: Coroutine, e: Emitter) -> None:
+    e.store(e.get(c.clock), c.node, Node.CLOCK)
+    e.increase(c.node, Node.STALL_GET, e.get(c.stall_get))
+    e.increase(c.node, Node.STALL_PUT, e.get(c.stall_put))
+
+
+def lower_return(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+    e = Emitter(op.block, entry)
+    op.erase()
+    _save_clock(c, e)
+    e.store(0, c.node, Node.ACTIVE)
+    e.branch(c.cleanup)
+
+
+NEVER = 2**62
+"""A clock that no run reaches."""
+INLINED_OPS = 16
+"""A body of more stream operations calls functions for them: of one whose loops are unrolled, hundreds would be
+compiled one by one, for seconds."""
+
+
+def to_coroutine(
+    module: ir.Module, function: ir.Operation, streams: Sequence[int], pipelines: Sequence[Pipeline], variant: Variant
+) -> bool:
+    """Make a lowered task body, a function of a module, a coroutine; whether it has to be resumed to begin.
+
+    It gets more arguments, pointers all: header, node, its cost sites, and the record of each stream that a parameter
+    in `streams` (positions) is the number of. Computed in the coroutine, the records' addresses would be computed
+    again after each suspension; as arguments they are kept in the frame.
+    """
+    ptr = Emitter.pointer_type()
+    entry = function.regions[0].blocks[0]
+    with ir.Location.unknown():
+        header, node, costs = [entry.add_argument(ptr, ir.Location.unknown()) for _ in range(3)]
+        numbers = [entry.arguments[i] for i in streams]
+        records = [(number, entry.add_argument(ptr, ir.Location.unknown())) for number in numbers]
+        inputs = [a.type for a in entry.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+        ops = [(op.name, op) for op in nested_ops(function)]
+        stream_ops = [op for name, op in ops if name in ("df.take", "df.offer")]
+        polls = [op for name, op in ops if name in POLLS]
+        plain_ops = [op for name, op in ops if name in _PLAIN_OPS]
+        returns = [op for name, op in ops if name == "func.return"]
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        moves = fifo.Moves(module, name) if len(stream_ops) + len(polls) > INLINED_OPS else None
+        c = prologue(function, entry, Inputs(variant, header, node, costs, pipelines, records, moves))
+        for op in plain_ops:
+            _lower_plain_op(c, op, entry)
+        for op in stream_ops:
+            _lower_stream_op(c, op, entry)
+        for op in polls:
+            _lower_poll(c, op, entry)
+        for op in returns:
+            lower_return(c, op, entry)
+        ends = (block.operations[-1].operation.name for block in function.regions[0].blocks)
+        suspends = "async.coro.suspend" in ends
+        if suspends:
+            begin_suspended(c, entry)
+        return suspends
+
+
+def _lower_plain_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+    block = op.block
+    rest = cut(block, op)
+    e = Emitter(block, entry)
+    _PLAIN_OPS[op.name](c, e, op)
+    e.branch(rest)
+    op.erase()
+
+
+def _advance(c: Coroutine, e: Emitter, cycles: Word) -> None:
+    e.set(c.clock, e.add(e.get(c.clock), cycles))
+
+
+def _cost(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    _advance(c, e, e.load(c.costs, site(op, "site")))
+
+
+def _cost_times(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    _advance(c, e, e.mul(e.load(c.costs, site(op, "site")), e.from_index(op.operands[0])))
+
+
+def _enter(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
+    number = site(op, PIPELINE)
+    ii = e.load(c.costs, c.pipelines[number].ii)
+    e.set(c.tails[number], ii)
+    _advance(c, e, e.sub(0, ii))
+
+
+def _issue(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    number = site(op, PIPELINE)
+    e.set(c.tails[number], e.load(c.costs, c.pipelines[number].depth))
+    _advance(c, e, e.load(c.costs, c.pipelines[number].ii))
+
+
+def _leave(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    if c.variant.registers:
+        _flush(c, e, e.word(NEVER))
+        _advance(c, e, e.load(c.node, Node.FROZEN))
+        e.store(0, c.node, Node.FROZEN)
+    _advance(c, e, e.get(c.tails[site(op, PIPELINE)]))
+
+
+def _breathe(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    _yield_at_times(c, e, site(op, "turns"))
+
+
+def _fault(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
+    """Note the first wrong index, and let compiled code return to Python."""
+    with e.when(e.is_(e.load(c.header, Header.FAULT), "==", 0)):
+        e.store(site(op, "check") + 1, c.header, Header.FAULT)
+        e.store(e.from_index(op.operands[0]), c.header, Header.FAULT_INDEX)
+        e.store(e.load(c.node, Node.SLOT), c.header, Header.FAULT_SLOT)
+    e.store(0, c.header, Header.BUDGET)
+
+
+_PLAIN_OPS = {
+    "df.cost": _cost,
+    "df.cost_times": _cost_times,
+    "df.enter": _enter,
+    "df.issue": _issue,
+    "df.leave": _leave,
+    "df.fault": _fault,
+    "df.breathe": _breathe,
+}
+"""Operations that move no tokens."""
+
+
+def _lower_stream_op(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+    result = op.results[0]
+    block = op.block
+    rest = cut(block, op)
+    e = Emitter(block, entry)
+    stream = _record(c, e, op.operands[0])
+    getting = op.name == "df.take"
+    if PIPELINE in op.attributes and c.variant.registers:
+        token = _take_in_turn(c, e, op, stream) if getting else _defer(c, e, op, stream)
+    else:
+        token = _perform(c, e, op, stream, _stage(c, e, op))
+    result.replace_all_uses_with(e.array(token, result.type))
+    e.branch(rest)
+    op.erase()
+
+
+def _stage(c: Coroutine, e: Emitter, op: ir.Operation) -> Word:
+    """Cycles from the clock to when an operation is due; the number 0 outside of pipelines and where not given."""
+    if PIPELINE not in op.attributes:
+        return 0
+    stage = c.pipelines[site(op, PIPELINE)].stages[site(op, PLACE)]
+    return 0 if stage is None else e.load(c.costs, stage)
+
+
+def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay: Word) -> ir.Value:
+    """Wait until the operation is possible, do it, and advance the clock by the wait; returns the token's address.
+
+    Args:
+        delay: cycles from the clock to when it is due.
+    """
+    getting = op.name in ("df.take", "df.try_take")
+    state = State.GET if getting else State.PUT
+    number = site(op, "op") << STATE_BITS
+    if c.variant.record:
+        _wait_for_log(c, e)
+    go, wait = e.new_block(), e.new_block()
+    e.branch_if((fifo.can_get if getting else fifo.can_put)(e, stream), go, wait, odds=USUALLY)
+    e.go(wait)
+    fifo.block(e, c.node, stream, state, number)
+    suspend(c, e, go)
+    e.go(go)
+    clock = e.get(c.clock)
+    before = clock if isinstance(delay, int) else e.add(clock, delay)
+    # Without payload, streams differ in whether their tokens carry bytes; then their records tell.
+    words = entry_words(storage_bytes(op.results[0].type)) if c.variant.payload else None
+    if c.moves is None:
+        now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
+    else:
+        now, token = c.moves.call(e, getting, c.header, stream, before, words)
+    stalled = e.sub(now, before)
+    e.set(c.clock, now if isinstance(delay, int) else e.add(clock, stalled))
+    stall = c.stall_get if getting else c.stall_put
+    e.set(stall, e.add(e.get(stall), stalled))
+    if c.variant.record:
+        fifo.write(e, c.header, c.node, e.word(number + state), e.address(stream), before, now)
+    return token
+
+
+def _lower_poll(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
+    """An operation that does not wait: when it is known whether it would have to, do it or not; it takes a cycle."""
+    block = op.block
+    rest = cut(block, op)
+    e = Emitter(block, entry)
+    stream = _record(c, e, op.operands[0])
+    moves = op.name in ("df.try_take", "df.try_offer")
+    answer = e.variable(e.bit(not moves))
+    # If it fails, the token is memory that nothing has written.
+    token = e.variable(e.field(e.load_ptr(stream, Stream.RING), int(Entry.TOKEN)))
+    _yield_at_times(c, e)
+    with e.forever() as (again, done):
+        yes, no, unknown, ask = (e.new_block() for _ in range(4))
+        getting = op.name in ("df.try_take", "df.empty")
+        fifo.poll(e, stream, e.get(c.clock), getting=getting, yes=yes, no=no, unknown=unknown)
+        e.go(unknown)
+        e.branch_if(e.is_(e.load(c.node, Node.GRANTED), "!=", 0), no, ask)
+        e.go(ask)
+        e.store(0, c.node, Node.WAITS_ON)
+        e.store((site(op, "op") << STATE_BITS) + int(State.REQUEST), c.node, Node.WAITS_IN)
+        e.store(e.get(c.clock), c.node, Node.CLOCK)
+        e.call(PUSH_REQUEST, [c.header, c.node])
+        suspend(c, e, again)
+        e.go(yes)
+        e.set(answer, e.bit(moves))
+        if moves:
+            e.set(token, _perform(c, e, op, stream, 0))
+        e.branch(done)
+        e.go(no)
+        e.branch(done)
+    e.store(0, c.node, Node.GRANTED)
+    _advance(c, e, 1)
+    if moves:
+        op.results[0].replace_all_uses_with(e.array(e.get(token), op.results[0].type))
+    op.results[-1].replace_all_uses_with(e.get(answer))
+    e.branch(rest)
+    op.erase()
+
+
+def _yield_at_times(c: Coroutine, e: Emitter, turns: int = 1) -> None:
+    """A loop that never suspends must let compiled code return to Python all the same."""
+    left = e.sub(e.load(c.header, Header.BUDGET), turns)
+    e.store(left, c.header, Header.BUDGET)
+    with e.when(e.is_(left, "<", 0), rare=True):
+        fifo.push_ready(e, c.header, c.node)
+        go = e.new_block()
+        suspend(c, e, go)
+        e.go(go)
+
+
+def _take_in_turn(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
+    """A get in a pipeline with registers, after the puts that are due before it."""
+    stage = _stage(c, e, op)
+    _flush(c, e, e.add(e.get(c.clock), stage))
+    # From here on as everywhere else, on a clock that counts for how long the pipeline froze.
+    frozen = e.load(c.node, Node.FROZEN)
+    begin = e.get(c.clock)
+    _advance(c, e, frozen)
+    token = _perform(c, e, op, stream, stage)
+    e.store(e.sub(e.get(c.clock), begin), c.node, Node.FROZEN)
+    e.set(c.clock, begin)
+    return token
+
+
+def _defer(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) -> ir.Value:
+    """A put in a pipeline with registers: it waits for its own turn only."""
+    pipeline, place = c.pipelines[site(op, PIPELINE)], site(op, PLACE)
+    stages = [0 if stage is None else e.load(c.costs, stage) for stage in pipeline.stages]
+    soonest = e.add(e.load(c.costs, pipeline.ii), e.min(stages))
+    _flush(c, e, e.add(e.get(c.clock), e.min([soonest, *stages[place:]])))
+    what = e.word((site(op, "op") << STATE_BITS) + State.PUT)
+    due = e.add(e.get(c.clock), stages[place])
+    return e.result_of(fifo.DEFER, [c.node, due, what, stream], e.ptr)
+
+
+def _flush(c: Coroutine, e: Emitter, until: ir.Value) -> None:
+    """Perform the puts in the registers that are due until then, waiting where they must."""
+    with e.forever() as (again, done):
+        performed = e.result_of(fifo.FLUSH, [c.header, c.node, until], e.bit_type())
+        e.leave_unless(e.is_(performed, "==", e.bit(False)), done)
+        suspend(c, e, again)
+
+
+def _wait_for_log(c: Coroutine, e: Emitter) -> None:
+    """Suspend before an operation that the event log has no room for; the node goes on when Python has emptied it."""
+    with e.forever() as (again, leave):
+        e.leave_unless(fifo.is_full(e, c.header), leave, rare=True)
+        fifo.push_ready(e, c.header, c.node)
+        suspend(c, e, again)
+
+
+def _record(c: Coroutine, e: Emitter, number: ir.Value) -> ir.Value:
+    for known, address in c.records:
+        if known == number:
+            return address
+    return fifo.record(e, c.streams, number)

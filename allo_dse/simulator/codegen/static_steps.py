@@ -1,0 +1,287 @@
+"""Stream operations of a task body as a tree of steps, where they are known without running it.
+
+That is so when loops have counts that are known and branches around stream operations are decided by indices, by the
+numbers of the task (its pids) and by constants. A loop whose body depends on its index is unrolled, up to a limit.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from allo_dse.common.errors import SimulationError
+from allo_dse.common.mlir.bindings import ir
+from allo_dse.common.mlir.dialect import text_context
+from allo_dse.common.mlir.nested_ops import nested_ops
+
+from .outline import DEPTH, II, STAGE, site
+from .payload import BRANCHES, LOOPS, TERMINATORS
+from .signature import Body
+
+MOST_STEPS = 4096
+"""Steps of a body in which loops had to be unrolled."""
+MOST_STEPS_OF_TASKS = 1 << 17
+"""Steps of all tasks of a body together, where each has its own."""
+_SIGNED = {0: operator.eq, 1: operator.ne, 2: operator.lt, 3: operator.le, 4: operator.gt, 5: operator.ge}
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.andi": operator.and_,
+    "arith.ori": operator.or_,
+    "arith.xori": operator.xor,
+    "arith.maxsi": max,
+    "arith.minsi": min,
+}
+_DIVISIONS: dict[str, Callable[[int, int], int]] = {
+    "arith.floordivsi": operator.floordiv,
+    "arith.ceildivsi": lambda left, right: -(-left // right),
+    "arith.divsi": lambda left, right: _toward_zero(left, right),
+    "arith.remsi": lambda left, right: left - right * _toward_zero(left, right),
+}
+_CASTS = ("arith.index_cast", "arith.extsi", "arith.trunci")
+
+
+class Move(Struct, frozen=True):
+    """A get or put.
+
+    Attributes:
+        parameter: position of the body's parameter that is the stream's number.
+        stage: cost site of the cycle of its round in which it is due, or None.
+    """
+
+    is_put: bool
+    parameter: int
+    stage: int | None
+
+
+class Spend(Struct, frozen=True):
+    """The clock advances by the cycles of a cost site."""
+
+    site: int
+
+
+class Repeat(Struct, frozen=True):
+    """Steps done `count` times; `ii` and `depth` are cost sites of a pipelined loop, else None."""
+
+    count: int
+    steps: tuple[Step, ...]
+    ii: int | None = None
+    depth: int | None = None
+
+
+Step = Move | Spend | Repeat
+
+
+Steps = tuple[Step, ...]
+
+
+class _Unknown(Exception):
+    """Raised where the body depends on something that is not known."""
+
+
+def static_steps(body: Body, tasks: Sequence[Mapping[int, int]] = ({},)) -> list[Steps] | None:
+    """The steps of tasks with the same body; None if they depend on tokens or on elements of tensors.
+
+    Args:
+        tasks: per task the values of whole-number parameters, by their positions.
+    """
+    with text_context():
+        try:
+            module = ir.Module.parse(body.mlir)
+        except ir.MLIRError as error:
+            raise SimulationError(f"the task body {body.symbol!r} is not valid MLIR: {error}") from error
+        for op in module.body.operations:
+            if ir.StringAttr(op.operation.attributes["sym_name"]).value == body.symbol:
+                return _steps_of(op.operation.regions[0].blocks[0], tasks)
+    return None
+
+
+def _steps_of(block: ir.Block, tasks: Sequence[Mapping[int, int]]) -> list[Steps] | None:
+    parameters: dict[ir.Value, int] = {argument: i for i, argument in enumerate(block.arguments)}
+    try:
+        return [tuple(_Reader(parameters).block(block, {}))] * len(tasks)
+    except _Unknown:
+        if not any(tasks):
+            return None
+    found: list[Steps] = []
+    total = 0
+    for numbers in tasks:
+        known: dict[ir.Value, int] = {block.arguments[position]: value for position, value in numbers.items()}
+        try:
+            found.append(tuple(_Reader(parameters).block(block, known)))
+        except _Unknown:
+            return None
+        total += 1 + _size(found[-1])
+        if total > MOST_STEPS_OF_TASKS:
+            return None
+    return found
+
+
+def _size(steps: Steps) -> int:
+    return sum(1 + (_size(step.steps) if isinstance(step, Repeat) else 0) for step in steps)
+
+
+class _Reader:
+    def __init__(self, parameters: Mapping[ir.Value, int]) -> None:
+        self._parameters = parameters
+        self._unrolled = 0
+
+    def block(self, block: ir.Block, known: dict[ir.Value, int]) -> list[Step]:
+        """The steps of a block; `known` are values of indices."""
+        steps: list[Step] = []
+        for op in block.operations:
+            steps += self._operation(op.operation, known)
+        return steps
+
+    def _operation(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
+        if op.name in ("df.get", "df.get_block", "df.put", "df.put_block"):
+            if op.operands[0] not in self._parameters:
+                raise _Unknown
+            stage = site(op, STAGE) if STAGE in op.attributes else None
+            return [Move(op.name.startswith("df.put"), self._parameters[op.operands[0]], stage)]
+        if op.name == "df.cost":
+            return [Spend(site(op, "site"))]
+        if op.name in TERMINATORS or not any(_takes_time(inner) for inner in nested_ops(op)):
+            return []
+        if op.name in LOOPS:
+            return self._loop(op, known)
+        if op.name in BRANCHES:
+            return self._branch(op, known)
+        raise _Unknown
+
+    def _loop(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
+        first, end, step = _bounds(op, known)
+        count = max(0, -(-(end - first) // step))
+        body = op.regions[0].blocks[0]
+        pipeline = (site(op, II), site(op, DEPTH)) if II in op.attributes else (None, None)
+        try:
+            steps = self.block(body, dict(known))
+        except _Unknown:
+            if pipeline[0] is not None:
+                raise
+            return self._unroll(body, known, range(first, first + count * step, step))
+        idle = not steps and pipeline[0] is None
+        return [] if idle or not count else [Repeat(count, tuple(steps), *pipeline)]
+
+    def _unroll(self, body: ir.Block, known: dict[ir.Value, int], values: range) -> list[Step]:
+        steps: list[Step] = []
+        for value in values:
+            more = self.block(body, {**known, body.arguments[0]: value})
+            self._unrolled += 1 + len(more)
+            if self._unrolled > MOST_STEPS:
+                raise _Unknown
+            steps += more
+        return steps
+
+    def _branch(self, op: ir.Operation, known: dict[ir.Value, int]) -> list[Step]:
+        if op.name != "scf.if":
+            raise _Unknown
+        taken = 0 if _value(op.operands[0], known) else 1
+        blocks = list(op.regions[taken].blocks)
+        return self.block(blocks[0], known) if blocks else []
+
+
+def _takes_time(op: ir.Operation) -> bool:
+    """Return whether an operation moves the clock or a token, apart from those in its regions."""
+    return op.name.startswith("df.") or II in op.attributes
+
+
+def _bounds(op: ir.Operation, known: dict[ir.Value, int]) -> tuple[int, int, int]:
+    """First value, end and step of a loop."""
+    if op.name == "scf.for":
+        first, end, step = (_value(operand, known) for operand in list(op.operands)[:3])
+        return first, end, step
+    low, high = (ir.AffineMapAttr(op.attributes[name]).value for name in ("lowerBoundMap", "upperBoundMap"))
+    operands = list(op.operands)
+    first = max(_mapped(low, operands[: low.n_inputs], known))
+    end = min(_mapped(high, operands[low.n_inputs : low.n_inputs + high.n_inputs], known))
+    return first, end, site(op, "step")
+
+
+def _mapped(mapping: ir.AffineMap, operands: list[ir.Value], known: dict[ir.Value, int]) -> list[int]:
+    """The results of an affine map."""
+    values = [_value(operand, known) for operand in operands]
+    return [_affine(result, values, mapping.n_dims) for result in mapping.results]
+
+
+def _affine(expression: ir.AffineExpr, operands: list[int], dims: int) -> int:
+    if isinstance(expression, ir.AffineConstantExpr):
+        return expression.value
+    if isinstance(expression, ir.AffineDimExpr):
+        return operands[expression.position]
+    if isinstance(expression, ir.AffineSymbolExpr):
+        return operands[dims + expression.position]
+    if not isinstance(expression, ir.AffineBinaryExpr):
+        raise _Unknown
+    left, right = (_affine(side, operands, dims) for side in (expression.lhs, expression.rhs))
+    if isinstance(expression, ir.AffineAddExpr):
+        return left + right
+    if isinstance(expression, ir.AffineMulExpr):
+        return left * right
+    if right <= 0:
+        raise _Unknown
+    if isinstance(expression, ir.AffineModExpr):
+        return left % right
+    return left // right if isinstance(expression, ir.AffineFloorDivExpr) else -(-left // right)
+
+
+def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
+    """The value of an index or integer, of which only constants, known loop indices and numbers of tasks are told."""
+    if value in known:
+        return known[value]
+    if isinstance(value, ir.BlockArgument):
+        raise _Unknown
+    op = value.owner
+    if op.name == "arith.constant" and not isinstance(value.type, ir.FloatType):
+        return _constant(op)
+    if op.name == "affine.apply":
+        return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, list(op.operands), known)[0]
+    if op.name == "arith.select":
+        return _value(op.operands[1 if _value(op.operands[0], known) else 2], known)
+    if op.name == "scf.if":  # what `and` and `or` are made of
+        block = op.regions[0 if _value(op.operands[0], known) else 1].blocks[0]
+        number = next(n for n, result in enumerate(op.results) if result == value)
+        return _value(block.operations[-1].operands[number], known)
+    return _wrapped(_computed(op, known), value.type)
+
+
+def _computed(op: ir.Operation, known: dict[ir.Value, int]) -> int:
+    """The result of an operation on numbers, before it is cut to the bits of its type."""
+    if op.name in _CASTS:
+        return _value(op.operands[0], known)
+    if op.name == "arith.cmpi" and int(ir.IntegerAttr(op.attributes["predicate"]).value) in _SIGNED:
+        compare = _SIGNED[int(ir.IntegerAttr(op.attributes["predicate"]).value)]
+        return int(compare(*(_value(operand, known) for operand in op.operands)))
+    if op.name not in _ARITHMETIC and op.name not in _DIVISIONS:
+        raise _Unknown
+    left, right = (_value(operand, known) for operand in op.operands)
+    if op.name in _ARITHMETIC:
+        return _ARITHMETIC[op.name](left, right)
+    if right == 0:
+        raise _Unknown
+    return _DIVISIONS[op.name](left, right)
+
+
+def _wrapped(number: int, of: ir.Type) -> int:
+    """A number in the bits of a type; those of one bit are 0 and 1, others have a sign."""
+    if not isinstance(of, ir.IntegerType):
+        return number
+    width = int(of.width)
+    if width == 1:
+        return number & 1
+    return (number + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+
+
+def _toward_zero(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _constant(op: ir.Operation) -> int:
+    attribute = op.attributes["value"]
+    if isinstance(attribute, ir.BoolAttr):
+        return int(ir.BoolAttr(attribute).value)
+    return int(ir.IntegerAttr(attribute).value)

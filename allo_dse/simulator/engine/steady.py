@@ -1,0 +1,435 @@
+"""Exact times of long regular networks: what repeats is executed until that shows, the rest is arithmetic.
+
+A network of table processes is a machine whose state is where each process stands in its table, how many tokens each
+stream holds, and times: clocks, when tokens were put, when slots were freed, when servers are free. What it does next
+depends on differences of times only, by maxima and sums. So if two states are equal but for a common shift of all
+times, and for counters of repeats that have gone on, what lies between them happens again and again, each time later
+by that shift, until one of these repeats ends. The run is moved on by as many of these periods as all the repeats
+have left, and continues from there: through the end of the repetition, into the next loop, or into the next round of
+an outer loop, whose rounds are compared in the same way (docs/timing.md, T15).
+
+The execution order of the run loop does not matter: states are taken when a certain node, the anchor, has begun a round
+of a certain repeat, and what follows from a state does not depend on who runs first. So who waited for a token runs
+next: the first tokens reach the far end of a network before others are made, all nodes soon are in step, and the work
+grows with the number of nodes. In the order of waking, nodes at the front would have gone through as many rounds as
+there are nodes on the way to the far end. What cannot be left out is the time until the FIFOs before the slowest
+node are full: it grows with their depth and with the nodes on the way, so that a square array takes more work per
+element the larger it is. Networks that do not come to repeat themselves are executed in full, at little extra cost: the
+looks at their state become rare. What ends before a look would have paid for itself is not looked at (`is_long`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.records import replace
+
+from ..network.memory_image import NO_ANCHOR, Arena
+from ..network.network import IntArray, Network, Processes
+from ..run_time.records import Code, Header, Node, Op, Process, Resource, Stream
+from ..run_time.records import State as Waiting
+from .steady_parts import Part, parts_of, token_entries
+
+# States of a run that repeat, and moving a run on by whole periods; see `extrapolate` for why this is exact.
+
+
+COMPARED = 32
+"""States of one key that a new one is compared with."""
+
+
+class State(Struct, frozen=True, eq=False):
+    """A state of a part, and what adds up on the way to it.
+
+    Attributes:
+        key: equal for states that lead to the same, later by the difference of their references.
+        clock, stalls: per node. counters: per node and nesting level, with the counts of these repeats (`counts`).
+        puts: per stream. served: per resource.
+    """
+
+    key: bytes
+    reference: int
+    clock: IntArray
+    stalls: IntArray
+    counters: IntArray
+    counts: IntArray
+    puts: IntArray
+    served: IntArray
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, about."""
+        return 200 + sum(a.nbytes for a in (self.clock, self.stalls, self.counters, self.counts, self.puts))
+
+
+class Period(Struct, frozen=True):
+    """A part of a run, from `since` until now, that happens `times` more times."""
+
+    since: State
+    times: int
+
+
+def find_period(known: Sequence[State], now: State, until: int | None = None) -> Period | None:
+    """The earlier state of the same key from which on most is repeated.
+
+    Args:
+        until: a clock that no node is to be moved past.
+    """
+    best = None
+    # A short period repeats more often, but only a long one may be exact: choose by the amount skipped.
+    for since in known[: -COMPARED - 1 : -1]:
+        late = now.reference - since.reference
+        times = _repetitions(since, now)
+        if until is not None:
+            times = min(times, (until - int(now.clock.max())) // max(1, late))
+        # Worth: stream operations that are not executed, and cycles where there are hardly any.
+        gain = times * int((now.puts - since.puts).sum() + late)
+        if times > 0 and (best is None or gain > best[0]):
+            best = gain, Period(since, times)
+    return None if best is None else best[1]
+
+
+def _repetitions(since: State, now: State) -> int:
+    """Return how often everything from `since` to `now` can be repeated before a repeat ends; 0 if it is no period."""
+    advance = now.counters - since.counters
+    changed = advance != 0
+    # Several counters of a node, or one that fell: an outer repeat has gone on, and its inner ones began anew.
+    if (changed.sum(axis=1) > 1).any() or (advance < 0).any():
+        return 0
+    moved = changed.any(axis=1)
+    late = now.clock - since.clock
+    # All that moved must be late by the same: otherwise some would run ahead of others, and later rounds would differ.
+    if not moved.any() or (late[moved] != now.reference - since.reference).any():
+        return 0
+    # The last round of a repeat is executed, not skipped: the period does not show what follows it.
+    left = (now.counts - 1 - now.counters)[changed]
+    return int((left // advance[changed]).min())
+
+
+def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
+    """Move a part on by the period as often as it repeats; returns the stream operations skipped."""
+    since, times = period.since, period.times
+    late = times * (now.reference - since.reference)
+    advance = now.counters - since.counters
+    moved = advance.any(axis=1)
+    nodes = part.nodes
+    # Nodes that did not move are blocked or done: their clocks are equal in both states up to what cannot matter.
+    arena.nodes[nodes[moved], Node.CLOCK] += late
+    arena.nodes[nodes[moved], Node.KEY] += late
+    for column, what in enumerate((Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)):
+        arena.nodes[nodes, what] += times * (now.stalls - since.stalls)[:, column]
+    process = part.processes(arena)[moved]
+    arena.processes[process, Process.COUNTERS : Process.COUNTERS + advance.shape[1]] += times * advance[moved]
+    tokens = times * (now.puts - since.puts)
+    _move_tokens(part, arena, tokens, late)
+    served = now.served - since.served
+    # A server without requests keeps its free time: the states are equal if it is free in both.
+    used = part.resources[served[:, 1] > 0]
+    arena.resources[used, Resource.FREE] += late
+    arena.resources[part.resources, Resource.BUSY] += times * served[:, 0]
+    arena.resources[part.resources, Resource.REQUESTS] += times * served[:, 1]
+    _order_requests(arena)
+    return 2 * int(tokens.sum())
+
+
+def _move_tokens(part: Part, arena: Arena, tokens: IntArray, late: int) -> None:
+    """Let streams carry so many tokens more; what lies in them is later."""
+    # Head and tail move around the ring, so what lies between them is read before and written after.
+    entry, _ = token_entries(part, arena, arena.streams[part.streams])
+    values = np.stack([arena.rings[entry], arena.rings[entry + 1]])
+    arena.streams[part.streams, Stream.TAIL] += tokens
+    arena.streams[part.streams, Stream.HEAD] += tokens
+    entry, _ = token_entries(part, arena, arena.streams[part.streams])
+    values += part.per_entry(np.where(tokens > 0, late, 0))
+    arena.rings[entry], arena.rings[entry + 1] = values
+
+
+def _order_requests(arena: Arena) -> None:
+    """A sorted heap is a heap."""
+    heap = arena.heap[: int(arena.header[Header.PENDING_COUNT])]
+    if len(heap) > 1:
+        key = arena.nodes[arena.node_number(heap), Node.KEY]
+        heap[:] = heap[np.lexsort((heap, key))]
+
+
+# The state of a part of a running network, in a form in which states that lead to the same are equal.
+#
+# Times that cannot matter any more are replaced by the least that would be like them: a token that could be read long
+# before its reader's clock, a slot that was free long before its writer's, a clock of a node that waits for a node
+# whose clock is later. Times are then taken relative to one clock.
+
+
+NEVER = 1 << 60
+ROUNDS = 64
+"""Steps for which waiting is followed back; stopping earlier would be right as well."""
+
+
+def snapshot(part: Part, arena: Arena) -> State:
+    """The state of a part between two turns."""
+    nodes, streams, resources = arena.nodes[part.nodes], arena.streams[part.streams], arena.resources[part.resources]
+    finished = np.ones(len(nodes) + 1, bool)
+    np.equal(nodes[:, Node.WAITS_IN], Waiting.FINISHED, out=finished[:-1])
+    clock = _clocks(part, arena, nodes, streams, finished)
+    reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
+    # Nothing depends on the clock of a finished node any more: all of them get one value, so that states can be equal.
+    clock[finished] = reference
+    times = [clock, _token_times(part, arena, streams, clock, finished, reference)]
+    times.append(np.maximum(resources[:, Resource.FREE], reference))
+    shape = [
+        nodes[:, [Node.ACTIVE, Node.HANDLE, Node.SLOT, Node.GRANTED]].ravel(),
+        streams[:, Stream.TAIL] - streams[:, Stream.HEAD],
+        streams[:, Stream.OCCUPANCY],
+        resources[:, Resource.LAST],
+    ]
+    image = np.concatenate([*times, *shape, finished])
+    # States that differ by a shift of all times lead to the same, shifted: times count from the earliest clock (T15).
+    image[: sum(map(len, times))] -= reference
+    repeats = part.repeats[part.places(nodes)]
+    return State(
+        key=hashlib.blake2b(image.data, digest_size=16).digest(),
+        reference=reference,
+        clock=nodes[:, Node.CLOCK],
+        stalls=nodes[:, [Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST]],
+        counters=part.counters(arena),
+        counts=np.where(repeats >= 0, part.counts[repeats], 0),
+        puts=streams[:, Stream.TAIL],
+        served=resources[:, [Resource.BUSY, Resource.REQUESTS]],
+    )
+
+
+def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finished: NDArray[np.bool_]) -> IntArray:
+    """Per node a time that its next operation is not before, and one entry more."""
+    clock = np.zeros(len(nodes) + 1, np.int64)
+    clock[:-1] = nodes[:, Node.CLOCK]
+    _wait_for_servers(part, arena, clock)
+    blocked = np.flatnonzero(streams[:, Stream.WAITER])
+    waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
+    empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
+    other = np.where(empty, part.producer[blocked], part.consumer[blocked])
+    # A blocked node goes on after what the other end of its stream does next, so its clock matters from there on only.
+    # Each round follows the waiting back by one node; on the way no clock becomes later than what it stands for.
+    for _ in range(ROUNDS):
+        soonest = np.where(finished[other], -NEVER, clock[other])  # a node that is done wakes none
+        if not (soonest > clock[waiting]).any():
+            break
+        clock[waiting] = np.maximum(soonest, clock[waiting])
+    return clock
+
+
+def _wait_for_servers(part: Part, arena: Arena, clock: IntArray) -> None:
+    """Delay the clocks of pending requests to the time when their resource next decides.
+
+    Only this time matters where requests are not served in the order of their times.
+    """
+    if not arena.resources[part.resources, Resource.POLICY].any():
+        return
+    pending = arena.node_number(arena.heap[: int(arena.header[Header.PENDING_COUNT])])
+    asked = arena.nodes[pending, Node.WAITS_ON]
+    pending, asked = pending[asked > 0], asked[asked > 0]
+    server = arena.resources[arena.resource_number(asked)]
+    chooses = server[:, Resource.POLICY] > 0
+    # Positions of nodes of other parts are past the last.
+    np.maximum.at(clock, part.local[pending[chooses]], server[chooses, Resource.FREE])
+    clock[-1] = 0
+
+
+def _token_times(
+    part: Part, arena: Arena, streams: IntArray, clock: IntArray, finished: NDArray[np.bool_], reference: int
+) -> IntArray:
+    """Return when tokens in streams were put and when free slots were freed, as far as it matters."""
+    entry, is_free = token_entries(part, arena, streams)
+    writer, reader, per_entry = part.producer, part.consumer, part.per_entry
+    # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3): a time below
+    # `least` gives the same result as `least`.
+    least = np.where(is_free, per_entry(clock[writer] - 1), per_entry(clock[reader] - part.latency))
+    done = np.where(is_free, per_entry(finished[writer]), per_entry(finished[reader]))
+    return np.where(done, reference, np.maximum(arena.rings[entry + is_free], least))
+
+
+KEPT_BYTES = 1 << 26
+"""Memory for states that later ones are compared with."""
+PATIENCE = 8
+"""Looks without success after which they become half as frequent."""
+LOOK_TURNS, LOOK_TURNS_PER_ENTRY = 130_000, 45
+"""Rounds of repeats that take as long as what finding a period takes, and more for each node and token. Measured on
+systolic arrays of 4 x 4 to 32 x 32 elements."""
+FIRST_TURNS = 30_000
+"""Turns, and repetitions of table sections, before the first look."""
+FIRST_GAP, GAP_PER_ENTRY = 6_000, 8
+"""Turns and repetitions between looks that make the cost of a look small, and more for each node and token."""
+WORTHWHILE = 8
+"""Repeats of fewer rounds are executed."""
+WITHOUT_LOOKS = 1 << 20
+"""Turns between two returns to Python when there is nothing to look for."""
+
+
+def can_repeat(network: Network) -> bool:
+    """Return whether a network consists of table processes."""
+    return bool(network.groups) and all(isinstance(g, Processes) for g in network.groups) and bool(network.rows.size)
+
+
+def is_long(network: Network, rounds: float) -> bool:
+    """Return whether so many rounds of repeats take longer than finding out what repeats."""
+    return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * (network.node_count + int(network.depth.sum()))
+
+
+def rounds_of(network: Network) -> float:
+    """Rounds of repeats that the processes of a network of tables go through, about."""
+    rows = network.rows.reshape(-1, Op.SIZE)
+    repeats = np.flatnonzero(rows[:, Op.CODE] == Code.REPEAT)
+    count = np.maximum(rows[repeats, Op.VALUE], 1)
+    # How often a row is executed is the product of the counts around it: a sum of logarithms that begin and end.
+    logarithms, around = np.zeros(len(rows) + 1), np.log(count)
+    np.add.at(logarithms, repeats - rows[repeats, Op.MARK], around)
+    np.subtract.at(logarithms, repeats, around)
+    own = np.zeros(len(rows) + 1)
+    own[repeats + 1] = count * np.exp(np.cumsum(logarithms)[repeats])
+    total, ends = np.cumsum(own), np.flatnonzero(rows[:, Op.CODE] == Code.HALT)
+    firsts = np.concatenate([group.first_row for group in network.groups if isinstance(group, Processes)])
+    return float((total[ends[np.searchsorted(ends, firsts)]] - total[firsts]).sum())
+
+
+def without_logs(network: Network) -> Network:
+    """The same network; its processes note no clocks, of which extrapolation would leave some out."""
+    groups = [replace(g, log_limit=np.zeros_like(g.log_limit)) for g in network.groups if isinstance(g, Processes)]
+    return replace(network, groups=tuple(groups))
+
+
+class Extrapolator:
+    """Looks at a run now and then, and moves it on by whole periods.
+
+    Args:
+        until: a clock that no node is moved past.
+
+    Attributes:
+        skipped: stream operations that were not executed. jumps: how often the run was moved on.
+    """
+
+    def __init__(self, network: Network, arena: Arena, until: int | None = None) -> None:
+        self._network, self._arena, self._until = network, arena, until
+        arena.header[Header.TOKENS_FIRST] = 1
+        self._turn = 0
+        self._waiting = False
+        self.skipped = 0
+        self.jumps = 0
+
+    @cached_property
+    def _searches(self) -> list[_Search]:
+        parts = parts_of(self._network, self._arena)
+        size = self._network.node_count + int(self._network.depth.sum())
+        return [_Search(part, 20_000 + 64 * size, self._until) for part in parts if part.longest >= WORTHWHILE]
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if to look at the state when compiled code returns."""
+        return self._waiting
+
+    def first_budget(self) -> int:
+        """Turns before the first look: networks that need no more are not looked at at all."""
+        return FIRST_TURNS + 8 * self._network.node_count
+
+    def look(self) -> int:
+        """Called when compiled code has returned; gives it the next anchor and returns the next budget."""
+        if not self._searches:
+            return self._run_on()
+        search = self._searches[self._turn % len(self._searches)]
+        if self._waiting:
+            skipped = search.look(self._arena)
+            self.jumps += skipped > 0
+            self.skipped += skipped
+            if search.is_over:
+                self._searches.remove(search)
+            self._turn += 1
+        self._waiting = bool(self._searches)
+        if not self._searches:
+            return self._run_on()
+        return self._searches[self._turn % len(self._searches)].wait(self._arena)
+
+    def _run_on(self) -> int:
+        """There is nothing left to look for."""
+        self._arena.header[Header.ANCHOR] = NO_ANCHOR
+        self._arena.header[Header.TOKENS_FIRST] = 0
+        return WITHOUT_LOOKS
+
+
+class _Search:
+    """The search for periods in one part of a network.
+
+    Looks are taken when a certain node has begun another round of a certain repeat, the outermost that it comes to in
+    good time, or as many rounds as make the cost of a look small beside that of getting there.
+    """
+
+    def __init__(self, part: Part, limit: int, until: int | None = None) -> None:
+        self.part = part
+        self._until = until
+        self._gap = FIRST_GAP + GAP_PER_ENTRY * (len(part.nodes) + len(part.place))
+        self._limit = limit
+        self.is_over = False
+        self._anchor: tuple[int, int] | None = None
+        self._rounds = 1
+        self._per_round = 0
+        self._tried: set[tuple[int, int]] = set()
+        self._known: dict[bytes, list[State]] = {}
+        self._kept = 0
+        self._failures = 0
+
+    def wait(self, arena: Arena) -> int:
+        """Set the anchor; returns the budget for getting there."""
+        if self._anchor is None:
+            self._anchor = self.part.anchor(arena, self._tried)
+            self._rounds, self._per_round = 1, 0
+            if self._anchor is None:
+                self._tried.clear()
+        arena.header[Header.ANCHOR] = NO_ANCHOR if self._anchor is None else sum(self._anchor)
+        arena.header[Header.ROUNDS] = self._rounds
+        return self._limit
+
+    def look(self, arena: Arena) -> int:
+        """Compare the state with earlier ones; returns the operations skipped."""
+        header = arena.header
+        if header[Header.ANCHOR]:
+            self._has_not_come(arena)
+            return 0
+        per_round = (self._limit - int(header[Header.BUDGET])) // self._rounds + 1
+        last, self._per_round = self._per_round or per_round, per_round
+        # While a network fills, ever more nodes take part in a round: the next ones take as much more again.
+        per_round *= min(4, max(1, per_round // last))
+        rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
+        self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds end between looks then
+        state = snapshot(self.part, arena)
+        known = self._known.setdefault(state.key, [])
+        period = find_period(known, state, self._until)
+        known.append(state)
+        self._forget(state)
+        self._failures += 1
+        self.is_over = self._until is not None and int(state.clock.max()) >= self._until
+        if period is not None:
+            self._failures, self._anchor = 0, None
+            self._tried.clear()
+            return jump(self.part, arena, state, period)
+        if self._failures >= PATIENCE:
+            self._failures = 0
+            self._gap, self._limit = 2 * self._gap, max(self._limit, 8 * self._gap)
+        return 0
+
+    def _has_not_come(self, arena: Arena) -> None:
+        """The anchor's next round is far off: another node, or a repeat further inside, will do."""
+        if self._rounds > 1:
+            self._rounds = max(1, self._rounds // 8)
+            return
+        if self._anchor is not None:
+            self._tried.add(self._anchor)
+        self._anchor = None
+        self.is_over = self.part.is_over(arena)
+
+    def _forget(self, newest: State) -> None:
+        """Keep the newest states only, as many as there is memory for."""
+        self._kept += newest.size
+        while self._kept > KEPT_BYTES and len(self._known) > 1:
+            oldest = next(iter(self._known))
+            self._kept -= sum(state.size for state in self._known.pop(oldest))

@@ -1,0 +1,191 @@
+"""The run-time image of a network: one array of 64-bit words that compiled code works on (`run_time.record_fields`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..run_time.records import WORD, Deferred, Entry, Header, Node, Process, Resource, Slot, Stream, entry_words
+from .network import IntArray, Network, Processes, Registers, Tasks
+
+ALIGNMENT = 64 // WORD
+LONG_AGO = -(2**40)
+"""Time stamp of the tokens a stream starts with."""
+NO_ANCHOR = 1
+
+
+class Arena:
+    """Memory of one run; attributes are views, one row per record.
+
+    Attributes:
+        base: address of the header.
+        header, streams, nodes, slots, resources, processes: the records. Slots are in order of execution, node after
+            node; processes are those of table processes.
+        rings: the entries of all streams. ring_first: where each stream's begin; ring_words: words per entry.
+        heap: nodes that wait for resources.
+        log: clocks that table processes noted; `log_first` says where each process group's entries begin.
+    """
+
+    def __init__(self, network: Network, bodies: IntArray, token_bytes: IntArray, registers: Registers) -> None:
+        """Make the image of a network; `bodies` numbers each task's body, 0 for table processes."""
+        self._network = network
+        # Tokens in a pipeline's registers lie in the ring already.
+        rings = _ring_sizes(network.depth + registers.per_stream)
+        words = entry_words(token_bytes)
+        queue = 1 << max(0, network.node_count - 1).bit_length()
+        processes = [g for g in network.groups if isinstance(g, Processes)]
+        sizes = {
+            "header": int(Header.SIZE),
+            "streams": network.stream_count * Stream.SIZE,
+            "nodes": network.node_count * Node.SIZE,
+            "slots": network.task_count * Slot.SIZE,
+            "resources": network.resources * Resource.SIZE,
+            "processes": sum(map(len, processes)) * Process.SIZE,
+            "queue": queue,
+            "heap": network.node_count,
+            "rings": int((rings * words).sum()),
+            "stream_ports": len(network.stream_ports),
+            "resource_ports": len(network.resource_ports),
+            "log": sum(int(g.log_limit.sum()) for g in processes),
+            "registers": int(registers.per_node.sum()) * Deferred.SIZE,
+        }
+        self._allocate(sizes)
+        self.resources[:, Resource.POLICY] = network.arbitration
+        self._fill_streams(network, rings, words)
+        self._fill_nodes(network, queue)
+        self.nodes[:, Node.QUEUE] = self._at["registers"] + WORD * Deferred.SIZE * _starts(registers.per_node)
+        self._fill_slots(network, bodies)
+
+    def _allocate(self, sizes: Mapping[str, int]) -> None:
+        starts, total = {}, 0
+        for name, size in sizes.items():
+            starts[name] = total
+            total += -(-size // ALIGNMENT) * ALIGNMENT
+        memory = np.zeros(total + ALIGNMENT, np.int64)
+        shift = -(memory.ctypes.data // WORD) % ALIGNMENT
+        memory = memory[shift : shift + total]
+        self.base = memory.ctypes.data
+        self._at = {name: self.base + WORD * start for name, start in starts.items()}
+        part = {name: memory[starts[name] : starts[name] + size] for name, size in sizes.items()}
+        self.header, self.log = part["header"], part["log"]
+        self.streams = part["streams"].reshape(-1, Stream.SIZE)
+        self.nodes = part["nodes"].reshape(-1, Node.SIZE)
+        self.slots = part["slots"].reshape(-1, Slot.SIZE)
+        self.resources = part["resources"].reshape(-1, Resource.SIZE)
+        self.processes = part["processes"].reshape(-1, Process.SIZE)
+        self.heap, self.rings = part["heap"], part["rings"]
+        self._queue = part["queue"]
+        self._stream_ports, self._resource_ports = part["stream_ports"], part["resource_ports"]
+
+    def _fill_streams(self, network: Network, rings: IntArray, words: IntArray) -> None:
+        s = self.streams
+        s[:, Stream.TAIL] = network.initial
+        s[:, Stream.DEPTH] = network.depth
+        s[:, Stream.MASK] = rings - 1
+        starts = _starts(rings * words)
+        self.ring_first, self.ring_words = starts, words
+        s[:, Stream.RING] = self._at["rings"] + WORD * starts
+        s[:, Stream.OCCUPANCY] = network.initial
+        s[:, Stream.FORMAT] = network.latency | words << 32
+        if len(words) and (words == words[0]).all():
+            entries = self.rings.reshape(-1, words[0])
+            entries[:, Entry.PUT] = LONG_AGO
+            entries[:, Entry.TAKEN] = -1
+            return
+        entry = np.repeat(starts - words * _starts(rings), rings) + np.repeat(words, rings) * np.arange(rings.sum())
+        self.rings[entry + Entry.PUT] = LONG_AGO
+        self.rings[entry + Entry.TAKEN] = -1
+
+    def _fill_nodes(self, network: Network, queue: int) -> None:
+        slot_bytes = WORD * Slot.SIZE
+        self.nodes[:, Node.SLOT] = self._at["slots"] + slot_bytes * network.first[:-1]
+        self.nodes[:, Node.SLOT_END] = self._at["slots"] + slot_bytes * network.first[1:]
+        count = network.node_count
+        self._queue[:] = self._at["nodes"]
+        self._queue[:count] = self._at["nodes"] + WORD * Node.SIZE * np.arange(count)
+        header = self.header
+        header[Header.READY_TAIL] = count
+        header[Header.READY_MASK] = queue - 1
+        header[Header.READY] = self._at["queue"]
+        header[Header.PENDING] = self._at["heap"]
+        header[Header.STREAMS] = self._at["streams"]
+        header[Header.ANCHOR] = NO_ANCHOR
+        header[Header.COSTS] = network.costs.ctypes.data
+
+    def _fill_slots(self, network: Network, bodies: IntArray) -> None:
+        arguments = []
+        process = log = 0
+        self.log_first: list[IntArray] = []
+        for group in network.groups:
+            if isinstance(group, Tasks):
+                count, width = group.words.shape
+                arguments.append(group.words.ctypes.data + WORD * width * np.arange(count))
+                continue
+            count = len(group.first_row)
+            arguments.append(self._at["processes"] + WORD * Process.SIZE * np.arange(process, process + count))
+            starts = log + _starts(group.log_limit)
+            self.log_first.append(starts)
+            self._fill_processes(network, group, process, starts)
+            process += count
+            log += int(group.log_limit.sum())
+        self.slots[:, Slot.BODY] = bodies[network.order]
+        if arguments:
+            self.slots[:, Slot.ARGUMENTS] = np.concatenate(arguments)[network.order]
+
+    def _fill_processes(self, network: Network, group: Processes, first: int, log_starts: IntArray) -> None:
+        self._stream_ports[:] = self._at["streams"] + WORD * Stream.SIZE * network.stream_ports
+        self._resource_ports[:] = self._at["resources"] + WORD * Resource.SIZE * network.resource_ports
+        p = self.processes[first : first + len(group.first_row)]
+        p[:, Process.OPS] = network.rows.ctypes.data + 4 * WORD * group.first_row
+        p[:, Process.STREAMS] = self._at["stream_ports"] + WORD * group.first_stream
+        p[:, Process.RESOURCES] = self._at["resource_ports"] + WORD * group.first_resource
+        p[:, Process.LOG] = self._at["log"] + WORD * log_starts
+        p[:, Process.LOG_END] = p[:, Process.LOG] + WORD * group.log_limit
+
+    def log_counts(self) -> IntArray:
+        """Number of clocks that each table process has noted, in order of the processes."""
+        if not self.log_first:
+            return np.zeros(0, np.int64)
+        return (self.processes[:, Process.LOG] - self._at["log"]) // WORD - np.concatenate(self.log_first)
+
+    def stream_number(self, address: IntArray) -> IntArray:
+        return (address - self._at["streams"]) // (WORD * Stream.SIZE)
+
+    def resource_number(self, address: IntArray) -> IntArray:
+        return (address - self._at["resources"]) // (WORD * Resource.SIZE)
+
+    def node_address(self, node: int) -> int:
+        return int(self._at["nodes"] + WORD * Node.SIZE * node)
+
+    def node_number(self, address: IntArray) -> IntArray:
+        return (address - self._at["nodes"]) // (WORD * Node.SIZE)
+
+    def process_number(self, address: IntArray) -> IntArray:
+        """Positions in `processes`, from the addresses of their arguments."""
+        return (address - self._at["processes"]) // (WORD * Process.SIZE)
+
+    def slot_number(self, address: IntArray) -> IntArray:
+        """Positions of slots in order of execution."""
+        return (address - self._at["slots"]) // (WORD * Slot.SIZE)
+
+    def runnable_clocks(self) -> IntArray:
+        """Clocks of the nodes that can go on: those in the queue, and those that have asked for a resource."""
+        header = self.header
+        places = np.arange(header[Header.READY_HEAD], header[Header.READY_TAIL]) & header[Header.READY_MASK]
+        pending = self.heap[: int(header[Header.PENDING_COUNT])]
+        found: IntArray = self.nodes[self.node_number(np.concatenate([self._queue[places], pending])), Node.CLOCK]
+        return found
+
+    def current_slot(self) -> IntArray:
+        """Per node the position, in order of execution, of the slot it is at."""
+        return self.slot_number(self.nodes[:, Node.SLOT])
+
+
+def _ring_sizes(depth: IntArray) -> IntArray:
+    """The smallest powers of two that hold `depth` tokens."""
+    return np.left_shift(1, np.frexp(depth - 1)[1].astype(np.int64))
+
+
+def _starts(sizes: IntArray) -> IntArray:
+    return np.cumsum(sizes) - sizes

@@ -1,0 +1,262 @@
+"""Traces as files: compressed NumPy archives.
+
+Arrays `loop`, `kind`, `stream`, `iteration` (one entry per event), `stream_depth` (one per stream) and `meta` (UTF-8
+JSON with `name`, `clock_ns`, `processes`, `loops`). Optional: the arrays `stage` (per event; written where some differ
+from the default), `place` (per event, a position in `meta.places`) and `latency` (per stream, -1: by depth), and in
+`meta` the lists `streams` (names), `looks_at_occupancy` (names of processes) and `places`, `arrays`
+(pairs of streams), `start` (first base), and
+per loop `ops` (what every iteration does: kind, stream, stage), `source` and `tail`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from allo_dse.common.files import whole_file
+from allo_dse.common.records import Array, JsonObject
+
+from ..network.network import ArrayStreams
+from .trace_data import GET, KINDS, PUT, Events, IntArray, LoopOp, TraceData, TraceError, TraceLoop, check_trace
+
+COLUMNS = ("loop", "kind", "stream", "iteration")
+MOST_WRITTEN = 1 << 24
+"""Events of regular loops are written out, for other readers, unless there are more than this."""
+
+
+def load_trace(path: str | Path) -> TraceData:
+    """Read a trace.
+
+    Raises:
+        TraceError: if the file is missing, damaged, not a trace, or contradicts itself.
+    """
+    file = Path(path)
+    arrays = _read_arrays(file)
+    try:
+        data = _from_arrays(arrays, file.stem)
+        check_trace(data)
+    except TraceError as error:
+        raise TraceError(f"{file}: {error.message}", hint=error.hint) from None
+    return data
+
+
+def save_trace(data: TraceData, path: str | Path) -> None:
+    """Write a trace; the file appears whole or not at all."""
+    file = Path(path)
+    events = data.events if data.event_count <= MOST_WRITTEN else data.listed
+    arrays: dict[str, Array] = {
+        "loop": _compact(events.loop),
+        "kind": events.kind.astype(np.uint8),
+        "stream": _compact(events.stream),
+        "iteration": _compact(events.iteration),
+        "stream_depth": _compact(data.stream_depth),
+        "meta": np.frombuffer(json.dumps(_meta(data)).encode(), np.uint8),
+    }
+    if data.latency is not None:
+        arrays["latency"] = data.latency
+    if data.place is not None:
+        arrays["place"] = _compact(data.place)
+    if len(events) and (events.stage != _default_stage(data.loops, events.loop, events.kind)).any():
+        arrays["stage"] = _compact(events.stage)
+    try:
+        with whole_file(file) as scratch, scratch.open("wb") as out:
+            np.savez_compressed(out, allow_pickle=False, **arrays)
+    except OSError as error:
+        raise TraceError(f"cannot write trace {file}: {error.strerror or error}") from error
+
+
+def _compact(column: IntArray) -> Array:
+    largest = int(column.max(initial=0))
+    return column.astype(np.uint16 if largest < 1 << 16 else np.uint32 if largest < 1 << 32 else np.int64)
+
+
+def _meta(data: TraceData) -> JsonObject:
+    loops = []
+    for loop in data.loops:
+        entry: JsonObject = {
+            "process": data.processes[loop.process], "ii": loop.ii, "depth": loop.depth, "trip": loop.trip
+        }  # fmt: skip
+        if loop.ops is not None:
+            entry["ops"] = [[KINDS[op.kind], op.stream, op.stage] for op in loop.ops]
+        if loop.source:
+            entry["source"] = loop.source
+        if loop.tail is not None:
+            entry["tail"] = loop.tail
+        loops.append(entry)
+    return {
+        "name": data.name,
+        "clock_ns": data.clock_ns,
+        "processes": list(data.processes),
+        "loops": loops,
+        "streams": list(data.streams),
+        "looks_at_occupancy": [data.processes[p] for p in sorted(data.occupancy_dependent)],
+        "start": data.start,
+        "places": list(data.places),
+        "arrays": [list(array) for array in data.arrays],
+    }
+
+
+def _read_arrays(file: Path) -> dict[str, Array]:
+    try:
+        with file.open("rb") as stream:
+            if stream.read(2) != b"PK":
+                raise TraceError(f"{file} is not a trace: not a NumPy .npz archive")
+        with zipfile.ZipFile(file) as archive:
+            return {entry.filename.removesuffix(".npy"): _read_array(archive, entry) for entry in archive.infolist()}
+    except FileNotFoundError:
+        raise TraceError(f"there is no trace {file}") from None
+    except OSError as error:
+        raise TraceError(f"cannot read trace {file}: {error.strerror or error}") from error
+    except TraceError:
+        raise
+    except Exception as error:  # zipfile, each decompressor and NumPy have their own
+        raise TraceError(
+            f"trace {file} is damaged: {error}", hint="write it again; traces hold plain arrays only, no Python objects"
+        ) from error
+
+
+def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
+    """An array of an archive; its header is not believed to have more elements than the archive has bytes for.
+
+    Raises:
+        ValueError: where it says so, or holds Python objects.
+    """
+    with archive.open(entry) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - stream.tell()
+        # Deflate makes no more than 1032 bytes of one.
+        if dtype.hasobject or claimed != held or entry.file_size > 1032 * entry.compress_size + 1032:
+            what = "Python objects" if dtype.hasobject else f"{claimed:,} bytes, of which {held:,} are there"
+            raise ValueError(f"{entry.filename} claims to hold {what}")
+    with archive.open(entry) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
+    missing = [name for name in (*COLUMNS, "stream_depth", "meta") if name not in arrays]
+    if missing:
+        raise TraceError(f"is not a trace: it has no array {', '.join(missing)}")
+    meta = _parse_meta(arrays["meta"])
+    processes = tuple(_strings(meta, "processes"))
+    numbers = {name: i for i, name in enumerate(processes)}
+    loops = tuple(_loop(i, entry, numbers) for i, entry in enumerate(_field(meta, "loops", list)))
+    depth = _integers(arrays["stream_depth"], "stream_depth")
+    streams = tuple(_strings(meta, "streams")) if "streams" in meta else tuple(f"stream_{i}" for i in range(len(depth)))
+    flagged = _strings(meta, "looks_at_occupancy") if "looks_at_occupancy" in meta else []
+    return TraceData(
+        name=str(meta.get("name", stem)),
+        clock_ns=meta.get("clock_ns"),
+        processes=processes,
+        streams=streams,
+        stream_depth=depth,
+        loops=loops,
+        listed=_events(arrays, loops),
+        occupancy_dependent=frozenset(_known(numbers, name, "looks_at_occupancy") for name in flagged),
+        start=_field(meta, "start", int) if "start" in meta else 0,
+        latency=_integers(arrays["latency"], "latency") if "latency" in arrays else None,
+        arrays=tuple(_array(pair) for pair in _field(meta, "arrays", list)) if "arrays" in meta else (),
+        places=tuple(_strings(meta, "places")) if "places" in meta else (),
+        place=_integers(arrays["place"], "place") if "place" in arrays else None,
+    )
+
+
+def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
+    """The events of loops that do not say what every iteration does."""
+    columns = {name: _integers(arrays[name], name) for name in COLUMNS}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if "stage" in arrays:
+        columns["stage"] = _integers(arrays["stage"], "stage")
+        lengths["stage"] = len(columns["stage"])
+    if len(set(lengths.values())) > 1:
+        raise TraceError(f"the event arrays differ in length: {lengths}")
+    loop, kind = columns["loop"], columns["kind"]
+    outside = np.flatnonzero((loop < 0) | (loop >= len(loops)))
+    if len(outside):
+        raise TraceError(f"event {outside[0]} has loop {loop[outside[0]]}, there are {len(loops)}")
+    if "stage" not in columns:
+        columns["stage"] = _default_stage(loops, loop, kind)
+    events = Events(loop, kind, columns["stream"], columns["iteration"], columns["stage"])
+    regular = np.array([entry.ops is not None for entry in loops], bool)
+    return events.select(~regular[loop]) if regular.any() and len(events) else events
+
+
+def _default_stage(loops: tuple[TraceLoop, ...], loop: IntArray, kind: IntArray) -> IntArray:
+    stages = np.array([[entry.stage(GET), entry.stage(PUT)] for entry in loops], np.int64).reshape(-1, 2)
+    return np.where(kind == PUT, stages[loop, PUT], stages[loop, GET]) if len(loop) else np.zeros(0, np.int64)
+
+
+def _integers(array: Array, name: str) -> IntArray:
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise TraceError(f"array {name} must be one-dimensional integers, it is {array.dtype} of shape {array.shape}")
+    return array.astype(np.int64)
+
+
+def _parse_meta(array: Array) -> JsonObject:
+    try:
+        text = str(array) if array.dtype.kind == "U" else array.astype(np.uint8, casting="safe").tobytes().decode()
+        meta = json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise TraceError(f"meta is not UTF-8 JSON: {error}") from error
+    if not isinstance(meta, dict):
+        raise TraceError("meta must be a JSON object")
+    return meta
+
+
+def _field(table: JsonObject, key: str, kind: type, where: str = "meta") -> Any:
+    if key not in table:
+        raise TraceError(f"{where} has no {key!r}")
+    value = table[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TraceError(
+            f"{where}: {key} is {value!r}, expected {'an integer' if kind is int else f'a {kind.__name__}'}"
+        )
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise TraceError(f"{where}: {key} is {value}, more than fits in 64 bits")
+    return value
+
+
+def _array(pair: Any) -> ArrayStreams:
+    if not isinstance(pair, list) or len(pair) != 2 or any(type(stream) is not int for stream in pair):
+        raise TraceError(f"meta: an array is {pair!r}, expected the numbers of two streams")
+    return ArrayStreams(*pair)
+
+
+def _strings(meta: JsonObject, key: str) -> list[str]:
+    values: list[str] = _field(meta, key, list)
+    if not all(isinstance(value, str) for value in values):
+        raise TraceError(f"meta: {key} must be a list of names")
+    return values
+
+
+def _known(numbers: dict[str, int], name: str, where: str) -> int:
+    if name not in numbers:
+        raise TraceError(f"{where} names process {name!r}, which is not in meta.processes")
+    return numbers[name]
+
+
+def _loop(number: int, entry: Any, numbers: dict[str, int]) -> TraceLoop:
+    where = f"meta.loops[{number}]"
+    if not isinstance(entry, dict):
+        raise TraceError(f"{where} must be a JSON object")
+    integer: Callable[[str], int] = lambda key: _field(entry, key, int, where)  # noqa: E731
+    ops = None
+    if "ops" in entry:
+        ops = tuple(_op(op, where) for op in _field(entry, "ops", list, where))
+    process = _known(numbers, _field(entry, "process", str, where), where)
+    tail = integer("tail") if "tail" in entry else None
+    return TraceLoop(process, integer("ii"), integer("depth"), integer("trip"), ops, str(entry.get("source", "")), tail)
+
+
+def _op(op: Any, where: str) -> LoopOp:
+    integers = isinstance(op, list) and len(op) == 3 and all(type(x) is int for x in op[1:])
+    if not integers or op[0] not in KINDS:
+        raise TraceError(f"{where}: operation {op!r} is not [kind, stream, stage]")
+    return LoopOp(GET if op[0] == "get" else PUT, op[1], op[2])

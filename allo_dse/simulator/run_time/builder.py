@@ -1,0 +1,334 @@
+"""A small builder for run-time code: 64-bit integers, pointers, structured control flow and variables.
+
+It writes `func`, `arith`, `cf` and `llvm` operations at an insertion point. Control flow needs no block arguments:
+what changes lives in a `Variable` (a stack slot), which LLVM promotes to registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial, reduce
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from allo_dse.common.mlir.bindings import Op, arith, cf, func, ir, llvm
+
+_PREDICATES = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
+
+Word: TypeAlias = ir.Value | int
+"""An i64, or a Python int for a constant."""
+
+RARELY = (1, 100)
+"""Odds of a branch that is hardly ever taken."""
+USUALLY = RARELY[::-1]
+
+
+class Variable(Struct, frozen=True):
+    """A mutable local of one type."""
+
+    address: ir.Value
+    type: ir.Type
+
+
+class Emitter:
+    """Writes operations at the end of `block`; branches move it to the block that follows.
+
+    Operands may be Python ints, which become i64 constants.
+    """
+
+    def __init__(self, block: ir.Block, entry: ir.Block | None = None) -> None:
+        self.block = block
+        self.entry = entry if entry is not None else block
+        self.i64 = ir.IntegerType.get_signless(64)
+        self.ptr = self.pointer_type()
+
+    @staticmethod
+    def pointer_type() -> ir.Type:
+        return ir.Type.parse("!llvm.ptr")
+
+    @staticmethod
+    def word_type() -> ir.IntegerType:
+        return ir.IntegerType.get_signless(64)
+
+    @staticmethod
+    def bit_type() -> ir.IntegerType:
+        return ir.IntegerType.get_signless(1)
+
+    def here(self) -> ir.InsertionPoint:
+        return ir.InsertionPoint(self.block)
+
+    def word(self, value: Word) -> ir.Value:
+        """`value` itself, or the constant if it is a Python int."""
+        if not isinstance(value, int):
+            return value
+        with self.here():
+            return arith.ConstantOp(self.i64, int(value)).result
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def field(self, record: ir.Value, word: Word) -> ir.Value:
+        """Address of a 64-bit word of a record; `word` is a constant or an i64."""
+        dynamic, constant = ([], int(word)) if isinstance(word, int) else ([word], llvm_dynamic_index())
+        with self.here():
+            return llvm.GEPOp(self.ptr, record, dynamic, [constant], self.i64, None).result
+
+    def load(self, record: ir.Value, word: Word = 0, type_: ir.Type | None = None) -> ir.Value:
+        address = self.field(record, word)
+        with self.here():
+            return llvm.LoadOp(type_ or self.i64, address).result
+
+    def half(self, record: ir.Value, word: int, part: int) -> ir.Value:
+        """The low (0) or high (1) half of a word, unsigned, as i64."""
+        address = self.field(record, word)
+        with self.here():
+            narrow = ir.IntegerType.get_signless(32)
+            place = llvm.GEPOp(self.ptr, address, [], [part], narrow, None).result
+            return arith.ExtUIOp(self.i64, llvm.LoadOp(narrow, place).result).result
+
+    def load_ptr(self, record: ir.Value, word: Word = 0) -> ir.Value:
+        return self.load(record, word, self.ptr)
+
+    def store(self, value: Word, record: ir.Value, word: Word = 0) -> None:
+        value, address = self.word(value), self.field(record, word)
+        with self.here():
+            llvm.StoreOp(value, address)
+
+    def increase(self, record: ir.Value, word: int, amount: Word) -> None:
+        self.store(self.add(self.load(record, word), amount), record, word)
+
+    def to_ptr(self, value: Word) -> ir.Value:
+        with self.here():
+            return llvm.IntToPtrOp(self.ptr, self.word(value)).result
+
+    def variable(self, initial: Word) -> Variable:
+        """A new variable; its stack slot is made in the function's entry block."""
+        initial = self.word(initial)
+        at = ir.InsertionPoint.at_block_begin(self.entry)
+        with at:
+            one = arith.ConstantOp(self.i64, 1).result
+            slot = Variable(llvm.AllocaOp(self.ptr, one, initial.type).result, initial.type)
+        self.set(slot, initial)
+        return slot
+
+    def get(self, variable: Variable) -> ir.Value:
+        with self.here():
+            return llvm.LoadOp(variable.type, variable.address).result
+
+    def set(self, variable: Variable, value: Word) -> None:
+        value = self.word(value)
+        with self.here():
+            llvm.StoreOp(value, variable.address)
+
+    def array(self, address: ir.Value, type_: ir.Type, strides: Sequence[Word] | None = None) -> ir.Value:
+        """A memref of a static shape at an address; `strides` (i64, in elements) default to row-major."""
+        shape = ir.MemRefType(type_).shape
+        rank = len(shape)
+        if strides is None:
+            strides = [math.prod(shape[i + 1 :]) for i in range(rank)]
+        parts = "ptr, ptr, i64" + (f", array<{rank} x i64>" * 2 if rank else "")
+        places: list[tuple[list[int], Word]] = [([0], address), ([1], address), ([2], 0)]
+        places += [([3, i], size) for i, size in enumerate(shape)] + [([4, i], s) for i, s in enumerate(strides)]
+        values = [(place, self.word(value)) for place, value in places]
+        with self.here():
+            descriptor = llvm.UndefOp(ir.Type.parse(f"!llvm.struct<({parts})>")).result
+            for place, value in values:
+                descriptor = llvm.InsertValueOp(descriptor, value, place).result
+            return ir.Operation.create("builtin.unrealized_conversion_cast", [type_], [descriptor]).result
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+
+    def _binary(self, kind: Callable[[ir.Value, ir.Value], Any], a: Word, b: Word) -> ir.Value:
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            result: ir.Value = kind(a, b).result
+        return result
+
+    def add(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.AddIOp, a, b)
+
+    def sub(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.SubIOp, a, b)
+
+    def mul(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.MulIOp, a, b)
+
+    def bits_and(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.AndIOp, a, b)
+
+    def shift_left(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.ShLIOp, a, b)
+
+    def shift_right(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.ShRUIOp, a, b)
+
+    def max(self, a: Word, b: Word) -> ir.Value:
+        return self._binary(arith.MaxSIOp, a, b)
+
+    def min(self, values: Sequence[Word]) -> ir.Value:
+        """The least of some numbers."""
+        return reduce(partial(self._binary, arith.MinSIOp), values[1:], self.word(values[0]))
+
+    def bit(self, value: bool) -> ir.Value:
+        with self.here():
+            return arith.ConstantOp(self.bit_type(), ir.IntegerAttr.get(self.bit_type(), int(value))).result
+
+    def is_below(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """An i1: `0 <= a < b`, for b >= 0 (one unsigned comparison)."""
+        with self.here():
+            return arith.CmpIOp(6, a, b).result
+
+    def is_(self, a: Word, relation: str, b: Word) -> ir.Value:
+        """An i1: the signed comparison `a relation b` of integers."""
+        a, b = self.word(a), self.word(b)
+        with self.here():
+            return arith.CmpIOp(_PREDICATES[relation], a, b).result
+
+    def same_ptr(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        with self.here():
+            return llvm.ICmpOp(0, a, b).result
+
+    def address(self, pointer: ir.Value) -> ir.Value:
+        """A pointer as i64."""
+        with self.here():
+            return llvm.PtrToIntOp(self.i64, pointer).result
+
+    def index(self, value: Word) -> ir.Value:
+        with self.here():
+            return arith.IndexCastOp(ir.IndexType.get(), self.word(value)).result
+
+    def from_index(self, value: ir.Value) -> ir.Value:
+        with self.here():
+            return arith.IndexCastOp(self.i64, value).result
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def new_block(self) -> ir.Block:
+        return self.block.create_after()
+
+    def branch(self, target: ir.Block) -> None:
+        with self.here():
+            cf.BranchOp([], target)
+
+    def branch_if(
+        self, condition: ir.Value, then: ir.Block, otherwise: ir.Block, *, odds: tuple[int, int] | None = None
+    ) -> None:
+        """`odds`: how often each way is taken, for code layout."""
+        with self.here():
+            cf.CondBranchOp(condition, [], [], then, otherwise, branch_weights=odds)
+
+    def go(self, block: ir.Block) -> None:
+        """Continue writing in `block`."""
+        self.block = block
+
+    @property
+    def is_open(self) -> bool:
+        """True if the current block still lacks its terminator."""
+        operations = self.block.operations
+        return not len(operations) or operations[-1].operation.name not in _TERMINATORS
+
+    @contextmanager
+    def when(self, condition: ir.Value, *, rare: bool = False) -> Iterator[None]:
+        """`if condition:`; afterwards writing continues behind it. The body may end in a return or a branch."""
+        after = self.new_block()
+        then = self.new_block()
+        self.branch_if(condition, then, after, odds=RARELY if rare else None)
+        self.go(then)
+        yield
+        if self.is_open:
+            self.branch(after)
+        self.go(after)
+
+    @contextmanager
+    def forever(self) -> Iterator[tuple[ir.Block, ir.Block]]:
+        """`while True:`; yields (head, exit): branch to `head` to continue, to `exit` to leave."""
+        leave = self.new_block()
+        head = self.new_block()
+        self.branch(head)
+        self.go(head)
+        yield head, leave
+        if self.is_open:
+            self.branch(head)
+        self.go(leave)
+
+    def leave_unless(self, condition: ir.Value, leave: ir.Block, *, rare: bool = False) -> None:
+        """Go on in a new block if `condition` holds, else branch to `leave`."""
+        inside = self.new_block()
+        self.branch_if(condition, inside, leave, odds=RARELY if rare else None)
+        self.go(inside)
+
+    def switch(self, value: ir.Value, default: ir.Block, cases: Sequence[ir.Block]) -> None:
+        """Branch to `cases[value]`, or to `default` when out of range."""
+        with self.here():
+            if not cases:
+                cf.BranchOp([], default)
+                return
+            values = ir.Attribute.parse(f"dense<[{', '.join(map(str, range(len(cases))))}]> : vector<{len(cases)}xi64>")
+            cf.SwitchOp(value, [], [], [0] * len(cases), default, list(cases), case_values=values)
+
+    def call(self, name: str, arguments: Sequence[ir.Value]) -> None:
+        with self.here():
+            func.CallOp([], ir.FlatSymbolRefAttr.get(name), list(arguments))
+
+    def call_at(self, address: ir.Value, arguments: Sequence[ir.Value]) -> None:
+        """Call a function of no result whose address is a pointer."""
+        kind = ir.FunctionType.get([a.type for a in arguments], [])
+        with self.here():
+            callee = ir.Operation.create("builtin.unrealized_conversion_cast", [kind], [address]).result
+            func.CallIndirectOp([], callee, list(arguments))
+
+    def result_of(self, name: str, arguments: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
+        """Call a function of one result."""
+        return self.results_of(name, arguments, [type_])[0]
+
+    def results_of(self, name: str, arguments: Sequence[ir.Value], types: Sequence[ir.Type]) -> list[ir.Value]:
+        """Call a function."""
+        with self.here():
+            return list(func.CallOp(list(types), ir.FlatSymbolRefAttr.get(name), list(arguments)).results)
+
+    def prefetch(self, address: ir.Value) -> None:
+        """Have a cache line at hand soon; any address will do."""
+        with self.here():
+            llvm.Prefetch(address, 0, 3, 1)
+
+    def coro_resume(self, frame: ir.Value) -> None:
+        with self.here():
+            llvm.CoroResumeOp(frame)
+
+    def coro_destroy(self, frame: ir.Value) -> None:
+        with self.here():
+            llvm.CoroDestroyOp(frame)
+
+    def return_(self, values: Sequence[ir.Value] = ()) -> None:
+        with self.here():
+            func.ReturnOp(list(values))
+
+
+_TERMINATORS = frozenset({"cf.br", "cf.cond_br", "cf.switch", "func.return", "llvm.unreachable"})
+
+
+def llvm_dynamic_index() -> int:
+    """The mark in a GEP's constant indices for "taken from the operands"."""
+    return -(2**31)
+
+
+def function(
+    module: ir.Module, name: str, arguments: Sequence[ir.Type], results: Sequence[ir.Type] = (), *, public: bool = False
+) -> func.FuncOp:
+    """A new function with an empty entry block in `module`; public ones can be called from Python."""
+    with ir.InsertionPoint(module.body):
+        op = func.FuncOp(name, (list(arguments), list(results)), visibility="public" if public else "private")
+    if public:
+        op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+    else:
+        make_internal(op)
+    op.add_entry_block()
+    return op
+
+
+def make_internal(op: Op) -> None:
+    """Let LLVM inline and drop a function: MLIR's own visibility does not reach it."""
+    op.operation.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    op.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")

@@ -1,0 +1,351 @@
+"""Code for the time-stamped FIFO: rules T2 (get), T3 (put), T5 (occupancy) and T12 (polls) of docs/timing.md."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from allo_dse.common.mlir.bindings import func, ir
+
+from .builder import Emitter, Word, function
+from .records import Deferred, Entry, Event, Header, Node, State, Stream
+
+WAKE_READER, WAKE_WRITER = "df_wake_reader", "df_wake_writer"
+MOVE = ".move_"
+"""In the name of every function of `Moves`."""
+
+
+def define_wakes(module: ir.Module) -> None:
+    """`df_wake_...(header, stream word)`: queue the node registered there as runnable and clear the registration."""
+    for name, push in ((WAKE_READER, _push_reader), (WAKE_WRITER, push_ready)):
+        ptr = Emitter.pointer_type()
+        op = function(module, name, [ptr, ptr])
+        header, place = op.arguments
+        e = Emitter(op.entry_block)
+        node = e.load_ptr(place)
+        e.store(0, place)
+        push(e, header, node)
+        e.return_()
+
+
+def _push_reader(e: Emitter, header: ir.Value, node: ir.Value) -> None:
+    """Queue a node for which there is a token: before all others, where tokens are to go as far as they can."""
+    last, first, after = e.new_block(), e.new_block(), e.new_block()
+    e.branch_if(e.is_(e.load(header, Header.TOKENS_FIRST), "==", 0), last, first)
+    e.go(last)
+    push_ready(e, header, node)
+    e.branch(after)
+    e.go(first)
+    head = e.sub(e.load(header, Header.READY_HEAD), 1)
+    e.store(node, e.load_ptr(header, Header.READY), e.bits_and(head, e.load(header, Header.READY_MASK)))
+    e.store(head, header, Header.READY_HEAD)
+    e.branch(after)
+    e.go(after)
+
+
+def push_ready(e: Emitter, header: ir.Value, node: ir.Value) -> None:
+    """Queue a node that can run."""
+    tail = e.load(header, Header.READY_TAIL)
+    position = e.bits_and(tail, e.load(header, Header.READY_MASK))
+    e.store(node, e.load_ptr(header, Header.READY), position)
+    e.store(e.add(tail, 1), header, Header.READY_TAIL)
+
+
+def record(e: Emitter, streams: ir.Value, number: ir.Value) -> ir.Value:
+    """Address of a stream's record, by its number (an index)."""
+    return e.field(streams, e.mul(e.from_index(number), int(Stream.SIZE)))
+
+
+def can_get(e: Emitter, stream: ir.Value) -> ir.Value:
+    return e.is_(e.load(stream, Stream.HEAD), "<", e.load(stream, Stream.TAIL))
+
+
+def can_put(e: Emitter, stream: ir.Value) -> ir.Value:
+    used = e.sub(e.load(stream, Stream.TAIL), e.load(stream, Stream.HEAD))
+    return e.is_(used, "<", e.load(stream, Stream.DEPTH))
+
+
+def poll(
+    e: Emitter, stream: ir.Value, clock: ir.Value, *, getting: bool, yes: ir.Block, no: ir.Block, unknown: ir.Block
+) -> None:
+    """Branch by whether a get, or a put, would go on at once; `unknown` where the other side has not come so far."""
+    known = e.new_block()
+    e.branch_if((can_get if getting else can_put)(e, stream), known, unknown)
+    e.go(known)
+    if getting:
+        view = _view(e, stream, Stream.HEAD, Stream.TAIL, None)
+        soonest = e.add(e.load(view.entry(e, view.count), Entry.PUT), e.half(stream, Stream.FORMAT, 0))
+    else:
+        view = _view(e, stream, Stream.TAIL, Stream.HEAD, None)
+        freed = e.load(view.entry(e, e.sub(view.count, e.load(stream, Stream.DEPTH))), Entry.TAKEN)
+        soonest = e.add(freed, 1)
+    e.branch_if(e.is_(soonest, "<=", clock), yes, no)
+
+
+def block(e: Emitter, node: ir.Value, stream: ir.Value, state: State, op: Word) -> None:
+    """Register `node` as waiting in operation `op` of `stream`; the opposite operation wakes it."""
+    e.store(stream, node, Node.WAITS_ON)
+    e.store(e.add(op, int(state)), node, Node.WAITS_IN)
+    e.store(node, stream, Stream.WAITER)
+
+
+def token_at(e: Emitter, stream: ir.Value, token: ir.Value) -> ir.Value:
+    """Address of the bytes of a token, by its number."""
+    place = e.mul(e.bits_and(token, e.load(stream, Stream.MASK)), e.half(stream, Stream.FORMAT, 1))
+    return e.field(e.field(e.load_ptr(stream, Stream.RING), place), Entry.TOKEN)
+
+
+class _View(Struct, frozen=True):
+    """The words of a stream that an operation needs, loaded once, before anything is stored."""
+
+    stream: ir.Value
+    count: ir.Value
+    """Number of the token that the operation puts or takes."""
+    others: ir.Value
+    """How many operations of the other side have been executed."""
+    mask: ir.Value
+    ring: ir.Value
+    words: ir.Value
+    most: ir.Value
+
+    def entry(self, e: Emitter, token: ir.Value) -> ir.Value:
+        return e.field(self.ring, e.mul(e.bits_and(token, self.mask), self.words))
+
+
+def _view(e: Emitter, stream: ir.Value, count: Stream, others: Stream, words: int | None) -> _View:
+    return _View(
+        stream,
+        e.load(stream, count),
+        e.load(stream, others),
+        e.load(stream, Stream.MASK),
+        e.load_ptr(stream, Stream.RING),
+        e.word(words) if words else e.half(stream, Stream.FORMAT, 1),
+        e.load(stream, Stream.OCCUPANCY),
+    )
+
+
+def get(
+    e: Emitter, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
+) -> tuple[ir.Value, ir.Value]:
+    """Take the oldest token of a stream that has one.
+
+    Args:
+        words: words per ring entry, where known.
+
+    Returns:
+        The clock after it, and the address of the token's bytes.
+    """
+    view = _view(e, stream, Stream.HEAD, Stream.TAIL, words)
+    entry = view.entry(e, view.count)
+    now = e.max(clock, e.add(e.load(entry, Entry.PUT), e.half(stream, Stream.FORMAT, 0)))
+    e.store(now, entry, Entry.TAKEN)
+    e.store(e.add(view.count, 1), stream, Stream.HEAD)
+    _observe_get(e, view, now)
+    _wake(e, header, stream, WAKE_WRITER)
+    return now, e.field(entry, Entry.TOKEN)
+
+
+def put(
+    e: Emitter, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None = None
+) -> tuple[ir.Value, ir.Value]:
+    """Add a token to a stream that has room; arguments and result as for `get`, the bytes are yet to be written."""
+    view = _view(e, stream, Stream.TAIL, Stream.HEAD, words)
+    freed = e.load(view.entry(e, e.sub(view.count, e.load(stream, Stream.DEPTH))), Entry.TAKEN)
+    now = e.max(clock, e.add(freed, 1))
+    entry = view.entry(e, view.count)
+    e.store(now, entry, Entry.PUT)
+    e.store(e.add(view.count, 1), stream, Stream.TAIL)
+    _observe_put(e, view, now)
+    _wake(e, header, stream, WAKE_READER)
+    return now, e.field(entry, Entry.TOKEN)
+
+
+class Moves:
+    """Gets and puts as functions of a module, for code that has many: each is defined when it is first called.
+
+    Args:
+        prefix: of their names.
+    """
+
+    def __init__(self, module: ir.Module, prefix: str) -> None:
+        self._module, self._prefix = module, prefix
+        self._defined: set[str] = set()
+
+    def call(
+        self, e: Emitter, getting: bool, header: ir.Value, stream: ir.Value, clock: ir.Value, words: int | None
+    ) -> tuple[ir.Value, ir.Value]:
+        """As `get` or `put`."""
+        name = f"{self._prefix}{MOVE}{'get' if getting else 'put'}{words or ''}"
+        results = [e.i64, e.ptr]
+        if name not in self._defined:
+            self._defined.add(name)
+            op = function(self._module, name, [e.ptr, e.ptr, e.i64], results)
+            own_header, own_stream, own_clock = op.arguments
+            own = Emitter(op.entry_block)
+            own.return_((get if getting else put)(own, own_header, own_stream, own_clock, words))
+        now, token = e.results_of(name, [header, stream, clock], results)
+        return now, token
+
+
+def _wake(e: Emitter, header: ir.Value, stream: ir.Value, wake: str) -> None:
+    """Whoever waits there waits for this: the one that runs cannot be it."""
+    with e.when(e.is_(e.load(stream, Stream.WAITER), "!=", 0), rare=True):
+        e.call(wake, [header, e.field(stream, Stream.WAITER)])
+
+
+# T5: occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n:
+# the most ever held is the largest n + 1 - m over pairs with time(put n) <= time(get m). Whichever of the two is
+# executed later tests the pair, and only pairs that would raise the maximum are tested: one comparison per operation.
+
+
+def _observe_get(e: Emitter, view: _View, now: ir.Value) -> None:
+    last = e.variable(e.add(view.count, view.most))
+    with e.forever() as (_, leave):
+        token = e.get(last)
+        e.leave_unless(e.is_(token, "<", view.others), leave, rare=True)
+        e.leave_unless(e.is_(e.load(view.entry(e, token), Entry.PUT), "<=", now), leave)
+        e.increase(view.stream, Stream.OCCUPANCY, 1)
+        e.set(last, e.add(token, 1))
+
+
+def _observe_put(e: Emitter, view: _View, now: ir.Value) -> None:
+    first = e.variable(e.sub(view.count, view.most))
+    with e.forever() as (_, leave):
+        token = e.get(first)
+        e.leave_unless(e.is_below(token, view.others), leave, rare=True)
+        e.leave_unless(e.is_(e.load(view.entry(e, token), Entry.TAKEN), ">=", now), leave)
+        e.increase(view.stream, Stream.OCCUPANCY, 1)
+        e.set(first, e.sub(token, 1))
+
+
+# Code that writes the event log of a recorded run.
+#
+# The log is a buffer that Python empties: when it is full, nodes begin no operation any more and the run loop returns.
+
+
+def is_full(e: Emitter, header: ir.Value) -> ir.Value:
+    return e.is_(e.load(header, Header.EVENT), "==", e.load(header, Header.EVENT_END))
+
+
+def write(
+    e: Emitter, header: ir.Value, node: ir.Value, what: ir.Value, on: ir.Value, requested: ir.Value, completed: ir.Value
+) -> None:
+    """Add an event; there must be room.
+
+    Args:
+        what: the operation, in the form of `Node.WAITS_IN`.
+        on: the stream or resource.
+        requested, completed: clock before and after it.
+    """
+    event = e.load_ptr(header, Header.EVENT)
+    e.store(e.load(node, Node.SLOT), event, Event.SLOT)
+    e.store(what, event, Event.WHAT)
+    e.store(on, event, Event.ON)
+    e.store(requested, event, Event.REQUESTED)
+    e.store(completed, event, Event.COMPLETED)
+    e.store(e.add(e.address(event), e.load(header, Header.EVENT_STEP)), header, Header.EVENT)
+
+
+# The variants in which one set of task bodies can be compiled.
+
+
+class Variant(Struct, frozen=True):
+    """Features of compiled code beyond executing a network; a feature that is left out costs nothing.
+
+    Attributes:
+        record: write every stream operation and request into an event log.
+        payload: compute values. Without it bodies keep only what decides on control flow and streams.
+        registers: let puts of a pipelined loop wait behind later operations that are due earlier. Without, operations
+            of every pipelined loop must be due in program order.
+    """
+
+    record: bool = False
+    payload: bool = True
+    registers: bool = False
+
+
+PLAIN = Variant()
+"""Values and times, no log."""
+
+
+# Code for the registers of a pipeline: puts that are due later than operations behind them in program order (T7).
+#
+# They wait in a queue of the node, latest first, and are performed when their turn comes. Times in the queue do not
+# count the cycles for which the pipeline has been frozen since it was entered (`Node.FROZEN`); adding them gives the
+# clock.
+
+
+FLUSH, DEFER = "df_flush", "df_defer"
+
+
+def define_deferred(module: ir.Module, variant: Variant) -> None:
+    """`df_flush(header, node, until)`: perform the puts due until then; false if one must wait, which is registered.
+
+    `df_defer(node, due, operation, stream)`: queue a put; returns where its token goes.
+    """
+    ptr, word = Emitter.pointer_type(), Emitter.word_type()
+    flush = function(module, FLUSH, [ptr, ptr, word], [Emitter.bit_type()])
+    _define_flush(flush, variant)
+    defer = function(module, DEFER, [ptr, word, word, ptr], [ptr])
+    _define_defer(defer)
+
+
+def _define_flush(op: func.FuncOp, variant: Variant) -> None:
+    header, node, until = op.arguments
+    e = Emitter(op.entry_block)
+    with e.forever() as (_, done):
+        count = e.load(node, Node.DEFERRED)
+        e.leave_unless(e.is_(count, ">", 0), done)
+        entry = _entry(e, node, e.sub(count, 1))
+        due = e.load(entry, Deferred.DUE)
+        e.leave_unless(e.is_(due, "<=", until), done)
+        if variant.record:
+            with e.when(is_full(e, header), rare=True):
+                push_ready(e, header, node)
+                e.return_([e.bit(False)])
+        stream, what = e.load_ptr(entry, Deferred.STREAM), e.load(entry, Deferred.WHAT)
+        wait, go = e.new_block(), e.new_block()
+        e.branch_if(can_put(e, stream), go, wait)
+        e.go(wait)
+        block(e, node, stream, State.READY, what)
+        e.return_([e.bit(False)])
+        e.go(go)
+        before = e.add(due, e.load(node, Node.FROZEN))
+        now, _ = put(e, header, stream, before)
+        if variant.record:
+            write(e, header, node, what, e.address(stream), before, now)
+        e.increase(node, Node.STALL_PUT, e.sub(now, before))
+        e.store(e.sub(now, due), node, Node.FROZEN)
+        e.store(e.sub(count, 1), node, Node.DEFERRED)
+    e.return_([e.bit(True)])
+
+
+def _define_defer(op: func.FuncOp) -> None:
+    """Earlier puts of the same stream that still wait go first: the token's place is behind theirs."""
+    node, due, what, stream = op.arguments
+    e = Emitter(op.entry_block)
+    hole, ahead = e.variable(e.load(node, Node.DEFERRED)), e.variable(0)
+    e.increase(node, Node.DEFERRED, 1)
+    place = e.variable(e.get(hole))
+    with e.forever() as (_, stop):
+        at = e.get(place)
+        e.leave_unless(e.is_(at, ">", 0), stop)
+        # What is due by then goes first, and at equal times what comes first in the program (T7).
+        other = _entry(e, node, e.sub(at, 1))
+        with e.when(e.same_ptr(e.load_ptr(other, Deferred.STREAM), stream)):
+            e.set(ahead, e.add(e.get(ahead), 1))
+        with e.when(e.is_(e.load(other, Deferred.DUE), "<=", due)):
+            target = _entry(e, node, at)
+            for field in (Deferred.DUE, Deferred.WHAT, Deferred.STREAM):
+                e.store(e.load(other, field), target, field)
+            e.set(hole, e.sub(at, 1))
+        e.set(place, e.sub(at, 1))
+    entry = _entry(e, node, e.get(hole))
+    e.store(due, entry, Deferred.DUE)
+    e.store(what, entry, Deferred.WHAT)
+    e.store(stream, entry, Deferred.STREAM)
+    token = e.add(e.load(stream, Stream.TAIL), e.get(ahead))
+    e.return_([token_at(e, stream, token)])
+
+
+def _entry(e: Emitter, node: ir.Value, number: ir.Value) -> ir.Value:
+    return e.field(e.load_ptr(node, Node.QUEUE), e.mul(number, int(Deferred.SIZE)))

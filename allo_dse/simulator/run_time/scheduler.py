@@ -1,0 +1,332 @@
+"""Code of the run loop: a queue of runnable nodes, and a heap of requests for shared resources.
+
+A blocked node is registered at its stream and queued again by the opposite operation, so a turn costs the same however
+many nodes there are. When no node can run, the pending request with the smallest (clock, node) is granted: every later
+request comes from a clock at least as large, so service in this order is first come, first served (T11). Where a
+server takes others first, a request is decided on when the server is free, at the earliest, among all that wait then.
+A poll whose answer is not decided by what has been executed is such a request without a resource: once it is granted,
+nothing can happen at its stream before its time any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from allo_dse.common.mlir.bindings import ir
+
+from . import fifo
+from . import operation_tables as tables
+from .builder import Emitter, function
+from .fifo import Variant
+from .operation_tables import PUSH_REQUEST
+from .records import Arbitration, Header, Node, Resource, Slot, State
+
+RUN = "df_run"
+DESTROY = "df_destroy"
+TURN, START_SLOT, GRANT, BEFORE = "df_turn", "df_start_slot", "df_grant", "df_before"
+PREFETCHED = 4
+"""Cache lines of a coroutine's frame that are fetched ahead."""
+PUSH_PENDING, CHOOSE = "df_push_pending", "df_choose"
+
+
+def define_requests(module: ir.Module) -> None:
+    """`df_push_request(header, node)`: the node asks for a resource, or for the answer to a poll, at its clock."""
+    _define_before(module)
+    _define_push(module)
+    _define_request(module)
+
+
+def define_scheduler(module: ir.Module, variant: Variant) -> None:
+    """`df_run(header)`, in a module that has the table process and requests."""
+    _define_choose(module)
+    _define_grant(module, variant)
+    _define_start(module)
+    _define_turn(module)
+    _define_run(module, variant)
+    _define_destroy(module)
+
+
+def _define_run(module: ir.Module, variant: Variant) -> None:
+    ptr = Emitter.pointer_type()
+    op = function(module, RUN, [Emitter.word_type()], public=True)
+    e = Emitter(op.entry_block)
+    header = e.to_ptr(op.arguments[0])
+    with e.forever() as (again, stop):
+        if variant.record:
+            with e.when(fifo.is_full(e, header), rare=True):
+                e.store(1, header, Header.STATUS)
+                e.branch(stop)
+        head = e.load(header, Header.READY_HEAD)
+        with e.when(e.is_(head, "==", e.load(header, Header.READY_TAIL))):
+            idle = e.is_(e.load(header, Header.PENDING_COUNT), "==", 0)
+            with e.when(idle):
+                e.store(0, header, Header.STATUS)
+                e.branch(stop)
+            e.call(GRANT, [header])
+            e.branch(again)
+        left = e.load(header, Header.BUDGET)
+        with e.when(e.is_(left, "<=", 0)):
+            e.store(1, header, Header.STATUS)
+            e.branch(stop)
+        e.store(e.sub(left, 1), header, Header.BUDGET)
+        position = e.bits_and(head, e.load(header, Header.READY_MASK))
+        node = e.load(e.load_ptr(header, Header.READY), position, ptr)
+        e.store(e.add(head, 1), header, Header.READY_HEAD)
+        _prefetch(e, header, e.add(head, 1))
+        e.call(TURN, [header, node])
+        with e.when(e.is_(e.load(header, Header.ANCHOR), "==", 0), rare=True):
+            e.store(1, header, Header.STATUS)
+            e.branch(stop)
+    e.return_()
+
+
+def _prefetch(e: Emitter, header: ir.Value, head: ir.Value) -> None:
+    """Fetch the frame of the node that comes next; every place of the queue names some node."""
+    position = e.bits_and(head, e.load(header, Header.READY_MASK))
+    frame = e.load_ptr(e.load_ptr(e.load_ptr(header, Header.READY), position), Node.HANDLE)
+    for line in range(PREFETCHED):
+        e.prefetch(e.field(frame, 8 * line))
+
+
+def _define_turn(module: ir.Module) -> None:
+    """Run one node until it blocks: go on with its slot, and start the next ones as they end."""
+    ptr = Emitter.pointer_type()
+    op = function(module, TURN, [ptr, ptr])
+    header, node = op.arguments
+    e = Emitter(op.entry_block)
+    with e.forever() as (_, stop):
+        slot = e.load_ptr(node, Node.SLOT)
+        start, go_on, ran = e.new_block(), e.new_block(), e.new_block()
+        active = e.load(node, Node.ACTIVE)
+        e.branch_if(e.is_(active, "==", 0), start, go_on)
+        e.go(start)
+        with e.when(e.same_ptr(slot, e.load_ptr(node, Node.SLOT_END))):
+            e.store(int(State.FINISHED), node, Node.WAITS_IN)
+            e.increase(header, Header.FINISHED, 1)
+            e.branch(stop)
+        e.store(e.add(e.load(slot, Slot.BODY), 1), node, Node.ACTIVE)
+        e.store(e.load(node, Node.CLOCK), slot, Slot.START)
+        e.call(START_SLOT, [header, node, slot])
+        e.branch(ran)
+        e.go(go_on)
+        _resume(e, header, node, active)
+        e.branch(ran)
+        e.go(ran)
+        with e.when(e.is_(e.load(node, Node.ACTIVE), "!=", 0)):
+            e.branch(stop)
+        e.store(e.load(node, Node.CLOCK), slot, Slot.END)
+        e.store(e.field(slot, int(Slot.SIZE)), node, Node.SLOT)
+    e.return_()
+
+
+def _resume(e: Emitter, header: ir.Value, node: ir.Value, active: ir.Value) -> None:
+    table, coroutine, after = e.new_block(), e.new_block(), e.new_block()
+    e.branch_if(e.is_(active, "==", 1), table, coroutine)
+    e.go(table)
+    e.call(tables.STEP, [header, node])
+    e.branch(after)
+    e.go(coroutine)
+    e.coro_resume(e.load_ptr(node, Node.HANDLE))
+    e.branch(after)
+    e.go(after)
+
+
+def _define_start(module: ir.Module) -> None:
+    """Start the current slot of a node; a compiled body runs until it blocks for the first time."""
+    ptr = Emitter.pointer_type()
+    op = function(module, START_SLOT, [ptr, ptr, ptr])
+    header, node, slot = op.arguments
+    e = Emitter(op.entry_block)
+    with e.when(e.is_(e.load(slot, Slot.BODY), "==", 0)):
+        e.call(tables.START, [node])
+        e.call(tables.STEP, [header, node])
+        e.return_()
+    e.call_at(e.load_ptr(header, Header.START_BODY), [header, node, slot])
+    e.return_()
+
+
+def _define_before(module: ir.Module) -> None:
+    """Order of two waiting nodes: by decision time, then by node number (their records are in that order)."""
+    ptr = Emitter.pointer_type()
+    op = function(module, BEFORE, [ptr, ptr], [Emitter.bit_type()])
+    a, b = op.arguments
+    e = Emitter(op.entry_block)
+    first, second = e.load(a, Node.KEY), e.load(b, Node.KEY)
+    with e.when(e.is_(first, "!=", second)):
+        e.return_([e.is_(first, "<", second)])
+    e.return_([e.is_(e.address(a), "<", e.address(b))])
+
+
+def _define_request(module: ir.Module) -> None:
+    ptr = Emitter.pointer_type()
+    op = function(module, PUSH_REQUEST, [ptr, ptr])
+    header, node = op.arguments
+    e = Emitter(op.entry_block)
+    e.store(e.load(node, Node.CLOCK), node, Node.KEY)
+    e.call(PUSH_PENDING, [header, node])
+    e.return_()
+
+
+def _define_push(module: ir.Module) -> None:
+    """Add a node to the heap of pending requests."""
+    ptr = Emitter.pointer_type()
+    op = function(module, PUSH_PENDING, [ptr, ptr])
+    header, node = op.arguments
+    e = Emitter(op.entry_block)
+    heap, count = e.load_ptr(header, Header.PENDING), e.load(header, Header.PENDING_COUNT)
+    e.store(e.add(count, 1), header, Header.PENDING_COUNT)
+    hole = e.variable(count)
+    with e.forever() as (_, stop):
+        place = e.get(hole)
+        e.leave_unless(e.is_(place, ">", 0), stop)
+        parent = e.shift_right(e.sub(place, 1), 1)
+        other = e.load_ptr(heap, parent)
+        e.leave_unless(e.result_of(BEFORE, [node, other], Emitter.bit_type()), stop)
+        e.store(other, heap, place)
+        e.set(hole, parent)
+    e.store(node, heap, e.get(hole))
+    e.return_()
+
+
+def _define_grant(module: ir.Module, variant: Variant) -> None:
+    """Serve the first pending request, from max(request time, server free) on; then the node can run again."""
+    op = function(module, GRANT, [Emitter.pointer_type()])
+    (header,) = op.arguments
+    e = Emitter(op.entry_block)
+    heap = e.load_ptr(header, Header.PENDING)
+    node = e.load_ptr(heap)
+    count = e.sub(e.load(header, Header.PENDING_COUNT), 1)
+    e.store(count, header, Header.PENDING_COUNT)
+    with e.when(e.is_(count, ">", 0)):
+        _sift_down(e, heap, count)
+    with e.when(e.is_(e.load(node, Node.WAITS_ON), "==", 0), rare=True):
+        e.store(1, node, Node.GRANTED)
+        fifo.push_ready(e, header, node)
+        e.return_()
+    server = e.load_ptr(node, Node.WAITS_ON)
+    chosen = e.variable(node)
+    with e.when(e.is_(e.load(server, Resource.POLICY), "!=", int(Arbitration.FIRST_COME)), rare=True):
+        soonest = e.max(e.load(node, Node.CLOCK), e.load(server, Resource.FREE))
+        with e.when(e.is_(soonest, ">", e.load(node, Node.KEY))):
+            e.store(soonest, node, Node.KEY)
+            e.call(PUSH_PENDING, [header, node])
+            e.return_()
+        e.set(chosen, e.result_of(CHOOSE, [header, node, soonest], Emitter.pointer_type()))
+    node = e.get(chosen)
+    asked = e.load(node, Node.CLOCK)
+    cycles = e.load(node, Node.SERVICE)
+    begin = e.max(asked, e.load(server, Resource.FREE))
+    end = e.add(begin, cycles)
+    e.store(end, server, Resource.FREE)
+    e.increase(server, Resource.BUSY, cycles)
+    e.increase(server, Resource.REQUESTS, 1)
+    e.increase(node, Node.STALL_REQUEST, e.sub(begin, asked))
+    if variant.record:
+        fifo.write(e, header, node, e.load(node, Node.WAITS_IN), e.address(server), asked, begin)
+    e.store(end, node, Node.CLOCK)
+    e.store(1, node, Node.GRANTED)
+    fifo.push_ready(e, header, node)
+    e.return_()
+
+
+def _define_choose(module: ir.Module) -> None:
+    """`df_choose(header, node, time)`: of those that wait at that time for the server of `node`, whom it takes.
+
+    Another than `node` leaves the heap, where `node` takes its place.
+    """
+    ptr = Emitter.pointer_type()
+    op = function(module, CHOOSE, [ptr, ptr, Emitter.word_type()], [ptr])
+    header, node, time = op.arguments
+    e = Emitter(op.entry_block)
+    heap, count = e.load_ptr(header, Header.PENDING), e.load(header, Header.PENDING_COUNT)
+    server = e.load_ptr(node, Node.WAITS_ON)
+    after = e.add(e.load(server, Resource.LAST), 1)
+    best, least = e.variable(node), e.variable(e.sub(e.address(node), after))
+    where, place = e.variable(count), e.variable(0)
+    with e.forever() as (again, stop):
+        at = e.get(place)
+        e.leave_unless(e.is_(at, "<", count), stop)
+        e.set(place, e.add(at, 1))
+        other = e.load_ptr(heap, at)
+        e.leave_unless(e.same_ptr(e.load_ptr(other, Node.WAITS_ON), server), again)
+        e.leave_unless(e.is_(e.load(other, Node.CLOCK), "<=", time), again)
+        # As unsigned numbers, nodes up to the one served last come behind all others.
+        turn = e.sub(e.address(other), after)
+        e.leave_unless(e.is_below(turn, e.get(least)), again)
+        e.set(least, turn)
+        e.set(best, other)
+        e.set(where, at)
+    chosen = e.get(best)
+    with e.when(e.is_(e.get(where), "<", count)):
+        e.store(e.load(chosen, Node.KEY), node, Node.KEY)
+        e.store(node, heap, e.get(where))
+    with e.when(e.is_(e.load(server, Resource.POLICY), "==", int(Arbitration.ROUND_ROBIN))):
+        e.store(e.address(chosen), server, Resource.LAST)
+    e.return_([chosen])
+
+
+def _sift_down(e: Emitter, heap: ir.Value, count: ir.Value) -> None:
+    """Put the last element of a heap that has lost its first into place."""
+    node = e.load_ptr(heap, count)
+    hole = e.variable(0)
+    with e.forever() as (_, stop):
+        child = e.variable(e.add(e.shift_left(e.get(hole), 1), 1))
+        e.leave_unless(e.is_(e.get(child), "<", count), stop)
+        right = e.add(e.get(child), 1)
+        with e.when(e.is_(right, "<", count)):
+            nearer = e.result_of(BEFORE, [e.load_ptr(heap, right), e.load_ptr(heap, e.get(child))], Emitter.bit_type())
+            with e.when(nearer):
+                e.set(child, right)
+        other = e.load_ptr(heap, e.get(child))
+        e.leave_unless(e.result_of(BEFORE, [other, node], Emitter.bit_type()), stop)
+        e.store(other, heap, e.get(hole))
+        e.set(hole, e.get(child))
+    e.store(node, heap, e.get(hole))
+
+
+def _define_destroy(module: ir.Module) -> None:
+    """`df_destroy(frame)`: free a coroutine that has not ended."""
+    op = function(module, DESTROY, [Emitter.word_type()], public=True)
+    e = Emitter(op.entry_block)
+    e.coro_destroy(e.to_ptr(op.arguments[0]))
+    e.return_()
+
+
+# The run-time module: scheduler and table process, compiled once for all task bodies; and what bodies have of it.
+
+
+START_BODY = "df_start_body"
+
+
+def add_runtime(module: ir.Module, variant: Variant) -> None:
+    """Add the scheduler and the table process."""
+    with ir.Location.unknown():
+        fifo.define_wakes(module)
+        define_requests(module)
+        tables.define_table_process(module, variant)
+        define_scheduler(module, variant)
+
+
+def add_bodies_runtime(module: ir.Module, starts: Sequence[str], variant: Variant, *, polls: bool) -> None:
+    """Add what compiled bodies call, and `df_start_body(header, node, slot)`, by which the scheduler starts them.
+
+    Args:
+        starts: names of functions (header, node, arguments) that start bodies, from number 1 on.
+        polls: whether any looks at how full its streams are.
+    """
+    ptr = Emitter.pointer_type()
+    with ir.Location.unknown():
+        fifo.define_wakes(module)
+        if polls:
+            define_requests(module)
+        if variant.registers:
+            fifo.define_deferred(module, variant)
+        op = function(module, START_BODY, [ptr, ptr, ptr], public=True)
+        header, node, slot = op.arguments
+        e = Emitter(op.entry_block)
+        blocks = [e.new_block() for _ in starts]
+        e.switch(e.sub(e.load(slot, Slot.BODY), 1), blocks[0], blocks)
+        for block, name in zip(blocks, starts, strict=True):
+            e.go(block)
+            e.call(name, [header, node, e.load_ptr(slot, Slot.ARGUMENTS)])
+            e.return_()

@@ -1,0 +1,307 @@
+"""Who breeds, and the front of what has been evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.numba_kernels import called, compiled, inlined
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+AT_ONCE = 512  # results that are compared with each other
+PAIRS = 8192  # of points that are compared at once
+
+
+class Individual(Struct, frozen=True):
+    """An evaluated design as the sampler sees it.
+
+    Attributes:
+        number: of the proposal.
+        losses: objective values, all to be minimised.
+        penalty: how much the constraints are violated in all; 0 when feasible.
+    """
+
+    number: int
+    genes: Mapping[str, int]
+    losses: tuple[float, ...]
+    penalty: float
+
+
+class Results(Struct, frozen=True):
+    """Evaluated designs without their genes, in columns: selecting is arithmetic on a few dozen of them, thousands of
+    times when a search is resumed.
+
+    Attributes:
+        numbers: of the proposals, (designs,).
+        losses: (designs, objectives).
+        penalty: (designs,).
+    """
+
+    numbers: Integers
+    losses: Floats
+    penalty: Floats
+
+    @classmethod
+    def of(cls, individuals: Sequence[Individual]) -> Results:
+        return cls(
+            np.array([i.number for i in individuals], np.int64),
+            np.array([i.losses for i in individuals], float),
+            np.array([i.penalty for i in individuals], float),
+        )
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, which: slice | Integers) -> Results:
+        return Results(self.numbers[which], self.losses[which], self.penalty[which])
+
+    def __add__(self, others: Results) -> Results:
+        if not len(self) or not len(others):
+            return self if len(self) else others
+        return Results(
+            np.concatenate((self.numbers, others.numbers)),
+            np.concatenate((self.losses, others.losses)),
+            np.concatenate((self.penalty, others.penalty)),
+        )
+
+
+class Parents:
+    """The best designs known, best first, chosen anew after every generation.
+
+    Args:
+        size: how many are kept.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.best = Results.of([])
+        self._size = size
+
+    def renew(self, children: Results, starts: Sequence[int] | None = None) -> None:
+        """Choose among the parents and the children of one generation, or of many, one after the other.
+
+        Args:
+            children: ordered by number.
+            starts: where each generation begins, and where the last one ends.
+        """
+        known = self.best + children
+        ends = len(self.best) + np.array([0, len(children)] if starts is None else starts)
+        if len(known):
+            pass  # imports Numba: a quarter of the time of a command of a few trials
+
+            self.best = known[selected(known.losses, known.penalty, ends, self._size)]
+
+    def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
+        """Losses and penalties of the parents have changed, by number."""
+        numbers = self.best.numbers
+        losses, penalty = zip(*(results[n] for n in numbers.tolist()), strict=True) if len(numbers) else ((), ())
+        self.best = Results(numbers, np.array(losses, float), np.array(penalty, float))
+
+
+def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
+    """Which of `losses` (rows) dominates which of `others` (columns): nowhere worse, and better somewhere."""
+    # Objectives first: reducing over a short last axis is several times slower.
+    left, right = losses.T[:, :, None], others.T[:, None, :]
+    dominating: NDArray[np.bool_] = np.logical_and.reduce(left <= right) & np.logical_or.reduce(left < right)
+    return dominating
+
+
+def beaten(points: Floats, front: Floats) -> Booleans:
+    """Which of many points, (designs, objectives), some point of a front is nowhere worse than."""
+    left, columns = np.arange(len(points)), np.ascontiguousarray(points.T)
+    start = 0
+    while start < len(front) and len(left):
+        # Few beat most: of many points some are left soon, and those are compared with more at once.
+        some = front[start : start + max(1, PAIRS // len(left))]
+        start += len(some)
+        under = np.logical_and.reduce(some.T[:, :, None] <= columns[:, None, :]).any(0)
+        if under.any():
+            left, columns = left[~under], columns[:, ~under]
+    found = np.ones(len(points), bool)
+    found[left] = False
+    return found
+
+
+def front_with(front: Floats, results: Results) -> Floats:
+    """A front, (designs, objectives), when feasible results have been added to it."""
+    losses = results.losses[results.penalty <= 0]
+    for start in range(0, len(losses), AT_ONCE):
+        some = losses[start : start + AT_ONCE]
+        some = some[~beaten(some, front)]
+        if not len(some):
+            continue
+        found = np.unique(some, axis=0)
+        found = found[~dominates(found, found).any(0)]
+        front = np.concatenate((front[~dominates(found, front).any(0)], found)) if len(front) else found
+    return front
+
+
+# The choice of parents, generation after generation, in machine code: by domination rank, then by crowding distance,
+# as in NSGA-II. There are a few dozen designs at a time, and as many as 10^5 generations when a search is resumed.
+
+
+@inlined
+def _dominates(losses: Floats, one: int, other: int) -> bool:
+    better = False
+    for objective in range(losses.shape[1]):
+        if losses[one, objective] > losses[other, objective]:
+            return False
+        better |= losses[one, objective] < losses[other, objective]
+    return better
+
+
+@called
+def _by(ranks: Integers, values: Floats) -> Integers:
+    """Positions by rank, then by value; in order where both are equal."""
+    order = np.arange(len(ranks))
+    for one in range(1, len(ranks)):
+        moved, place = order[one], one
+        while place > 0 and (
+            ranks[order[place - 1]] > ranks[moved]
+            or (ranks[order[place - 1]] == ranks[moved] and values[order[place - 1]] > values[moved])
+        ):
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = moved
+    return order
+
+
+@compiled
+def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Integers:
+    """Of the designs at positions. 0: dominated by nothing; 1: by rank 0 only, and so on; infeasible ones follow, by
+    penalty."""
+    count = len(those)
+    ranks = np.zeros(count, np.int64)
+    penalties = np.empty(count)
+    dominating = np.zeros(count, np.int64)  # by how many designs of the ranks to come each one is dominated
+    left = 0
+    for one in range(count):
+        penalties[one] = penalty[those[one]]
+        if penalties[one] > 0:
+            dominating[one] = -1
+            continue
+        left += 1
+        for other in range(count):
+            dominating[one] += penalty[those[other]] <= 0 and _dominates(losses, those[other], those[one])
+    free = np.empty(count, np.int64)
+    rank = 0
+    while left:
+        found = 0
+        for one in range(count):
+            if dominating[one] == 0:
+                free[found] = one
+                found += 1
+        left -= found
+        for place in range(found):
+            ranks[free[place]] = rank
+            dominating[free[place]] = -1
+        for one in range(count):
+            if dominating[one] > 0:
+                for place in range(found):
+                    dominating[one] -= _dominates(losses, those[free[place]], those[one])
+        rank += 1
+    for one in range(count):
+        if penalties[one] > 0:
+            ranks[one] = rank
+    before = 0.0
+    for one in _by(ranks, penalties):
+        if penalties[one] > 0:
+            if before > 0.0 and penalties[one] > before:
+                rank += 1
+            before = penalties[one]
+            ranks[one] = rank
+    return ranks
+
+
+@compiled
+def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floats:
+    """How lonely each design is among those of its rank: the sum over objectives of the gap between its two neighbours,
+    as a share of the rank's span. An objective in which a rank does not differ, or is not finite, counts nothing."""
+    count = len(those)
+    distance = np.zeros(count)
+    values = np.empty(count)
+    for objective in range(losses.shape[1]):
+        for one in range(count):
+            values[one] = losses[those[one], objective]
+        order = _by(ranks, values)
+        start = 0
+        while start < count:
+            end = start
+            while end + 1 < count and ranks[order[end + 1]] == ranks[order[start]]:
+                end += 1
+            low, high = values[order[start]], values[order[end]]
+            if low != high and np.isfinite(low) and np.isfinite(high):
+                distance[order[start]] += np.inf
+                distance[order[end]] += np.inf
+                for place in range(start + 1, end):
+                    distance[order[place]] += (values[order[place + 1]] - values[order[place - 1]]) / (high - low)
+            start = end + 1
+    return distance
+
+
+@called
+def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end: int) -> bool:
+    """Whether each child is infeasible or dominated by a parent of the worst rank."""
+    for child in range(start, end):
+        beaten = penalty[child] > 0
+        for parent in fence:
+            beaten = beaten or _dominates(losses, parent, child)
+        if not beaten:
+            return False
+    return True
+
+
+@called
+def _and_range(these: Integers, start: int, end: int) -> Integers:
+    """Some positions, then all of a range."""
+    joined = np.empty(len(these) + end - start, np.int64)
+    for place in range(len(these)):
+        joined[place] = these[place]
+    for place in range(end - start):
+        joined[len(these) + place] = start + place
+    return joined
+
+
+@compiled
+def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> Integers:
+    """The positions of the parents, best first, after some generations.
+
+    Late in a search few children get among them. Those generations are passed over: children of a worse rank than every
+    parent change neither ranks nor crowding of the parents.
+
+    Args:
+        losses: (designs, objectives), penalty: (designs,): of the parents so far, then of the children by number.
+        starts: (generations + 1,) where each generation begins, and where the last one ends.
+        size: how many parents are kept.
+    """
+    best = np.arange(starts[0])
+    fence = np.zeros(0, np.int64)
+    fenced = settled = False
+    for generation in range(len(starts) - 1):
+        start, end = starts[generation], starts[generation + 1]
+        out = fenced and _outranked(losses, penalty, fence, start, end)
+        if out and settled:
+            continue
+        those = best if out else _and_range(best, start, end)
+        settled = False
+        if not len(those):
+            continue
+        ranks = domination_ranks(losses, penalty, those)
+        order = _by(ranks, -crowding_distances(losses, those, ranks))[:size]
+        kept = np.empty(len(order), np.int64)
+        settled = out and len(order) == len(best)
+        fenced = len(order) == size
+        worst = 0
+        for place in range(len(order)):
+            kept[place] = those[order[place]]
+            settled = settled and kept[place] == best[place]
+            fenced = fenced and penalty[kept[place]] == 0
+            worst += ranks[order[place]] == ranks[order[-1]]
+        best = kept
+        fence = best[len(best) - worst :]  # they are in order of their ranks
+    return best

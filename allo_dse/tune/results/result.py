@@ -1,0 +1,418 @@
+"""What a run found, as data frames and as designs to build."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.quoting import html_text
+from allo_dse.common.records import JsonObject, replace
+from allo_dse.eval.calibrate.correction import LATENCY, Correction
+from allo_dse.space.choice import Gene
+
+from ..declare.spec import StudySpec
+from ..search.judge import Judge
+from ..search.pareto_front import knee, pareto_positions
+from ..store.certificate import Certificate
+from ..store.record import Measurement, PlacementNote, Record, Verification
+from ..store.run_info import failures_by_kind
+from .best import BestDesign, Front
+from .causes import Cause, causes_in, choices_of
+from .explain import near_words
+
+if TYPE_CHECKING:
+    import optuna
+    import pandas
+    from optuna.distributions import BaseDistribution
+
+    from allo_dse.space.choice import Genes
+
+# Which choices decide whether a design is among the best: asked by a run's summary, the page and the report.
+
+
+MOST_WEIGHED = 1000  # designs: enough for a stable order, and half a second
+LEAST_WEIGHED = 20
+
+
+def weighed(count: int) -> NDArray[np.int64]:
+    """Positions of the designs that are looked at: all, or of many an even sample."""
+    return np.linspace(0, count - 1, min(count, MOST_WEIGHED)).astype(np.int64)
+
+
+def importances(choices: Mapping[str, Sequence[Hashable]], losses: Sequence[float]) -> dict[str, float]:
+    """How much each choice decides about being among the designs with small losses; the largest first, in sum 1.
+
+    PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023) as Optuna computes it, of values without an order. Empty of
+    fewer than `LEAST_WEIGHED` designs, and where nothing varies.
+
+    Args:
+        choices: per choice what each design has; None where it does not have to choose.
+    """
+    varying = {name: numbers for name, values in choices.items() if any(numbers := _numbered(values))}
+    if len(losses) < LEAST_WEIGHED or not varying:
+        return {}
+    import optuna  # takes as long as a small run
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    spread: dict[str, optuna.distributions.BaseDistribution] = {
+        name: optuna.distributions.CategoricalDistribution(range(max(numbers) + 1)) for name, numbers in varying.items()
+    }
+    rows = [dict(zip(varying, row, strict=True)) for row in zip(*varying.values(), strict=True)]
+    study = optuna.create_study()
+    study.add_trials(
+        [
+            optuna.trial.create_trial(params=row, distributions=spread, value=loss)
+            for row, loss in zip(rows, losses, strict=True)
+        ]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that less is better, and that no tenth of the designs stands out
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+def _numbered(values: Sequence[Hashable]) -> list[int]:
+    """Of each value the number of those that came before it first."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(value, len(numbers)) for value in values]
+
+
+# A run's designs as Optuna's trials: for Optuna's plots, importances and dashboard, and for storages.
+
+
+class Trials:
+    """Makes trials of records: parameters are genes, states COMPLETE or FAIL.
+
+    Args:
+        genes: range of every gene met so far (a live view).
+    """
+
+    def __init__(self, judge: Judge, genes: Mapping[str, Gene]) -> None:
+        self._judge, self._genes = judge, genes
+        self._distributions: dict[tuple[str, Gene], BaseDistribution] = {}
+
+    def trial(self, record: Record, **attributes: Any) -> optuna.trial.FrozenTrial:
+        """The trial of a record.
+
+        Args:
+            attributes: what is to be known of it beside key, parameters of the program, evaluator, metrics, error and
+                seconds.
+        """
+        import optuna
+
+        told = self._judge.told(record)
+        state = optuna.trial.TrialState.COMPLETE if told.values else optuna.trial.TrialState.FAIL
+        genes = record.genes
+        return optuna.trial.create_trial(
+            state=state,
+            values=list(told.values) if told.values else None,
+            params=dict(genes),
+            distributions={name: self._distribution(name) for name in genes},
+            constraints=dict(told.constraints),
+            user_attrs={
+                "key": record.key, **attributes, "params": record.params, "evaluator": record.evaluator,
+                "metrics": record.metrics, "error": record.error, "seconds": record.seconds,
+            },
+        )  # fmt: skip
+
+    def _distribution(self, name: str) -> BaseDistribution:
+        from allo_dse.space.sampler.optuna_sampler import distribution
+
+        gene = self._genes[name]
+        found = self._distributions.get((name, gene))
+        if found is None:
+            found = self._distributions[name, gene] = distribution(gene)
+        return found
+
+
+def study_of(study: StudySpec, records: Sequence[Record]) -> optuna.Study:
+    """All records as trials of a study of Optuna in memory, in the order of the results."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    for record in records:
+        study.space.learn(record.genes)
+    trials = Trials(Judge(study.objectives, study.constraints), study.space.genes)
+    made = optuna.create_study(study_name=study.name, directions=[o.direction for o in study.objectives])
+    made.add_trials([trials.trial(record) for record in records])
+    return made
+
+
+class RungFailures(Struct, frozen=True):
+    """What became of designs that were promoted to an evaluator.
+
+    Attributes:
+        promoted: how many it was given. errors: why it failed, and how often.
+    """
+
+    evaluator: str
+    promoted: int
+    errors: Counter[str]
+
+    @property
+    def failed(self) -> int:
+        return self.errors.total()
+
+    @property
+    def measured_nothing(self) -> bool:
+        return self.failed == self.promoted
+
+    def __str__(self) -> str:
+        why = "; ".join(f"{count} x {error}" for error, count in self.errors.most_common(3))
+        return f"{self.evaluator} failed for {self.failed} of {self.promoted} designs, which are left out: {why}"
+
+
+def failure_words(result: Result) -> str:
+    """How many designs failed, of what, and what to do; "" where none did."""
+    found = result.failures
+    if not found:
+        return ""
+    why = "; ".join(f"{count} x {error}" for error, count in found.most_common(3))
+    more = f"; {len(found) - 3} other reasons" if len(found) > 3 else ""
+    return (
+        f"{found.total()} of {len(result.records)} designs failed (each in trials.csv; `allo-tune replay ID` evaluates "
+        f"one again): {why}{more}"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of `Study.run`.
+
+    Attributes:
+        records: every evaluated design.
+        values: objective values by key, of the designs that satisfy everything.
+        verified: by key, for designs whose numbers were compared with the reference.
+        placed: by key, for designs that were placed on the device's array, or could not be.
+        stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
+        run_dir: where the log and the tables are.
+        correction: what measured designs say of predictions.
+        certificate: what the run has decided about the space, where its sampler decides about designs unevaluated.
+        limits: how many designs each limit of the device ruled out before they were evaluated.
+        enqueued: genes of the designs that the study began with.
+    """
+
+    study: StudySpec
+    records: Sequence[Record]
+    values: Mapping[str, tuple[float, ...]]
+    verified: Mapping[str, Verification]
+    stopped: str
+    run_dir: Path
+    placed: Mapping[str, PlacementNote] = field(default_factory=dict)
+    correction: Correction = field(default_factory=Correction)
+    certificate: Certificate | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    enqueued: Sequence[Genes] = ()
+
+    @property
+    def baseline(self) -> BestDesign | None:
+        """The first design that the study had enqueued: what others are compared with."""
+        for genes in self.enqueued[:1]:
+            known = next((r for r in self.records if r.genes == genes and r.key in self.values), None)
+            if known is not None:
+                return BestDesign(self.study, known, self.run_dir, verification=self.verified.get(known.key))
+        return None
+
+    @property
+    def against_baseline(self) -> str:
+        """The best value of each objective over the baseline's, in words; "" where there is none."""
+        if self.baseline is None or not self.front:
+            return ""
+        there = self.baseline.values
+        parts = [f"{name} {self.best(name).values[name] / there[name]:.3g} x" for name in there if there[name]]
+        return f"best over baseline {self.baseline.key[:8]}: {', '.join(parts)}"
+
+    @property
+    def ruled_out(self) -> dict[str, int]:
+        """How many designs each limit and constraint ruled out, and how many failed; what ruled out most first."""
+        failed = {"evaluator failed": self.failures.total()} if self.failures else {}
+        return dict((Counter(self.limits) + Counter(self.unmet) + Counter(failed)).most_common())
+
+    @cached_property
+    def causes(self) -> list[Cause]:
+        """What designs died of, and on which choice each cause hangs."""
+        return causes_in(self.run_dir)
+
+    @cached_property
+    def importances(self) -> dict[str, float]:
+        """How much each parameter and part of the mapping decides about reaching good values of the first objective, in
+        shares of 1; empty where there is too little to say.
+
+        PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023, as Optuna computes it) of at most 1,000 feasible designs.
+        """
+        usable = self._usable
+        looked_at = [usable[position] for position in weighed(len(usable))]
+        chosen = [choices_of(record) for record in looked_at]
+        names = dict.fromkeys(name for choices in chosen for name in choices)
+        columns = {name: [choices.get(name) for choices in chosen] for name in names}
+        return importances(columns, [float(losses[0]) for losses in self._losses(looked_at)])
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.records):,} designs, {len(self.front)} on the front"
+        return f"Result({self.study.name!r}, {counts}, {self.run_dir})"
+
+    def _repr_html_(self) -> str:
+        """The front, in a notebook."""
+        return f"<p>{html_text(repr(self))}</p>{self.front._repr_html_()}"
+
+    @property
+    def unverified(self) -> int:
+        """How many designs of the front have not been run and compared with the reference."""
+        return sum(design.key not in self.verified for design in self.front)
+
+    @property
+    def wrong(self) -> list[str]:
+        """Keys of designs that computed wrong numbers; they are not on the front."""
+        return [key for key, verification in self.verified.items() if not verification.ok]
+
+    @property
+    def rung_failures(self) -> list[RungFailures]:
+        """What failed at evaluators above the first, the cheapest first; such designs are not on the front."""
+        given: dict[tuple[int, str], list[Measurement]] = {}
+        for record in self.records:
+            for one in record.measurements:
+                if one.rung:
+                    given.setdefault((one.rung, one.evaluator), []).append(one)
+        found = [
+            RungFailures(evaluator, len(ones), failures_by_kind(one.error for one in ones if one.metrics is None))
+            for (_, evaluator), ones in sorted(given.items(), key=lambda item: item[0])
+        ]
+        return [one for one in found if one.failed]
+
+    @property
+    def failures(self) -> Counter[str]:
+        """Why the evaluator of every design failed, and how often."""
+        return failures_by_kind(r.error for r in self.records if r.status == "failed" and not r.rung)
+
+    @property
+    def unmet(self) -> dict[str, int]:
+        """Constraints by how many evaluated designs break them."""
+        broken = Counter(n for r in self.records for n, amount in (r.constraints or {}).items() if amount > 0)
+        return dict(broken.most_common())
+
+    @cached_property
+    def optuna_study(self) -> optuna.Study:
+        """All evaluated designs as trials of a study of Optuna in memory: parameters (genes), values, constraints,
+        states; keys, metrics and errors are user attributes."""
+        return study_of(self.study, self.records)
+
+    @property
+    def _usable(self) -> list[Record]:
+        """Designs that satisfy everything, and are not known to compute something else than they should."""
+        wrong = set(self.wrong)
+        return [r for r in self.records if r.key in self.values and r.key not in wrong]
+
+    @cached_property
+    def front(self) -> Front:
+        """The designs on the Pareto front, best in the first objective first."""
+        usable = self._usable
+        if not usable:
+            return Front()
+        losses = self._losses(usable)
+        positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
+        return Front(
+            BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
+            for one in (usable[p] for p in positions)
+        )
+
+    @cached_property
+    def knee(self) -> BestDesign | None:
+        """The design of the front with the best balance of all objectives."""
+        return self.front[knee(self._losses([d.record for d in self.front]))] if self.front else None
+
+    def best(self, objective: str | None = None) -> BestDesign:
+        """The best design in one objective (by default the first); ties are broken by the other objectives.
+
+        Raises:
+            StudyError: for an unknown objective, or when no design satisfies everything.
+        """
+        names = [o.name for o in self.study.objectives]
+        name = names[0] if objective is None else objective
+        if name not in names:
+            raise StudyError(f"no objective {name!r}", hint=f"{did_you_mean(name, names)}one of {', '.join(names)}")
+        if not self.front:
+            raise StudyError("no design satisfies all limits and constraints", hint=self._why_none())
+        position = names.index(name)
+        losses = self._losses([d.record for d in self.front])
+        order = [position, *(i for i in range(len(names)) if i != position)]
+        found = min(zip(self.front, losses, strict=True), key=lambda pair: tuple(pair[1][order]))[0]
+        return replace(found, near=self._near(found)) if name == LATENCY else found
+
+    def _near(self, fastest: BestDesign) -> str:
+        """How many designs predictions cannot tell from the fastest one."""
+        feasible = [r.metrics or {} for r in self.records if r.key in self.values]
+        return near_words(fastest.record.metrics or {}, [m[LATENCY] for m in feasible if LATENCY in m])
+
+    def _why_none(self) -> str:
+        if self.failures:
+            return failure_words(self)
+        broken = "; ".join(f"{count} break {name!r}" for name, count in list(self.unmet.items())[:3])
+        return f"loosen the constraints, or widen the parameters{f': {broken}' if broken else ''}"
+
+    def _losses(self, records: Sequence[Record]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        signs = np.array([o.sign for o in self.study.objectives])
+        values = np.array([self.values[r.key] for r in records], float).reshape(-1, len(signs))
+        found: np.ndarray[Any, np.dtype[np.float64]] = values * signs
+        return found
+
+    @cached_property
+    def trials(self) -> pandas.DataFrame:
+        """One row per evaluated design, in the order of the results."""
+        return self._frame(self.records)
+
+    @cached_property
+    def pareto(self) -> pandas.DataFrame:
+        """One row per design on the front, best in the first objective first."""
+        return self._frame([d.record for d in self.front])
+
+    def _frame(self, records: Sequence[Record]) -> pandas.DataFrame:
+        import pandas
+
+        columns, rows = self.table(records)
+        return pandas.DataFrame(rows, columns=pandas.Index(columns))
+
+    def table(self, records: Sequence[Record]) -> tuple[list[str], list[Sequence[object]]]:
+        """The columns that describe some of the records, and a row for each record; None where there is nothing."""
+        named: dict[tuple[str, ...], tuple[str, ...]] = {}  # most rows have the same names
+        rows: list[tuple[tuple[str, ...], tuple[object, ...]]] = []
+        for record in records:
+            row = self._row(record)
+            rows.append((named.setdefault(names := tuple(row), names), tuple(row.values())))
+        columns = tuple(dict.fromkeys(name for names in named for name in names)) or ("number", "key", "status")
+        return list(columns), [
+            values if names == columns else list(map(dict(zip(names, values, strict=True)).get, columns))
+            for names, values in rows
+        ]
+
+    def _row(self, record: Record) -> JsonObject:
+        row: JsonObject = {"number": record.number, "key": record.key, "status": record.status}
+        values = self.values.get(record.key)
+        for position, objective in enumerate(self.study.objectives):
+            row[objective.name] = None if values is None else values[position]
+        row.update({k: v for k, v in record.params.items() if k not in row})
+        row["fold"] = bytes(record.fold_json).decode()
+        buffering = record.buffering
+        if isinstance(buffering, Mapping):
+            row.update({k: v for k, v in buffering.items() if k not in row})
+        for name, value in (record.metrics or {}).items():
+            if name not in row:
+                row[name] = json.dumps(value) if isinstance(value, dict | list) else value
+        verification = self.verified.get(record.key)
+        row["verified"] = None if verification is None else verification.verdict
+        note = self.placed.get(record.key)
+        row["placed"] = None if note is None else ("yes" if note.ok else f"no: {note.reason}")
+        row["evaluator"] = record.measured_by
+        row["error"] = record.error
+        return row

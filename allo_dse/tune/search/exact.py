@@ -1,0 +1,187 @@
+"""Searches that end with a proof: designs in the order of their bounds, and those that cannot be better never built.
+
+A design whose bounds are no better than a design of the front, in every objective, is decided without being built. What
+is proposed next depends on bounds and results alone, not on what was looked at before: a run that was interrupted goes
+on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from allo_dse.space.space import Candidate, Space
+
+from ..store.certificate import Certificate, Gap
+from ..store.record import Record
+from .least import LeastLosses, Losses
+from .prospect import Prospect
+from .screening import Screen
+
+# What proposes designs, whatever it is: the protocol that the driver's loop speaks.
+
+
+class Proposal(Struct, frozen=True):
+    """A new and legal design to evaluate."""
+
+    number: int
+    candidate: Candidate
+
+
+class Told(NamedTuple):
+    """What a model learns of an evaluated design: its values, or why it has none that count."""
+
+    values: tuple[float, ...] | None
+    constraints: Mapping[str, float]
+
+    @property
+    def penalty(self) -> float:
+        """How much the constraints are violated in all."""
+        return sum(self.constraints.values())
+
+
+class Proposer(Protocol):
+    """Proposes designs and learns from their results.
+
+    One that decides about designs without evaluating them has a method `certificate()` that says how far it is.
+    """
+
+    name: str
+    exhausted: bool
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        """Up to `count` proposals; fewer, or none, when results of the `outstanding` ones are needed first."""
+        ...
+
+    def tell(self, number: int, told: Told) -> None:
+        """Report the result of a proposal."""
+        ...
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        """Take in an evaluated design that was proposed elsewhere; returns the number it gets here."""
+        ...
+
+    def revise(self, told: Mapping[int, Told]) -> None:
+        """Take in that results have changed, by the numbers of their proposals."""
+        ...
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        """Go on where an earlier run stopped, after `next_number` proposals.
+
+        Args:
+            told: what a model learns of a record.
+        """
+        ...
+
+
+def certificate_of(proposer: Proposer) -> Certificate | None:
+    """What a proposer has decided about the space; None of one that decides nothing."""
+    decided = getattr(proposer, "certificate", None)
+    found: Certificate | None = decided() if callable(decided) else None
+    return found
+
+
+class ExactProposer:
+    """Proposes designs by their bounds until all are decided: next the one that the front is furthest from.
+
+    No design can turn out further away from the front than its bounds are (`undecided.py`), so that the front soon is
+    near to all that is open. The parts of a region, and then their designs, are made when it is what the front is
+    furthest from (`prospect.py`).
+
+    Args:
+        strict: whether proposals must not depend on the time evaluations take.
+
+    Attributes:
+        ground: where designs are found.
+    """
+
+    name = "exact"
+
+    def __init__(self, space: Space, screen: Screen, least: LeastLosses, *, strict: bool) -> None:
+        self._space, self._screen, self._least, self._strict = space, screen, least, strict
+        self._signs = [o.sign for o in least.objectives]
+        self._proposed: dict[int, Losses] = {}  # bounds, by proposal
+        self._number = self._evaluated = self._failed = 0
+        self.ground = Prospect(space, screen, least)
+        self.exhausted = False
+
+    def ask(self, count: int, outstanding: int) -> list[Proposal]:
+        if self._strict:
+            count = min(count, 0 if outstanding else 1)
+        proposals: list[Proposal] = []
+        while len(proposals) < count:
+            found = self.ground.next()
+            if found is None:
+                self.exhausted = not self.ground.left()
+                break
+            self._proposed[self._number] = found.bounds
+            proposals.append(Proposal(self._number, found.candidate))
+            self._number += 1
+        return proposals
+
+    def tell(self, number: int, told: Told) -> None:
+        del self._proposed[number]
+        self._take(told)
+
+    def learn(self, key: str, genes: dict[str, int], told: Told) -> int:
+        self._take(told)
+        self._number += 1
+        return self._number - 1
+
+    def _take(self, told: Told) -> None:
+        self._evaluated += 1
+        self._failed += told.values is None
+        if told.values is None or told.penalty > 0:
+            return
+        self.ground.found(np.array([[s * v for s, v in zip(self._signs, told.values, strict=True)]]))
+
+    def revise(self, told: Mapping[int, Told]) -> None:
+        """Values change where there are rungs above the first, and then nothing is ruled out by bounds."""
+
+    def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
+        for record in history:
+            self._take(told(record))
+        self._number = next_number
+
+    def certificate(self) -> Certificate:
+        """What is decided by now."""
+        ground, evaluated, refused = self.ground, self._evaluated, self._screen.invalid
+        # It may hold designs that an earlier run has decided, until they would come next.
+        still = ground.open + len(self._proposed)
+        return Certificate(
+            designs=ground.designs,
+            listed=ground.listed,
+            evaluated=evaluated,
+            failed=self._failed,
+            refused=refused,
+            bounded=max(0, ground.designs - evaluated - refused - still) if ground.listed else 0,
+            open=still,
+            gaps=self._gaps(),
+            unbounded=tuple(self._least.unbounded),
+            feasible=len(ground.front) > 0,
+        )
+
+    def _gaps(self) -> tuple[Gap, ...]:
+        """By how much a design that is not decided can be better at most, in each objective."""
+        objectives = self._least.objectives
+        if not self.ground.listed:
+            return tuple(Gap(o.name, o.direction, None) for o in objectives)
+        best = self.ground.front.min(0, initial=math.inf)
+        # What is still open may be as good as its bound; what is being evaluated as good as the bound it was proposed
+        # with.
+        undecided = np.vstack([best, self.ground.least, *self._proposed.values()])
+        return tuple(
+            Gap(o.name, o.direction, _share(found, bound), None if math.isinf(bound) else o.sign * bound)
+            for o, found, bound in zip(objectives, best.tolist(), undecided.min(0).tolist(), strict=True)
+        )
+
+
+def _share(found: float, bound: float) -> float | None:
+    """By how much a bound is better than what was found; None where that cannot be said."""
+    if math.isinf(found) or math.isinf(bound):
+        return None
+    return (found - bound) / abs(found) if found else None if bound < 0 else 0.0

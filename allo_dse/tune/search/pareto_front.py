@@ -1,0 +1,176 @@
+"""The Pareto front and its hypervolume, kept up to date one design at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.space.sampler.pareto import beaten
+
+Points = NDArray[np.float64]
+
+REFERENCE_AFTER = 20  # feasible designs that fix the reference point
+BLOCK = 256  # designs that are compared with the front at once
+REFERENCE_MARGIN = 0.1  # how far it lies beyond the worst of them, as a share of their magnitude
+
+
+def pareto_positions(losses: Points) -> list[int]:
+    """Positions of the designs that nothing dominates; of equal ones only the first. `losses`: (n, objectives)."""
+    left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
+    front: list[int] = []
+    while len(left):
+        # What dominates has no larger sum; so nothing dominates the smallest, and it rules out many others.
+        equal = np.flatnonzero(sums == sums.min())
+        best = equal[np.lexsort(left[equal].T[::-1])[0]] if len(equal) > 1 else sums.argmin()
+        front.append(int(positions[best]))
+        kept = ~(left[best] <= left).all(1)
+        kept[best] = False
+        left, positions, sums = left[kept], positions[kept], sums[kept]
+    return sorted(front)
+
+
+def hypervolume(points: Points, reference: NDArray[np.float64]) -> float:
+    """The volume that the points dominate below the reference point (all objectives minimised)."""
+    inside = points[(points < reference).all(1)]
+    return _volume(inside[pareto_positions(inside)], reference)
+
+
+def _volume(front: Points, reference: NDArray[np.float64]) -> float:
+    """Hypervolume of mutually non-dominated points (the "while" algorithm of While, Bradstreet and Barone, 2012)."""
+    if len(front) == 0:
+        return 0.0
+    if front.shape[1] == 1:
+        return float(reference[0] - front[:, 0].min())
+    if front.shape[1] == 2:
+        ordered = front[np.argsort(front[:, 0])]
+        heights = np.concatenate(([reference[1]], ordered[:-1, 1])) - ordered[:, 1]
+        return float(((reference[0] - ordered[:, 0]) * heights).sum())
+    ordered = front[np.argsort(-front[:, -1])]
+    return sum(_exclusive(ordered[i], ordered[i + 1 :], reference) for i in range(len(ordered)))
+
+
+def _exclusive(point: NDArray[np.float64], others: Points, reference: NDArray[np.float64]) -> float:
+    """The volume that only `point` dominates."""
+    own = float(np.prod(reference - point))
+    if len(others) == 0:
+        return own
+    limited = np.maximum(others, point)
+    return own - _volume(limited[pareto_positions(limited)], reference)
+
+
+@dataclass
+class Front:
+    """The non-dominated designs so far.
+
+    Attributes:
+        keys: design keys, in the order in which they entered.
+        losses: their objective values, all to be minimised.
+        reference: the hypervolume's reference point, fixed once `REFERENCE_AFTER` feasible designs are known: a little
+            beyond the worst of them in each objective.
+        hypervolume: share of the box between the reference point and zero (or, for objectives whose reference is not
+            positive, of a box of the same size) that the front dominates; None until the reference point is fixed.
+    """
+
+    objectives: int
+    keys: list[str] = field(default_factory=list)
+    losses: list[tuple[float, ...]] = field(default_factory=list)
+    reference: tuple[float, ...] | None = None
+    hypervolume: float | None = None
+    _first: list[tuple[float, ...]] = field(default_factory=list)
+    _array: Points = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._array = np.empty((0, self.objectives))
+
+    def add(self, key: str, losses: Sequence[float]) -> bool:
+        """Add a feasible design; True when it enters the front."""
+        point = tuple(float(v) for v in losses)
+        entered = self._insert(key, point)
+        if self.reference is None:
+            self._first.append(point)
+            if len(self._first) >= REFERENCE_AFTER:
+                self._fix_reference()
+        return entered
+
+    def extend(self, keys: Sequence[str], losses: Points) -> NDArray[np.float64]:
+        """Add many feasible designs, with the same outcome as one by one. `losses`: (designs, objectives).
+
+        Returns:
+            The hypervolume after each; NaN until the reference point is fixed.
+        """
+        history = np.full(len(keys), np.nan)
+        done = 0
+        for position in self._promising(losses):
+            history[done:position] = self._known_volume
+            self.add(keys[position], losses[position])
+            done = position
+        history[done:] = self._known_volume
+        return history
+
+    def volume_up_to(self, reference: Front) -> float | None:
+        """The hypervolume up to the reference point of another front; None until that is fixed."""
+        if reference.reference is None:
+            return None
+        return hypervolume(reference._scale(self._array), np.ones(self.objectives))
+
+    def _promising(self, losses: Points) -> Iterator[int]:
+        """Positions of the designs that may enter when those before them have."""
+        start = 0
+        while start < len(losses) and self.reference is None:
+            yield start
+            start += 1
+        for first in range(start, len(losses), BLOCK):
+            block = losses[first : first + BLOCK]
+            # What the front dominates now, it will dominate whatever comes before.
+            kept = ~beaten(block, self._array)
+            yield from (first + np.flatnonzero(kept)).tolist()
+
+    @property
+    def _known_volume(self) -> float:
+        return np.nan if self.hypervolume is None else self.hypervolume
+
+    def _insert(self, key: str, point: tuple[float, ...]) -> bool:
+        array = self._array
+        if (array <= point).all(1).any():
+            return False
+        if self.hypervolume is not None:
+            self.hypervolume += self._gain(array, point)
+        kept = np.any(array < point, axis=1)
+        if not kept.all():
+            self.keys = list(compress(self.keys, kept))
+            self.losses = list(compress(self.losses, kept))
+        self.keys.append(key)
+        self.losses.append(point)
+        self._array = np.concatenate([array[kept], [point]])
+        return True
+
+    def _gain(self, array: Points, point: tuple[float, ...]) -> float:
+        scaled = self._scale(np.array([point]))
+        if (scaled >= 1).any():
+            return 0.0
+        others = self._scale(array)
+        return _exclusive(scaled[0], others[(others < 1).all(1)], np.ones(self.objectives))
+
+    def _fix_reference(self) -> None:
+        worst = np.array(self._first).max(0)
+        self.reference = tuple(float(v) for v in worst + REFERENCE_MARGIN * np.maximum(np.abs(worst), 1e-9))
+        self.hypervolume = hypervolume(self._scale(np.array(self.losses)), np.ones(self.objectives))
+        self._first = []
+
+    def _scale(self, points: Points) -> Points:
+        """Losses such that the reference point is 1 everywhere, and 0 lies one magnitude of it below."""
+        assert self.reference is not None
+        reference = np.array(self.reference)
+        found: Points = 1 - (reference - points) / np.maximum(np.abs(reference), 1e-30)
+        return found
+
+
+def knee(losses: Points) -> int:
+    """Position of the design with the best balance: nearest to the ideal corner when every objective spans 0 to 1."""
+    low, high = losses.min(0), losses.max(0)
+    span = np.where(high > low, high - low, 1.0)
+    return int(np.argmin((((losses - low) / span) ** 2).sum(1)))

@@ -1,0 +1,206 @@
+"""What a search has not decided yet: designs, and regions of designs that were not made, with their bounds."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from allo_dse.space.sampler.pareto import beaten
+from allo_dse.space.space import Candidate, Region
+
+from .pareto_front import Points
+
+Item = Candidate | Region
+Rows = NDArray[Any]  # of items: bounds, how far, level, rank, size
+
+REGION = -1  # level of what is no design yet
+_DECIDED = -math.inf
+_MOST_DECIDED = 4096  # that are kept among those that are not
+_AT_ONCE = 256  # items that are compared with the front
+_PLACES = 32  # bits of the place of a design within its region
+
+
+class Undecided:
+    """Items, how far the front is from the bounds of each, and which comes next.
+
+    How far the front is from an item is the factor by which, in its worst objective, the nearest design of the front is
+    worse than the bounds: a logarithm. No design can turn out further away. What comes next does not depend on when
+    items were added: of those that are equally far regions come first, then designs in the order of the space.
+
+    The queue holds what each item was worth when it was put there. Bounds are only tightened and the front only comes
+    nearer, so that an item is worth less than it says, or is put there again: the first one whose worth is still what
+    the queue says comes next.
+
+    Attributes:
+        open: how many designs are not decided.
+    """
+
+    def __init__(self, objectives: int) -> None:
+        fields = [("bounds", "f8", (objectives,)), ("far", "f8"), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
+        self.items: list[Item | None] = []
+        self._rows = np.empty(_MOST_DECIDED, fields)
+        self._queue: list[tuple[float, bool, int, int]] = []  # minus its worth, whether a design, rank, position
+        self.front: Points = np.empty((0, objectives))
+        self.open = 0
+
+    @staticmethod
+    def rank(region: int, place: int = 0) -> int:
+        """Where a design, or its region (place 0), comes in the order of the space."""
+        return (region << _PLACES) + place
+
+    @property
+    def bounds(self) -> Points:
+        """Of each item."""
+        found: Points = self._rows["bounds"][: len(self.items)]
+        return found
+
+    @property
+    def level(self) -> NDArray[np.int64]:
+        """Of the bounds of each item."""
+        found: NDArray[np.int64] = self._rows["level"][: len(self.items)]
+        return found
+
+    @property
+    def _far(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self._rows["far"][: len(self.items)]
+        return found
+
+    @property
+    def _is_open(self) -> NDArray[np.bool_]:
+        return self._far > _DECIDED
+
+    @property
+    def least(self) -> Points:
+        """Bounds of all that is open."""
+        found: Points = self.bounds[self._is_open]
+        return found
+
+    def rank_of(self, position: int) -> int:
+        return int(self._rows["rank"][position])
+
+    def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
+        """Take in items of one level, but for those that the front has decided."""
+        kept = np.flatnonzero(~beaten(bounds, self.front))
+        far = np.full(len(kept), math.inf)  # before anything is found, what may be good in everything comes first
+        for part in range(0, len(kept) if len(self.front) else 0, _AT_ONCE):
+            some = bounds[kept[part : part + _AT_ONCE], None]
+            far[part : part + _AT_ONCE] = distance(self.front, some).min(1)
+        first, last = len(self.items), len(self.items) + len(kept)
+        if last > len(self._rows):
+            self._rows = np.resize(self._rows, 2 * last)
+        self.items += [items[n] for n in kept.tolist()]
+        rows = self._rows[first:last]
+        rows["bounds"], rows["far"], rows["level"] = bounds[kept], far, level
+        rows["rank"] = np.array(ranks, np.int64)[kept]
+        rows["size"] = [item.size if isinstance(item, Region) else 1 for item in self.items[first:] if item]
+        self.open += int(rows["size"].sum())
+        self._enqueue(range(first, last))
+
+    def _enqueue(self, positions: Sequence[int]) -> None:
+        rows = self._rows[np.fromiter(positions, np.int64)]
+        before, designs, ranks = -self._worth(rows), rows["level"] != REGION, rows["rank"]
+        for entry in zip(before.tolist(), designs.tolist(), ranks.tolist(), positions, strict=True):
+            heapq.heappush(self._queue, entry)
+
+    def _worth(self, rows: Rows) -> NDArray[np.float64]:
+        """What comes first is worth most."""
+        if len(self.front):
+            found: NDArray[np.float64] = rows["far"]
+            return found
+        with np.errstate(invalid="ignore"):  # as good as can be in one objective, as bad as can be in another
+            promise = -magnitude(rows["bounds"]).sum(-1)
+        promise = np.where(np.isnan(promise), math.inf, promise)
+        return np.where(rows["far"] == _DECIDED, _DECIDED, promise)
+
+    def _worth_of(self, position: int) -> float:
+        return float(self._far[position] if len(self.front) else self._worth(self._rows[position]))
+
+    def next(self) -> int | None:
+        """The item that the front is furthest from; before there is a front, one that may be best in everything."""
+        while self.open and self._queue:
+            known, kind, rank, position = self._queue[0]
+            worth = self._worth_of(position)
+            if worth == _DECIDED and self.items[position] is None:
+                heapq.heappop(self._queue)
+            elif worth < -known:
+                heapq.heapreplace(self._queue, (-worth, kind, rank, position))
+            else:
+                return position
+        return None
+
+    def decide(self, position: int) -> None:
+        """An item is decided, or is not to be asked for any more."""
+        self.open -= int(self._rows["size"][position])
+        self._far[position], self.items[position] = _DECIDED, None
+
+    def tighten(self, position: int, bounds: Sequence[float]) -> bool:
+        """Take in other bounds of an item; returns whether it is open still."""
+        before = self._worth_of(position)
+        # Each level is a lower bound for itself, so the larger of two is one, too.
+        own = self.bounds[position] = np.maximum(self.bounds[position], bounds)
+        if (self.front <= own).all(1).any():
+            self.decide(position)
+            return False
+        if len(self.front):
+            self._far[position] = distance(self.front, own).min()
+        if self._worth_of(position) > before:  # ratios say nothing of how far numbers of different sign are apart
+            self._enqueue([position])
+        return True
+
+    def found(self, point: NDArray[np.float64]) -> None:
+        """Take in that a design was found: some are decided, the front is nearer to others."""
+        if (self.front <= point).all(1).any():
+            return
+        is_first = not len(self.front)
+        self.front = np.vstack([self.front[(self.front < point).any(1)], point])
+        is_open = self._is_open
+        # No loss of a design is below its bound: a point that is no worse than the bound anywhere is no worse than the
+        # design.
+        decided = is_open & (point <= self.bounds).all(1)
+        for position in np.flatnonzero(decided).tolist():
+            self.decide(position)
+        left = np.flatnonzero(is_open & ~decided)
+        # The distance to a front is that to its nearest point, and points are only added: a running minimum is exact,
+        # because a point leaves the front for one that is nowhere worse, and so as near.
+        self._far[left] = np.minimum(self._far[left], distance(point, self.bounds[left]))
+        if is_first:  # what is worth most is another question now
+            self._requeue()
+
+    def _requeue(self) -> None:
+        self._queue.clear()
+        self._enqueue(np.flatnonzero(self._is_open).tolist())
+
+    def compact(self) -> bool:
+        """Forget what is decided when that is most of all; positions change then."""
+        keep = np.flatnonzero(self._is_open)
+        if len(self._far) - len(keep) <= max(_MOST_DECIDED, len(keep)):
+            return False
+        self.items = [self.items[n] for n in keep.tolist()]
+        self._rows = self._rows[keep]
+        self._requeue()
+        return True
+
+
+def magnitude(losses: Points) -> Points:
+    """Losses such that equal ratios are equal distances."""
+    with np.errstate(divide="ignore"):
+        logarithm = np.log(np.abs(losses))
+    found: Points = np.where(losses < 0, -logarithm, logarithm)
+    return np.where(np.isneginf(losses), -math.inf, found)
+
+
+def distance(found: Points, bounds: Points) -> NDArray[np.float64]:
+    """How far designs that were found are from bounds, in the objective in which they are furthest.
+
+    Numbers of different sign are as far apart as can be: what is nowhere worse than another is never further away."""
+    with np.errstate(invalid="ignore"):
+        apart = magnitude(found) - magnitude(bounds)
+    if found.min(initial=0.0) < 0 or bounds.min(initial=0.0) < 0:
+        apart = np.where(np.sign(found) == np.sign(bounds), apart, np.where(found < bounds, -math.inf, math.inf))
+    worst = apart.max(-1)
+    return np.where(np.isnan(worst), math.inf, worst)

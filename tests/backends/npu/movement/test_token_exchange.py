@@ -1,0 +1,72 @@
+"""Check, timer and verifier agree on which folds deadlock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import allo_dse as dse
+from allo_dse.lang import install
+from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
+from allo_dse.mapper.fold.fold import unfolded
+from allo_dse.mapper.violation import Buffering
+from allo_dse.space.design import Design
+from tests.soak.exchanges import disagreement
+
+_TWO = """
+import allo, allo.dataflow as df
+from allo.ir.types import Stream, int32
+from allo.memory import Layout
+@df.region()
+def top(X: int32[16], Y: int32[16]):
+    s: Stream[int32, 1][4]
+    @df.kernel(mapping=[4], args=[X, Y])
+    def core(x: int32[16] @ [Layout.Shard(0)], y: int32[16] @ [Layout.Shard(0)]):
+        i = df.get_pid()
+        v: int32 = x[0]
+        y[:] = x
+        {first}
+        {second}
+        y[0] = v
+"""
+_PUT, _GET = "s[(i + 1) % 4].put(x[0])", "v += s[i].get()"
+_PUT_RIGHT = "with allo.meta_if(i < 3):\n            s[i + 1].put(x[0])"
+_GET_LEFT = "with allo.meta_if(i > 0):\n            v += s[i].get()"
+
+
+def _program(tmp_path: Path, first: str, second: str) -> dse.Program:
+    install()
+    path, names = tmp_path / "program.py", dict[str, Any]()
+    text = _TWO.format(first=first, second=second)
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), names)
+    return dse.load_program(names["top"])
+
+
+@pytest.mark.parametrize("device", ["npu1_4col", "zcu102"])
+def test_a_ring_that_gets_first_is_refused_with_tasks_streams_and_lines(tmp_path: Path, device: str) -> None:
+    program = _program(tmp_path, _GET, _PUT)
+    design = Design(program, unfolded(program), Buffering(), dse.Device.load(device))
+    (violation,) = (one for one in design.mapping.violations if one.constraint == "stream_deadlock")
+    assert "core_0 waits to get from s" in str(violation)
+    assert "py:13:14" in str(violation)
+    assert disagreement(design) == ""
+
+
+@pytest.mark.parametrize("device", ["npu1_4col", "zcu102"])
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_a_line_that_puts_first_runs_however_it_is_folded(tmp_path: Path, device: str, nodes: int) -> None:
+    program = _program(tmp_path, _PUT_RIGHT, _GET_LEFT)
+    fold = MeshFold((KernelFold("core", (AxisFold(nodes, "block", "chain"),)),))
+    design = Design(program, fold, Buffering(), dse.Device.load(device))
+    assert not any(one.constraint == "stream_deadlock" for one in design.mapping.violations)
+    assert disagreement(design) == ""
+
+
+def test_buffers_inside_a_node_have_room_for_what_is_put_before_it_is_got(tmp_path: Path) -> None:
+    fold = MeshFold((KernelFold("core", (AxisFold(1, "block", "chain"),)),))
+    for first, second, held in ((_PUT_RIGHT, _GET_LEFT, 2), (_GET_LEFT, _PUT_RIGHT, 1)):
+        fifos = _program(tmp_path, first, second).vmg.fold(fold).uses.fifos
+        assert fifos.held.max() == held

@@ -1,0 +1,59 @@
+"""Linear forms of integers that wrap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from allo_dse.compiler.ir.nest import read_nest
+from allo_dse.compiler.ir.rounds import Around, rounds
+
+BODY = """func.func @f(%pid0: index) {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %rows = arith.constant 6 : index
+  %hundred = arith.constant 100 : i8
+  %many = arith.constant 200 : index
+  scf.for %j = %zero to %rows step %one {{
+    %i = arith.index_cast %j : index to i8
+    %n = arith.muli %i, %hundred : i8
+    {}
+  }}
+  return
+}}
+"""
+LOOP = """scf.for %k = %{} to %{} step %one {{
+      "df.cost"() {{site = 0 : i64}} : () -> ()
+    }}"""
+BRANCH = """scf.if %{} {{
+      "df.cost"() {{site = 0 : i64}} : () -> ()
+    }}"""
+UNSIGNED = "%w = arith.extui %n : i8 to i32\n%b = arith.index_cast %w : i32 to index\n" + LOOP.format("zero", "b")
+SIGNED = "%b = arith.index_cast %n : i8 to index\n" + LOOP.format("b", "many")
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        (UNSIGNED, lambda n: int(n.astype(np.uint8))),
+        (SIGNED, lambda n: 200 - int(n)),
+        ("%c = arith.cmpi slt, %n, %hundred : i8\n" + BRANCH.format("c"), lambda n: n < 100),
+        ("%c = arith.cmpi ult, %n, %hundred : i8\n" + BRANCH.format("c"), lambda n: n.astype(np.uint8) < 100),
+        ("%c = arith.cmpi eq, %n, %hundred : i8\n" + BRANCH.format("c"), lambda n: n == 100),
+    ],
+    ids=["unsigned bound", "signed bound", "signed comparison", "unsigned comparison", "equality"],
+)
+def test_narrow_integers_wrap_as_when_they_are_computed(text: str, times: Callable[[np.int8], int]) -> None:
+    (path,) = read_nest(BODY.format(text)).priced[0]
+    executed = sum(times(np.int64(j * 100).astype(np.int8)) for j in range(6))
+    assert rounds(path, {}, iter(range(1000))) == executed
+
+
+def test_narrow_integers_that_do_not_wrap_stay_linear() -> None:
+    text = BODY.format(UNSIGNED).replace("arith.constant 6 : index", "arith.constant 3 : index")
+    (path,) = read_nest(text).priced[0]
+    assert isinstance(path[1], Around)
+    assert path[1].upper is not None
+    assert not path[1].upper.derived

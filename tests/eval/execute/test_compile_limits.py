@@ -1,0 +1,124 @@
+"""Limits of compilation hold in native code: what exceeds them is one error with its place."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import allo_dse as dse
+from allo_dse.common.errors import CompileLimit
+from allo_dse.eval.equivalence.data_values import TooMuchWork
+from allo_dse.lang import install
+from allo_dse.simulator.codegen import compile_server, kept_code
+from allo_dse.simulator.codegen.compile_child import Request
+from allo_dse.simulator.codegen.signature import Body
+from allo_dse.simulator.engine import engine
+
+install()
+
+import allo
+import allo.dataflow as df
+from allo.ir.types import int16
+
+X = np.arange(8, dtype=np.int16)
+
+
+def copying(endless: int) -> Any:
+    """A program that copies; where `endless`, with branches that were once simplified for ever."""
+
+    @df.region()
+    def top(X: int16[8], Y: int16[8]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def core(x: int16[8], y: int16[8]):
+            for i in range(8):
+                v: int16 = x[i]
+                with allo.meta_if(endless == 1):
+                    if v > 3 and (v != v or v > v):
+                        for _j in range(3):
+                            if v != v:
+                                u: int16 = v  # noqa: F841
+                            else:
+                                w: int16 = v  # noqa: F841
+                    else:
+                        for _j in range(3):
+                            pass
+                y[i] = v
+
+    return top
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    engine._compiled.cache_clear()
+    yield
+    engine._compiled.cache_clear()
+    compile_server.end_server()
+
+
+_LONG = (
+    "func.func @long(%v0: i64) -> i64 {\n"
+    + "".join(f"%v{k + 1} = arith.xori %v{k}, %v{k // 2} : i64\n" for k in range(300_000))
+    + "return %v300000 : i64\n}\n"
+)
+
+
+@pytest.fixture
+def long_where_branches(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Bodies with branches come to the compiler with a function that takes it far longer than it may."""
+    requests = []
+
+    def longer(body: Body) -> Body:
+        module = re.sub(r"}\s*$", lambda _: _LONG + "}", body.mlir) if body.mlir.startswith("module") else ""
+        return Body(body.symbol, module or body.mlir + _LONG) if "scf.if" in body.mlir else body
+
+    def compiled(request: Request) -> bytes:
+        requests.append(request)
+        return compile_server.compiled(Request(tuple(map(longer, request.bodies)), request.variant, request.optimize))
+
+    monkeypatch.setattr(kept_code, "compiled", compiled)
+    monkeypatch.setenv(compile_server.SECONDS_SETTING, "2")
+    return requests
+
+
+def test_compilation_that_takes_too_long_is_an_error_with_its_line(long_where_branches: list[Request]) -> None:
+    endless, y = dse.load_program(copying(1)), np.zeros(8, np.int16)
+    for _ in range(2):  # the second is not tried
+        with pytest.raises(CompileLimit, match=r"limits.py:\d+:\d+: compiling kernel `core` takes") as found:
+            dse.simulate(endless, X, y)
+        assert "2 s of processor time" in found.value.message
+        assert compile_server.SECONDS_SETTING in found.value.hint
+    assert len(long_where_branches) == 2
+    dse.simulate(dse.load_program(copying(0)), X, y)
+    assert (y == X).all()
+
+
+def test_a_comparison_that_takes_too_long_is_undecided(long_where_branches: list[Request]) -> None:
+    endless = dse.load_program(copying(1))
+    with pytest.raises(TooMuchWork, match="compiling kernel `core` takes"):
+        dse.equivalent(endless, endless, inputs={"X": X})
+
+
+def test_memory_is_limited_in_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compile_server.GIB_SETTING, "0.5")
+    text = """
+        memref.global "private" constant @large : memref<2000000000xi8> = dense<1>
+        func.func @reading(%i: index, %y: memref<8xi8>) {
+          %large = memref.get_global @large : memref<2000000000xi8>
+          %v = memref.load %large[%i] : memref<2000000000xi8>
+          memref.store %v, %y[%i] : memref<8xi8>
+          return
+        }"""
+    with pytest.raises(CompileLimit, match=r"compiling reading .*0\.5 GiB of memory") as found:
+        engine.compile_bodies([Body("reading", text)])
+    assert compile_server.GIB_SETTING in found.value.hint
+    dse.simulate(dse.load_program(copying(0)), X, y := np.zeros(8, np.int16))
+    assert (y == X).all()
+
+
+def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compile_server.SECONDS_SETTING, "soon")
+    with pytest.raises(dse.SimulationError, match="is 'soon'"):
+        dse.simulate(dse.load_program(copying(0)), X, np.zeros(8, np.int16))

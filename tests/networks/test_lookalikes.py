@@ -1,0 +1,322 @@
+"""ONNX models that look like what is known: refused with a place, or computed as ONNX does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import ModelProto, TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import allo_dse as dse
+from allo_dse.networks.network import Arrange, Network
+from allo_dse.networks.operators.execute import difference
+from allo_dse.networks.strided import order_of, simplified
+
+from .models import Writer
+
+SIDE = 4
+ROOT = np.sqrt(2)
+
+
+def _computes_what_onnx_does(model: ModelProto) -> Network:
+    network = dse.from_onnx(model, element="f32")
+    rng = np.random.default_rng(1)
+    given = {name: rng.standard_normal(network.shapes[name]).astype(np.float32) for name in network.inputs}
+    expected = dict(zip(network.outputs, ReferenceEvaluator(model).run(None, given), strict=True))
+    for found in (network.run(given, simulated=False), network.run(given)):
+        for name, array in expected.items():
+            assert difference({**network.constants, **found}[name], array) < 1e-5
+    assert all(one.ok for one in network.check(given, expected))
+    return network
+
+
+def _kinds(network: Network) -> list[str]:
+    return [step.work.kind for step in network.steps if not (isinstance(step.work, Arrange) and step.work.free)]
+
+
+def _gelu(w: Writer, root: float) -> str:
+    return w("Mul", w("Mul", "x", w("Add", w("Erf", w("Mul", "x", w.const(root))), w.const(1.0))), w.const(0.5))
+
+
+def _rms_norm(w: Writer, epsilon: object = 1e-5, weight: object = 1.0, **how: object) -> str:
+    mean = w("ReduceMean", w("Mul", "x", "x"), **how)
+    normed = w("Div", "x", w("Sqrt", w("Add", mean, w.const(epsilon))))
+    return w("Mul", normed, w.const(weight))
+
+
+def _rotary(w: Writer, shape: tuple[int, ...]) -> str:
+    low, high = (w("Slice", "x", *(w.const([one], np.int64) for one in ends)) for ends in ((0, 2, 3), (2, 4, 3)))
+    cosine, sine = (w.const(np.tile(w.rng.random((*shape, 2)), 2)) for _ in range(2))
+    return w("Add", w("Mul", "x", cosine), w("Mul", w("Concat", w("Neg", high), low, axis=3), sine))
+
+
+def _attention(w: Writer, mask: NDArray[np.generic] | None = None, scale: float = 1.0) -> str:
+    scores = w("Div", w("MatMul", "x", w("Transpose", "x", perm=[0, 2, 1])), w.const(scale))
+    scores = scores if mask is None else w("Add", scores, w.const(mask))
+    return w("MatMul", w("Softmax", scores), "x")
+
+
+def _foreign(w: Writer) -> str:
+    return w("Mul", "x", w("Sigmoid", "x", domain="com.example"))
+
+
+ROW = np.arange(1.0, SIDE + 1)
+SQUARE, HEADS = (SIDE, SIDE), (1, SIDE, SIDE)
+
+
+@pytest.mark.parametrize(
+    ("made", "shape", "version", "why"),
+    [
+        (lambda w: _gelu(w, ROOT), SQUARE, 17, "no program for Erf"),
+        (lambda w: _rms_norm(w, weight=ROW, axes=[-1], keepdims=0), SQUARE, 17, "no program for Sqrt"),
+        (lambda w: _rms_norm(w, weight=ROW), SQUARE, 17, "no program for Sqrt"),
+        (lambda w: _rms_norm(w, epsilon=ROW, weight=ROW, axes=[-1]), SQUARE, 17, "no program for Sqrt"),
+        (lambda w: _rms_norm(w, weight=ROW[:, None], axes=[-1]), SQUARE, 17, "'mul_.*': .* with a weight for each"),
+        (lambda w: _rotary(w, (SIDE, 1)), (1, SIDE, SIDE, SIDE), 17, "no program for Neg"),
+        (lambda w: _attention(w), (2, SIDE, SIDE), 11, "'matmul_.*': .* outside of attention"),
+        (lambda w: _attention(w, np.zeros((2, SIDE, SIDE))), HEADS, 17, "'matmul_.*': values of"),
+        (lambda w: _attention(w, scale=0.0), (2, SIDE, SIDE), 17, "'matmul_.*': .* outside of attention"),
+        (_foreign, SQUARE, 17, "no program for Sigmoid"),
+    ],
+)
+def test_what_is_no_pattern_is_refused(
+    made: Callable[[Writer], str], shape: tuple[int, ...], version: int, why: str
+) -> None:
+    w = Writer()
+    with pytest.raises(dse.StudyError, match=why):
+        dse.from_onnx(w.model(made(w), shape, version))
+
+
+def test_a_gate_of_another_shape_is_no_part_of_silu() -> None:
+    w = Writer()
+    up = w("Relu", w("Slice", "x", w.const([0], np.int64), w.const([1], np.int64)))
+    model = w.model(w("Mul", w("Mul", "x", w("Sigmoid", "x")), up), SQUARE)
+    assert _kinds(_computes_what_onnx_does(model)) == ["layout", "relu", "silu", "mul_row"]
+
+
+@pytest.mark.parametrize("row", [False, True])
+def test_a_softmax_between_products_need_not_be_attention(row: bool) -> None:
+    w = Writer()
+    part = w("Slice", "x", *(w.const([one], np.int64) for one in ((0, 1, 0) if row else (0, 3, 1))))
+    query, values = (w("Reshape", part, w.const([SIDE], np.int64)), "x") if row else ("x", part)
+    model = w.model(w("MatMul", w("Softmax", w("MatMul", query, w.weight(SIDE, SIDE))), values), SQUARE)
+    assert "attention" not in _kinds(_computes_what_onnx_does(model))
+
+
+def test_keys_are_transposed_as_onnx_shapes_them() -> None:
+    w = Writer()
+    image = w("Conv", "x", w.weight(2, 2, 1, 1))
+    _computes_what_onnx_does(w.model(w("MatMul", w("Softmax", w("MatMul", "x", image)), "x"), (1, 2, SIDE, SIDE)))
+
+
+def test_rearrangements_in_a_row_read_the_shapes_that_tensors_have() -> None:
+    net = Network()
+    x = net.input("x", (2, 3))
+    turned = net.add(Arrange(np.transpose, False), x, shape=(1, 3, 2))
+    net.output(net.add(Arrange(lambda one: one.transpose(0, 2, 1), False), turned, output="y"))
+    given = {"x": np.arange(6.0).reshape(2, 3)}
+    np.testing.assert_array_equal(simplified(net).run(given)["y"], net.run(given)["y"])
+
+
+@pytest.mark.parametrize("version", [17, 23])
+def test_what_is_drawn_or_learned_is_no_constant(version: int) -> None:
+    w = Writer()
+    noise = w("RandomNormal", shape=list(SQUARE))
+    with pytest.raises(dse.StudyError, match="no program for RandomNormal 'randomnormal_0'"):
+        dse.from_onnx(w.model(w("Add", "x", noise), SQUARE, version))
+    w = Writer()
+    dropped = w("Dropout", "x", w.const(0.5), w.const(True, np.bool_))
+    with pytest.raises(dse.StudyError, match="no program for Dropout 'dropout_0'"):
+        dse.from_onnx(w.model(w("Relu", dropped), SQUARE, version))
+
+
+@pytest.mark.parametrize("op", ["Identity", "Shape"])
+def test_somebody_elses_operators_are_not_computed_as_onnx_does(op: str) -> None:
+    w = Writer()
+    with pytest.raises(dse.StudyError, match=f"no program for {op}"):
+        dse.from_onnx(w.model(w("Relu", w(op, "x", domain="com.example")), SQUARE))
+
+
+def test_whole_numbers_are_not_computed_as_floats() -> None:
+    w = Writer()
+    whole = w("Cast", "x", to=TensorProto.INT64)
+    with pytest.raises(dse.StudyError, match="Div 'div_1': its elements are not floating-point numbers"):
+        dse.from_onnx(w.model(w("Cast", w("Div", whole, w.const(2, np.int64)), to=TensorProto.FLOAT), SQUARE))
+    w = Writer()
+    with pytest.raises(dse.StudyError, match="Cast 'cast_0': a cast to a type of which NumPy has none"):
+        dse.from_onnx(w.model(w("Cast", "x", to=TensorProto.FLOAT8E5M2), SQUARE, 23))
+
+
+def test_only_what_is_written_can_be_read() -> None:
+    w = Writer()
+    w("LayerNormalization", "x", w.weight(SIDE))
+    w.nodes[-1].output.append("mean")
+    with pytest.raises(dse.StudyError, match="Relu 'relu_1': nothing writes 'mean'"):
+        dse.from_onnx(w.model(w("Relu", "mean"), SQUARE))
+    w = Writer()
+    none = w("Slice", "x", w.const([0], np.int64), w.const([0], np.int64))
+    with pytest.raises(dse.StudyError, match=r"Slice 'slice_0': the shape of 'slice_0.out' is \(0, 4\)"):
+        dse.from_onnx(w.model(w("Relu", none), SQUARE))
+
+
+@pytest.mark.parametrize(("op", "how"), [("Dropout", {}), ("Identity", {}), ("Cast", {"to": TensorProto.FLOAT})])
+def test_what_changes_nothing_may_be_an_output(op: str, how: dict[str, object]) -> None:
+    """Dropout was refused there, and casts were steps of the host."""
+    w = Writer()
+    assert _kinds(_computes_what_onnx_does(w.model(w(op, w("Relu", "x"), **how), SQUARE))) == ["relu"]
+
+
+def test_a_model_may_name_nodes_and_tensors_as_it_likes() -> None:
+    """Steps of one name were composed as one; the names of what is made must not be the model's."""
+    w = Writer()
+    w.known["constant_1"] = np.ones(SQUARE, np.float32)
+    normed = w("LayerNormalization", w("Add", w("Relu", "x"), "constant_1"), w.weight(SIDE))
+    model = w.model(normed, SQUARE)
+    for node in model.graph.node:
+        node.name = "same"
+    names = [step.name for step in _computes_what_onnx_does(model).steps]
+    assert len(names) == len(set(names)) == 3
+    model.opset_import[0].domain = "ai.onnx"
+    assert len(dse.from_onnx(model).steps) == 3
+
+
+def _image() -> ModelProto:
+    w = Writer()
+    first, second = ([w.const(one) for one in w.rng.random((4, 2))] for _ in range(2))
+    image = w("BatchNormalization", w("Conv", "x", w.weight(2, 2, 1, 1), w.weight(2)), *first)
+    pooled = w("BatchNormalization", w("MaxPool", image, kernel_shape=[1, 1]), *second)
+    matrix = w("Reshape", pooled, w.const([-1, SIDE], np.int64))
+    product = w("Gemm", w("Transpose", w("Sigmoid", matrix), perm=[1, 0]), w.weight(2 * SIDE, SIDE), w.weight(SIDE))
+    return w.model(w("Relu", product), (1, 2, SIDE, SIDE))
+
+
+def _turned() -> ModelProto:
+    w = Writer()
+    x = _rotary(w, (SIDE,))
+    return w.model(w("Add", w("Attention", x, x, x), w.const(ROW)), (1, 2, SIDE, SIDE), 23)
+
+
+def _renamed(model: ModelProto, old: str, new: str) -> ModelProto:
+    """The model with another name for a constant, or for an output and what writes it."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    for one in (*made.graph.initializer, *made.graph.output):
+        one.name = new if one.name == old else one.name
+    for node in made.graph.node:
+        node.name = new if old in node.output else node.name
+        for names in (node.input, node.output):
+            names[:] = [new if name == old else name for name in names]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("model", "constants"),
+    [(_image(), ["batchnormalization_1.out.weights", "batchnormalization_1.out.bias"]),
+     (_turned(), ["add_6.out.cosine", "add_6.out.sine"])],
+)  # fmt: skip
+def test_what_is_made_has_names_of_its_own(model: ModelProto, constants: list[str]) -> None:
+    """They were refused as two tensors, or constants of these names took the values of what was made."""
+    network, own = dse.from_onnx(model), {one for node in model.graph.node for one in (node.name, *node.output)}
+    made = {*network.shapes, *(step.name for step in network.steps)} - own - {"x"}
+    made -= {one.name for one in model.graph.initializer}
+    assert len(made) > 5
+    tried = [(name, model.graph.output[0].name) for name in made]
+    tried += [(name, model.graph.initializer[-1].name) for name in constants]
+    for name, old in tried:
+        _computes_what_onnx_does(_renamed(model, old, name))
+
+
+def test_a_node_may_have_the_name_of_what_another_one_writes() -> None:
+    """A step without a name of its own is called by what it writes: two of one name were composed as one."""
+    w = Writer()
+    model = w.model(w("Tanh", w("Relu", "x")), SQUARE)
+    first, second = model.graph.node
+    first.name, second.name = "", first.output[0]
+    names = [step.name for step in _computes_what_onnx_does(model).steps]
+    assert len(set(names)) == 2
+
+
+def test_constants_may_be_outputs_and_parts_of_what_is_joined() -> None:
+    w = Writer()
+    joined = w("Concat", w.const(np.ones((1, SIDE))), w("Relu", "x"), axis=0)
+    model = w.model(joined, SQUARE)
+    model.graph.output.append(helper.make_tensor_value_info("c0", TensorProto.FLOAT, (1, SIDE)))
+    network = _computes_what_onnx_does(model)
+    step = network.steps[-1]
+    assert isinstance(step.work, Arrange)
+    order = order_of(step.work, [network.shapes[name] for name in step.inputs], step.name)
+    np.testing.assert_array_equal(order, np.arange(1, 21))
+
+
+def test_a_softmax_of_the_lowest_numbers_is_even() -> None:
+    w = Writer()
+    network = dse.from_onnx(w.model(w("Softmax", "x"), SQUARE), element="f32")
+    lowest = np.full(SQUARE, np.finfo(np.float32).min)
+    np.testing.assert_array_equal(network.run({"x": lowest})[network.outputs[0]], np.full(SQUARE, 1 / SIDE))
+
+
+SHAPES = [(4,), (1, 4), (4, 1), (4, 4), (4, 4), (1, 4, 4), (4, 4, 4), (1, 4, 4, 4), ()]  # most of them fit each other
+AXIS = {"axis": [-1, 0, 1]}
+OPERATORS: dict[str, tuple[int, dict[str, list[Any]]]] = {
+    **{"Add": (2, {}), "Sub": (2, {}), "Mul": (2, {}), "MatMul": (2, {}), "Relu": (1, {}), "Transpose": (1, {})},
+    **{"Softmax": (1, AXIS), "LayerNormalization": (3, AXIS), "RMSNormalization": (2, AXIS), "Concat": (2, AXIS)},
+    "Gemm": (3, {"transA": [1], "transB": [1], "beta": [0.5]}),
+    "Attention": (3, {"is_causal": [1], "q_num_heads": [2], "kv_num_heads": [2], "left_window_size": [0]}),
+    "MaxPool": (1, {"kernel_shape": [[1, 1], [3, 2]], "strides": [[2, 1]], "pads": [[1] * 4], "dilations": [[2, 1]]}),
+    "AveragePool": (1, {"kernel_shape": [[1, 1], [2, 2]], "count_include_pad": [1], "pads": [[1] * 4]}),
+    "Conv": (3, {"kernel_shape": [[1, 1], [4, 4]], "pads": [[1, 0, 0, 1]], "strides": [[1, 2]]}),
+}
+"""How many tensors an operator reads at most, and its attributes."""
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32 - 1))
+def test_a_model_is_refused_or_computed_as_onnx_does(seed: int) -> None:
+    w = Writer(seed)
+
+    def some(*values: object) -> Any:
+        return values[w.rng.integers(len(values))]
+
+    def numbers(*shapes: tuple[int, ...]) -> Any:
+        return w.rng.standard_normal(some(*shapes, *SHAPES))
+
+    def operator(x: str) -> str:
+        op = some(*OPERATORS)
+        count, known = OPERATORS[op]
+        inputs = [x, *(some("x", x, w.const(numbers())) for _ in range(count - some(1, 1, 1, 2)))]
+        chosen = {name: some(*values) for name, values in known.items() if name == "kernel_shape" or some(True, False)}
+        made: str = w(op, *some(inputs, inputs[::-1]), **chosen)
+        return made
+
+    def spelled_out(_: str) -> str:
+        axes = some({"axes": [-1]}, {"axes": [-1], "keepdims": 0}, {"axes": [0]}, {})
+        made: str = some(
+            lambda: _rms_norm(w, some(0.1, 0.1, ROW), numbers((4,)), **axes),
+            lambda: _gelu(w, some(ROOT, 1 / ROOT)),
+            lambda: _rotary(w, some((SIDE,), (SIDE, 1), (1, SIDE))),
+            lambda: _attention(w, some(None, 0 * numbers(), np.where(np.tri(SIDE), 0, -1e9)), some(0.5, 0.0)),
+            lambda: w("Mul", w("Mul", "x", w("Sigmoid", "x")), operator("x")),
+        )()
+        return made
+
+    y = "x"
+    for step in some([operator], [spelled_out], [operator, operator], [spelled_out, operator]):
+        y = step(y)
+    model = w.model(y, shape := some(*SHAPES), some(11, 17, 25))
+    try:
+        network = dse.from_onnx(model, element="f32")
+    except dse.StudyError:
+        return
+    x = w.rng.standard_normal(shape).astype(np.float32)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    found = network.run({"x": x})[y]  # GELU as its tanh approximation
+    np.testing.assert_allclose(found.astype(float).ravel(), expected.ravel(), rtol=1e-2, atol=1e-2)

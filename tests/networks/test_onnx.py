@@ -1,0 +1,388 @@
+"""ONNX models as networks: what they become, and that they compute what ONNX's reference evaluator does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+onnx = pytest.importorskip("onnx")
+
+
+import allo_dse as dse
+from allo_dse.networks.accuracy import random_inputs
+from allo_dse.networks.network import Arrange, Network
+from allo_dse.networks.onnx.convert import load_network
+from allo_dse.networks.onnx.graph import Graph, Node
+from allo_dse.networks.operators.elementwise import affine_work
+from allo_dse.networks.operators.execute import Work, element_type
+
+from . import models
+
+MODELS = {
+    "mlp": models.mlp,
+    "gpt2_block": models.gpt2_block,
+    "llama_layer": models.llama_layer,
+    "spelled_out": models.spelled_out,
+}
+
+
+def _input(network: Network) -> NDArray[np.float32]:
+    return np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
+
+
+@pytest.mark.parametrize("element", ["bf16", "f32"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_step_and_the_whole_compute_what_onnx_does(name: str, element: str) -> None:
+    model = MODELS[name]()
+    network = dse.from_onnx(model, element=element)
+    x = _input(network)
+    found = network.check({"x": x}, models.by_onnx(model, network, x))
+    slack = 1e-3 if element == "f32" and name == "gpt2_block" else 0.0  # GELU is its tanh approximation
+    assert [one for one in found if one.largest > one.allowed + slack] == []
+    assert found[-1].kind == "whole"
+
+
+def _kinds(network: Network) -> list[str]:
+    return [step.work.kind for step in network.steps if not (isinstance(step.work, Arrange) and step.work.free)]
+
+
+def test_what_exporters_spell_out_becomes_one_step_each() -> None:
+    assert _kinds(dse.from_onnx(models.gpt2_block())) == [
+        *("layer_norm", "gemm", "add_row", "gemm", "add_row", "gemm", "add_row"),
+        *("layout", "attention", "gemm", "add_row", "add"),
+        *("layer_norm", "gemm", "add_row", "gelu", "gemm", "add_row", "add"),
+    ]
+
+
+def test_newer_spellings_become_one_step_each_too() -> None:
+    assert _kinds(dse.from_onnx(models.spelled_out())) == [
+        *(
+            "rms_norm",
+            "gemm",
+            "gemm",
+            "gemm",
+            "layout",
+            "attention",
+            "silu",
+            "affine",
+            "softmax",
+        ),
+    ]
+
+
+def test_a_model_is_read_from_a_file_with_the_sizes_that_it_leaves_open(
+    tmp_path: Path,
+) -> None:
+    w = models.Writer()
+    onnx.save(w.model(w("Relu", "x"), ("rows", models.WIDTH)), str(tmp_path / "relu.onnx"))
+    found = load_network(tmp_path / "relu.onnx", {"rows": "8", "element": "f32"})
+    assert found.shapes["x"] == (8, models.WIDTH)
+    for size in ("many", "0", "²", "9" * 20):
+        with pytest.raises(dse.StudyError, match="not the size of a dimension"):
+            load_network(tmp_path / "relu.onnx", {"rows": size})
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "said"),
+    [
+        ("return None", {}, r"net.py: network\(\) needs n"),
+        ("return 1 / n", {"n": "0"}, "net.py:1: ZeroDivisionError"),
+        ("return n", {"n": "0"}, r"net.py: network\(\) returned int, not a Network"),
+        ("return n", {"m": "0"}, "net.py has no setting 'm'"),
+    ],
+)
+def test_what_is_wrong_with_a_function_of_a_network_is_said(
+    tmp_path: Path, body: str, settings: dict[str, str], said: str
+) -> None:
+    (tmp_path / "net.py").write_text(f"def network(n: int): {body}\n")
+    with pytest.raises(dse.StudyError, match=said):
+        load_network(tmp_path / "net.py", settings)
+
+
+def test_an_input_may_be_an_output_too(tmp_path: Path) -> None:
+    model = models.mlp()
+    model.graph.output.extend(model.graph.input)
+    network = dse.from_onnx(model)
+    assert [one.largest for one in network.check({"x": _input(network)}) if one.step == "x"] == [0.0]
+
+
+def test_a_layer_with_onnx_own_operators() -> None:
+    found = _kinds(dse.from_onnx(models.llama_layer()))
+    assert sorted(set(found)) == [
+        "add",
+        "attention",
+        "gemm",
+        "layout",
+        "rms_norm",
+        "rope",
+        "silu_mul",
+    ]
+
+
+def test_unknown_operators_are_named_with_their_places_and_can_be_given() -> None:
+    w = models.Writer()
+    model = w.model(w("Relu", w("Neg", "x")), (models.LENGTH, models.WIDTH))
+    with pytest.raises(dse.StudyError, match="no program for Neg 'neg_0'"):
+        dse.from_onnx(model)
+
+    def negative(node: Node, graph: Graph) -> Work:
+        assert graph.shapes[node.output] == (models.LENGTH, models.WIDTH)
+        return affine_work(-1.0, 0.0, models.LENGTH * models.WIDTH, element_type("f32"))
+
+    network = dse.from_onnx(model, element="f32", programs={"neg_0": negative})
+    x = _input(network)
+    np.testing.assert_array_equal(network.run({"x": x})[network.outputs[0]], np.maximum(-x, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Erf", r"programs\['Erf'\]: Erf 'erf_1' is part of Gelu 'mul_4'.*\n.*give one for 'mul_4'"),
+        ("erf_1", "Erf 'erf_1' is part of Gelu 'mul_4'"),
+        ("relu", "no operator that outputs depend on has that name or type.*\n.*did you mean relu_5"),
+    ],
+)
+def test_programs_are_for_what_becomes_a_step(name: str, said: str) -> None:
+    """Others were not used, without a word."""
+    w = models.Writer()
+    erf = w("Erf", w("Div", "x", w.const(np.sqrt(2))))
+    gelu = w("Mul", w("Mul", "x", w("Add", erf, w.const(1.0))), w.const(0.5))
+    work = affine_work(1.0, 0.0, models.LENGTH * WIDTH, element_type("f32"))
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(w.model(w("Relu", gelu), (models.LENGTH, WIDTH)), programs={name: lambda *_: work})
+
+
+def test_open_dimensions_are_given_by_name() -> None:
+    w = models.Writer()
+    model = w.model(w("Relu", "x"), ("rows", models.WIDTH))
+    with pytest.raises(dse.StudyError, match="input 'x' has open dimensions: rows"):
+        dse.from_onnx(model)
+    assert dse.from_onnx(model, sizes={"rows": 8}).shapes["x"] == (8, models.WIDTH)
+
+
+def test_products_of_batches_outside_of_attention_are_refused() -> None:
+    w = models.Writer()
+    scores = w("MatMul", w("Reshape", "x", w.const([1, 2, 4, 16], np.int64)), w.weight(1, 2, 16, 4))
+    with pytest.raises(dse.StudyError, match=r"matmul_1.*batches of matrices outside of attention"):
+        dse.from_onnx(w.model(scores, (models.LENGTH, models.WIDTH)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (2**61 - 1, r"small: tensor '.*' of \(2305843009213693951, 16\) has more than 1,099,511,627,776 elements"),
+        (100_003, "small: MatMul 'matmul_0': a side of 100003 is no whole number of tiles of 16 to 256 elements"),
+    ],
+)
+def test_sizes_that_no_program_has_are_refused_where_they_are(rows: int, said: str) -> None:
+    """Divisors of the first were sought for ever, and the second had no place."""
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(w.model(w("MatMul", "x", w.weight(WIDTH, WIDTH)), (rows, WIDTH)))
+
+
+WIDTH = models.WIDTH
+HEADS = (1, 2, WIDTH, WIDTH)  # as many positions as elements of a head
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "constants", "attributes", "why"),
+    [
+        ("Gemm", (WIDTH, WIDTH), [(WIDTH, WIDTH), (WIDTH, 1)], {}, r"a bias of \(16, 1\)"),
+        ("Div", (WIDTH, WIDTH), [()], {}, "a known number that is not 0"),
+        ("LayerNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
+        ("LayerNormalization", (4, WIDTH), [(1,)], {}, "with a weight for each"),
+        ("LayerNormalization", (WIDTH, WIDTH), [(WIDTH, 1)], {}, "with a weight for each"),
+        ("Add", (WIDTH, 1), [(WIDTH,)], {}, "a row or a number are known"),
+        ("RMSNormalization", (2, 4, WIDTH), [(WIDTH,)], {"axis": 1}, "a norm along the last dimension"),
+        ("Attention", HEADS, [HEADS, HEADS], {"softcap": 2.0}, "without .* softcap"),
+        ("Attention", HEADS, [HEADS, HEADS], {"scale": -1.0, "is_causal": 1}, "a scale of -1"),
+        ("Attention", HEADS, [HEADS, HEADS], {"left_window_size": 1}, "without .* window"),
+        ("Attention", HEADS[1:], [HEADS[1:]] * 2, {"q_num_heads": 2, "kv_num_heads": 2}, r"\[1, heads, length"),
+        ("Attention", (1, 3, WIDTH, WIDTH), [HEADS, HEADS], {}, "values of .* for queries of"),
+        ("RotaryEmbedding", HEADS, [(1, 4, WIDTH // 2)] * 2, {}, "tables of other positions"),
+    ],
+)
+def test_what_would_be_computed_as_something_else_is_refused(
+    op: str, shape: tuple[int, ...], constants: list[tuple[int, ...]], attributes: dict[str, object], why: str
+) -> None:
+    w = models.Writer()
+    given = [w.const(np.zeros(one)) for one in constants]
+    with pytest.raises(dse.StudyError, match=f"{op} '{op.lower()}_0': .*{why}"):
+        dse.from_onnx(w.model(w(op, "x", *given, **attributes), shape, 25))
+
+
+def test_positions_outside_of_the_tables_are_refused() -> None:
+    w = models.Writer()
+    tables = [w.const(np.zeros((4, WIDTH // 2))) for _ in range(2)]
+    turned = w("RotaryEmbedding", "x", *tables, w.const(np.arange(WIDTH)[None], np.int64))
+    with pytest.raises(dse.StudyError, match="tables of other positions"):
+        dse.from_onnx(w.model(turned, HEADS, 23))
+
+
+def test_random_inputs_have_indices_that_there_are() -> None:
+    """An index of 1 ended in a traceback where the table has one row, and what is gathered from was made of 0 and 1."""
+    w = models.Writer()
+    words = w("Reshape", w("Cast", "x", to=onnx.TensorProto.INT64), w.const([6], np.int64))
+    model = w.model(w("Relu", w("Gather", w.weight(1, WIDTH), words)), (2, 3))
+    found = dse.from_onnx(model)
+    assert not random_inputs(found)["x"].any()
+    found.run(random_inputs(found))
+    w = models.Writer()
+    data = random_inputs(dse.from_onnx(w.model(w("Relu", w("Gather", "x", w.const([0], np.int64))), (2, WIDTH))))
+    assert data["x"].dtype == np.float32
+    assert len(np.unique(data["x"])) == 2 * WIDTH
+
+
+@pytest.mark.parametrize("index", [WIDTH, -WIDTH - 1])
+def test_indices_outside_of_what_is_gathered_from_are_refused(index: int) -> None:
+    """They ended in a traceback when the host gathered."""
+    w = models.Writer()
+    gathered = w("Gather", "x", w.const([0, -WIDTH, index], np.int64), axis=1)
+    with pytest.raises(dse.StudyError, match=f"Gather 'gather_0': index {index} of a dimension of 16"):
+        dse.from_onnx(w.model(w("Relu", gathered), (models.LENGTH, WIDTH)))
+
+
+def test_a_softmax_of_old_models_is_over_all_dimensions_but_the_first() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="another dimension than the last"):
+        dse.from_onnx(w.model(w("Softmax", "x"), (2, 4, WIDTH), 11))
+
+
+def test_optional_inputs_need_not_be_given() -> None:
+    w = models.Writer()
+    product = w("Gemm", "x", w.weight(WIDTH, WIDTH), "")
+    model = w.model(w("LayerNormalization", product, w.weight(WIDTH), ""), (models.LENGTH, WIDTH))
+    assert _kinds(dse.from_onnx(model)) == ["gemm", "layer_norm"]
+
+
+def test_somebody_elses_operators_are_not_taken_for_those_of_onnx() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="no program for Relu 'relu_0'"):
+        dse.from_onnx(w.model(w("Relu", "x", domain="com.example"), (models.LENGTH, WIDTH)))
+
+
+def test_shapes_that_depend_on_what_inputs_hold_are_refused() -> None:
+    w = models.Writer()
+    model = w.model(w("Reshape", w("Relu", "x"), "sizes"), (models.LENGTH, WIDTH))
+    model.graph.input.append(onnx.helper.make_tensor_value_info("sizes", onnx.TensorProto.INT64, (2,)))
+    with pytest.raises(dse.StudyError, match=r"Reshape 'reshape_1': the shape of 'reshape_1\.out' is not known"):
+        dse.from_onnx(model)
+
+
+DISTANCES = np.subtract.outer(np.arange(models.LENGTH), np.arange(models.LENGTH))
+
+
+@pytest.mark.parametrize("mask", [DISTANCES < 0, np.where(DISTANCES < 0, -np.inf, -DISTANCES)])
+def test_a_mask_that_hides_something_else_than_what_comes_after_is_no_attention(mask: NDArray[np.generic]) -> None:
+    w = models.Writer()
+    heads = w("Reshape", "x", w.const([1, 1, models.LENGTH, models.WIDTH], np.int64))
+    scores = w("MatMul", heads, w("Transpose", heads, perm=[0, 1, 3, 2]))
+    attended = w("MatMul", w("Softmax", w("Add", scores, w.const(mask))), heads)
+    kinds = _kinds(dse.from_onnx(w.model(attended, (1, models.LENGTH, models.WIDTH))))
+    assert "attention" not in kinds
+
+
+def test_what_only_looks_like_a_rotation_is_not_taken_for_one() -> None:
+    w, half = models.Writer(), models.WIDTH // 2
+    axes = w.const([-1], np.int64)
+    low = w("Slice", "x", w.const([0], np.int64), w.const([half], np.int64), axes)
+    high = w("Slice", "x", w.const([half], np.int64), w.const([models.WIDTH], np.int64), axes)
+    table = w.const(np.ones((models.LENGTH, models.WIDTH)))
+    swapped = w("Mul", w("Concat", w("Neg", low), high, axis=-1), table)
+    with pytest.raises(dse.StudyError, match="no program for Neg"):
+        dse.from_onnx(w.model(w("Add", w("Mul", "x", table), swapped), (1, 1, models.LENGTH, models.WIDTH)))
+
+
+def test_a_model_whose_shapes_do_not_fit_is_refused_at_its_place() -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match="MatMul 'matmul_0': not as ONNX has it"):
+        dse.from_onnx(w.model(w("MatMul", "x", w.weight(5, 5)), (models.LENGTH, models.WIDTH)))
+
+
+MLP = models.mlp().SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.onnx", b"", "empty.onnx: has no operators and no outputs"),
+        ("begun.onnx", MLP[:2], "begun.onnx: has no operators and no outputs"),
+        ("half.onnx", MLP[: len(MLP) // 2], "half.onnx is not a model that onnx reads"),
+        ("text.onnx", b"not a model", "text.onnx is not a model that onnx reads"),
+        ("other.json", b'{"a": 1}', "other.json is not a model that onnx reads"),
+        ("other.textproto", b"\xff", "other.textproto is not a model that onnx reads"),
+    ],
+)
+def test_a_file_that_is_no_whole_model_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(dse.StudyError, match=said) as caught:
+        load_network(tmp_path / name)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("missing", ["node", "output"])
+def test_a_model_without_operators_or_outputs_is_refused(missing: str) -> None:
+    model = models.mlp()
+    model.graph.ClearField(missing)
+    with pytest.raises(dse.StudyError, match=f"small: has no {'operators' if missing == 'node' else 'outputs'}"):
+        dse.from_onnx(model)
+
+
+def test_a_network_without_programs_or_outputs_has_nothing_to_search() -> None:
+    w = models.Writer()
+    network = dse.from_onnx(w.model(w("Transpose", "x", perm=[1, 0]), (models.LENGTH, models.WIDTH)))
+    with pytest.raises(dse.StudyError, match="network 'small' has no operators"):
+        dse.search_fronts(network)
+    network = dse.from_onnx(models.mlp())
+    network.outputs.clear()
+    with pytest.raises(dse.StudyError, match="network 'small' has no outputs"):
+        dse.search_fronts(network)
+
+
+def test_damaged_and_missing_constants_are_named() -> None:
+    model = models.mlp()
+    damaged, missing = model.graph.initializer[:2]
+    damaged.raw_data = b"123"
+    with pytest.raises(dse.StudyError, match="small: constant 'c0' cannot be read"):
+        dse.from_onnx(model)
+    model.graph.initializer.remove(damaged)
+    missing.data_location = onnx.TensorProto.EXTERNAL
+    missing.external_data.add(key="location", value="gone.bin")
+    with pytest.raises(dse.StudyError, match=r"small: constant 'c1' cannot be read.*gone\.bin"):
+        dse.from_onnx(model)
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "said"),
+    [
+        ("Reshape", [np.array([3, 3])], "Reshape 'reshape_0': ONNX's reference evaluator cannot compute it"),
+        ("Gemm", [], "Gemm 'gemm_0': not as ONNX has it"),
+    ],
+)
+def test_operators_that_onnx_does_not_compute_are_named(op: str, constants: list[NDArray[np.int64]], said: str) -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=said):
+        dse.from_onnx(
+            w.model(w(op, "x", *[w.const(one, np.int64) for one in constants]), (models.LENGTH, models.WIDTH))
+        )
+
+
+@pytest.mark.parametrize(("shape", "said"), [(None, "no shape"), ((0, models.WIDTH), r"open dimensions: \?")])
+def test_an_input_without_all_sizes_is_named(shape: tuple[int, ...] | None, said: str) -> None:
+    w = models.Writer()
+    with pytest.raises(dse.StudyError, match=f"input 'x' has {said}"):
+        dse.from_onnx(w.model(w("Relu", "x"), shape))
+
+
+def test_a_size_is_of_an_open_dimension_and_of_one_reading() -> None:
+    w = models.Writer()
+    model = w.model(w("Relu", "x"), ("rows", models.WIDTH))
+    with pytest.raises(dse.StudyError, match="no input has an open dimension 'row'") as caught:
+        dse.from_onnx(model, sizes={"row": 8})
+    assert "did you mean rows?" in caught.value.hint
+    for rows in (4, 8):
+        assert dse.from_onnx(model, sizes={"rows": rows}).shapes["x"] == (rows, models.WIDTH)
