@@ -76,8 +76,10 @@ class EvolutionProposer:
         return self._screen.decode_unless(self._is_outdone if picky else None, suggest)
 
     def _is_outdone(self, design: Design) -> bool:
-        """Whether some design is as good as all that this one can be: a change that leaves as it was what holds designs
-        up is seen from bounds."""
+        """Return whether a design that was found is at least as good as this one can be.
+
+        Bounds reveal a change that leaves the bottleneck as it was.
+        """
         if design.key in self._outdone:
             return True
         bounds = (self._least(design, level) for level in range(self._least.levels))

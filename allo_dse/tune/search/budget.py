@@ -1,4 +1,4 @@
-"""When a run ends: budgets of trials and time, and requests to stop."""
+"""Budgets of trials and time, and requests to stop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parse_duration(text: str | float, what: str = "a time budget") -> float:
 
 @dataclass
 class Budget:
-    """How much a run may spend.
+    """Limits on the trials and time of a run.
 
     Attributes:
         trials: evaluated designs in the study in all, those of earlier runs included; None for no limit.
@@ -74,7 +74,10 @@ class Budget:
         return self.seconds is not None and self.elapsed >= self.search_share * self.seconds
 
     def trials_left(self, done: int) -> int:
-        """How many more designs may be started; one in any case, however short the time, so that there is a result."""
+        """Return how many more designs may be started.
+
+        At least one may, however short the time, so that there is a result.
+        """
         if self.search_time_is_up:
             return 0 if done else 1
         return 1 << 30 if self.trials is None else max(0, self.trials - done)

@@ -1,4 +1,4 @@
-"""When nothing that is evaluated can count, a run stops after a few designs and says why."""
+"""Early stop of a run in which no evaluated design can count, with the reason."""
 
 from __future__ import annotations
 

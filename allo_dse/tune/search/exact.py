@@ -33,14 +33,14 @@ class Proposal(Struct, frozen=True):
 
 
 class Told(NamedTuple):
-    """What a model learns of an evaluated design: its values, or why it has none that count."""
+    """Result of a design as a model learns it: its values, or why it has none that count."""
 
     values: tuple[float, ...] | None
     constraints: Mapping[str, float]
 
     @property
     def penalty(self) -> float:
-        """How much the constraints are violated in all."""
+        """Total violation of the constraints."""
         return sum(self.constraints.values())
 
 
@@ -79,7 +79,7 @@ class Proposer(Protocol):
 
 
 def certificate_of(proposer: Proposer) -> Certificate | None:
-    """What a proposer has decided about the space; None of one that decides nothing."""
+    """Return the proposer's decisions about the space, or None if it makes none."""
     decided = getattr(proposer, "certificate", None)
     found: Certificate | None = decided() if callable(decided) else None
     return found
@@ -148,7 +148,7 @@ class ExactProposer:
         self._number = next_number
 
     def certificate(self) -> Certificate:
-        """What is decided by now."""
+        """Return the decisions made so far."""
         ground, evaluated, refused = self.ground, self._evaluated, self._screen.invalid
         # It may hold designs that an earlier run has decided, until they would come next.
         still = ground.open + len(self._proposed)

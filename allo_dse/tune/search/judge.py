@@ -1,4 +1,4 @@
-"""What a study makes of what evaluators say: objective values, constraint violations, and what a model learns."""
+"""Conversion of metrics to objective values, constraint violations and results for a model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Judge(Struct, frozen=True, dict=True):
         return self._pick(record.values or {})
 
     def told(self, record: Record, refuted: Container[str] = ()) -> Told:
-        """What a model learns of an evaluated design.
+        """Return the result of an evaluated design as a model learns it.
 
         Args:
             refuted: keys of designs that failed later, whatever their evaluators said.
@@ -61,7 +61,7 @@ class Judge(Struct, frozen=True, dict=True):
         return replace(record, status=status, error=error, values=values, constraints=constraints)
 
     def _rule(self, found: dict[str, Any]) -> _Ruling:
-        """What follows from metrics."""
+        """Derive status, error, objective values and violations from metrics."""
         try:
             metrics = Metrics(**found)
             values = {o.name: o.value(metrics) for o in self.objectives}

@@ -43,13 +43,13 @@ Losses = tuple[float, ...]
 
 
 class Foresight:
-    """What a rung is expected to say of designs. It depends on no order of theirs.
+    """Prediction of a rung's results. It does not depend on the order of the designs.
 
     Args:
-        genes: of the designs, by key.
-        ranges: of all these genes.
-        below: losses by the rung below, of all these designs.
-        measured: losses by the rung, of some; None for those that failed or do not hold.
+        genes: genes of each design, by key.
+        ranges: range of each gene.
+        below: losses measured by the rung below, for all these designs.
+        measured: losses measured by the rung itself, for some of them; None for a failed or infeasible design.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Foresight:
         return np.stack([scale.to(column) for scale, column in zip(self._scales, losses.T, strict=True)], 1)
 
     def _telling(self, measured: Integers) -> Integers:
-        """Which of these designs are learnt from: where there are many, the best by the rung below."""
+        """Select the designs to learn from: if there are many, the best by the rung below."""
         prior = self._prior[measured]
         total = ((prior - prior.mean(0)) / np.maximum(prior.std(0), EXACT)).sum(1) if len(prior) else np.zeros(0)
         return np.sort(np.argsort(np.round(total, 7), kind="stable")[:MOST])
@@ -251,7 +251,12 @@ def promoted(rung: Rung, values: Mapping[str, tuple[float, ...]], signs: tuple[f
 
 
 def _allowed(rung: Rung, count: int, front: int) -> int:
-    """How many of so many feasible designs, of which some are the front, may go up in all."""
+    """Return how many designs may be promoted in all.
+
+    Args:
+        count: number of feasible designs.
+        front: number of designs on the front.
+    """
     return min(rung.at_most, max(math.ceil(rung.best * count), front if rung.front else 0))
 
 
@@ -276,7 +281,7 @@ def _by_distance(losses: Points, positions: np.ndarray) -> np.ndarray:
 
 
 class Gate:
-    """What a pruner of Optuna lets go up: a trial per design, which ends at the last rung.
+    """Promotion by an Optuna pruner, with one trial per design that ends at the last rung.
 
     Args:
         last: number of the highest rung.
@@ -291,10 +296,10 @@ class Gate:
         self._reported: set[tuple[int, str]] = set()
 
     def passed(self, keys: Sequence[str], losses: Callable[[int], Mapping[str, float]], below: int) -> list[str]:
-        """Those of the designs that the pruner does not stop.
+        """Return the designs that the pruner does not stop.
 
         Args:
-            losses: of all designs that a rung has measured.
+            losses: returns the losses of all designs that a rung has measured.
             below: the rung that the designs would leave.
         """
         for number in (*range(below + 1), self._last):
@@ -314,12 +319,12 @@ class Gate:
 
 
 class Ladder:
-    """Which designs go up, and when.
+    """Choice of the designs to promote, and when.
 
     Args:
-        rungs: above the first; None for one that cannot be used.
-        ranges: of the genes of designs.
-        learn: adds to `ranges` those of a design's genes: who lists a space meets none.
+        rungs: rungs above the first; None for one that cannot be used.
+        ranges: ranges of the genes.
+        learn: adds a design's genes to `ranges`; needed when the space is listed and no genes are drawn.
     """
 
     def __init__(

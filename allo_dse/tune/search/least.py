@@ -1,4 +1,4 @@
-"""What a design's objectives cannot be better than, from bounds of its metrics."""
+"""Lower bounds of a design's objectives, derived from bounds of its metrics."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _OF_MAPPINGS = frozenset(dir(Metrics))
 
 
 def _instructions(code: CodeType) -> list[tuple[str, Any]]:
-    """What code does, wherever it stands."""
+    """Return the instructions of a function body, without their positions."""
     return [(one.opname, one.argval) for one in dis.get_instructions(code) if one.opname not in ("RESUME", "NOP")]
 
 
@@ -89,7 +89,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
 
     @property
     def levels(self) -> int:
-        """How many bounds there are, each tighter than the one before, and dearer."""
+        """Number of bounds per design; each is tighter and more expensive than the one before."""
         return self.bounding.levels if self.bounding else 0
 
     def __call__(self, design: Design, level: int) -> Losses | None:
@@ -98,7 +98,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
 
     @property
     def knows_regions(self) -> bool:
-        """Whether something is known of regions of a space."""
+        """True if there are bounds for regions of a space."""
         return hasattr(self.bounding, "of_region")
 
     def of_region(self, region: Region) -> Losses | None:
@@ -119,7 +119,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
         return tuple(_least(o, m, bounds) for o, m in zip(self.objectives, self._metrics, strict=True))
 
     def contradiction(self, design: Design, metrics: Mapping[str, Any]) -> str:
-        """How a measurement contradicts a bound of the design, in words; empty where it keeps all of them."""
+        """Describe how a measurement contradicts a bound of the design; empty if it does not."""
         for level in range(self.levels):
             assert self.bounding is not None
             try:
@@ -144,7 +144,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
 
     @property
     def nothing(self) -> Losses:
-        """What is known of a design of which nothing is known."""
+        """Bounds of a design about which nothing is known."""
         return (-math.inf,) * len(self.objectives)
 
 
@@ -161,7 +161,7 @@ def _least(objective: Objective, metric: str | None, bounds: Bounds) -> float:
 
 
 def _is_violated(constraint: Constraint, bounds: Bounds) -> bool:
-    """Whether a bound on a metric is exceeded whatever the evaluation says."""
+    """Return whether the bounds of a metric already violate a constraint."""
     of = constraint.measure
     if type(constraint) is not Constraint or type(of) is not Excess or of.metric not in bounds:
         return False

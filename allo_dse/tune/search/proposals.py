@@ -1,4 +1,4 @@
-"""Where proposals come from: Optuna's ask/tell with any sampler, or every design of a small space in turn."""
+"""Proposers: Optuna's ask/tell with any sampler, or every design of a small space in turn."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class GuidedProposer(ExactProposer):
         return found
 
     def _bounds_of(self, genes: Genes) -> Losses:
-        """What is known of a design before it is evaluated."""
+        """Return a design's tightest bounds before it is evaluated."""
         candidate, found = self._space.decode_genes(genes), self._least.nothing
         for level in range(self._least.levels if candidate else 0):
             own = self._least(candidate.design, level) if candidate else None
@@ -116,7 +116,7 @@ class GuidedProposer(ExactProposer):
                 self._begin_to_breed()
 
     def _begin_to_breed(self) -> None:
-        """Where the first designs say so."""
+        """Start to breed if the first designs show that bounds are too loose."""
         if not self._bounds_tell_apart():
             self._bred = self._breeder()
             for number, genes in sorted(self._asked.items()):
@@ -126,7 +126,7 @@ class GuidedProposer(ExactProposer):
         self._asked.clear()
 
     def _bounds_tell_apart(self) -> bool:
-        """Whether half of the first designs are nearer to their bounds than to any other of them."""
+        """Return whether half of the first designs are nearer to their bounds than to any other of them."""
         known = [(self._bounds_of(self._asked[n]), told.values) for n, told in self._first.items() if told.values]
         if not known:
             return False

@@ -1,4 +1,4 @@
-"""What an exact search looks at: designs of a space that are not decided, and which comes next."""
+"""Undecided designs of an exact search, and the choice of the next one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Prospect:
 
     @property
     def open(self) -> int:
-        """How many designs are not decided."""
+        """Number of designs that are not decided."""
         return self._undecided.open
 
     @property
@@ -67,7 +67,7 @@ class Prospect:
             self._undecided.found(point)
 
     def left(self) -> bool:
-        """Whether a design is open."""
+        """Return whether a design is open."""
         return self._ahead() is not None
 
     def next(self) -> Next | None:
@@ -81,7 +81,7 @@ class Prospect:
         return None
 
     def _ahead(self) -> int | None:
-        """Where the next design is that has all its bounds and is not known; None when every design is decided."""
+        """Return the position of the next unknown design with all its bounds; None if all are decided."""
         if not self.listed:
             self._list()
         undecided = self._undecided

@@ -64,11 +64,11 @@ class Screen:
             self._count(violations)
 
     def knows(self, key: str) -> bool:
-        """Whether a design was proposed before."""
+        """Return whether a design was proposed before."""
         return key in self._known
 
     def new_of(self, enqueued: Sequence[Genes]) -> list[Candidate]:
-        """Those of some designs that are new and legal; they count as known from now on."""
+        """Return the enqueued designs that are new and legal; they count as known from now on."""
         self.was_told |= bool(enqueued)
         decoded = map(self.space.decode_genes, enqueued)
         return [candidate for candidate in decoded if candidate is not None and self.judge(candidate) == "new"]
@@ -112,7 +112,7 @@ class Screen:
         return candidate, self.judge(candidate)
 
     def judge(self, candidate: Candidate) -> Verdict:
-        """Whether a design is new and legal; a new one counts as known from now on."""
+        """Classify a design as new, repeated or invalid; a new one counts as known from now on."""
         key = candidate.key
         if key in self._known:
             self.repeats += 1
@@ -124,9 +124,9 @@ class Screen:
         return "new"
 
     def refuses_soon(self, candidate: Candidate) -> bool:
-        """Whether a design that is not known breaks a limit that is known soon; then it counts as known from now on.
+        """Return whether an unknown design breaks a limit that is cheap to check; it then counts as known.
 
-        Not asked where most designs keep these limits: what else decides about designs is not much dearer.
+        Skipped when most designs keep these limits: the other checks do not cost much more.
         """
         return self._refused_soon > 0 and self._refuses(candidate, (self._check_soon,))
 
@@ -186,7 +186,7 @@ class Screen:
         return broken
 
     def _violations(self, candidate: Candidate, checks: Iterable[Check]) -> list[dict[str, str]]:
-        """What a design breaks, by the first check that finds anything."""
+        """Return the violations found by the first check that finds any."""
         try:
             found = next(filter(None, (check(candidate.design) for check in checks)), ())
         except AlloDseError as error:

@@ -1,4 +1,4 @@
-"""What is known of a study at a moment: counts, best designs, front. Kept up to date one record at a time."""
+"""Counts, best designs and front of a study, updated one record at a time."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Tally:
         return key in self._row
 
     def record(self, key: str) -> Record:
-        """What is known of a design."""
+        """Return a design's record with all its measurements."""
         return self.records[self._row[key]]
 
     def feasible(self, rung: int) -> dict[str, tuple[float, ...]]:

@@ -1,4 +1,4 @@
-"""What a search has not decided yet: designs, and regions of designs that were not made, with their bounds."""
+"""Queue of undecided designs and of regions that are not expanded, with their bounds."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Undecided:
 
     @staticmethod
     def rank(region: int, place: int = 0) -> int:
-        """Where a design, or its region (place 0), comes in the order of the space."""
+        """Return the position of a design, or of its region (place 0), in the order of the space."""
         return (region << _PLACES) + place
 
     @property
     def bounds(self) -> Points:
-        """Of each item."""
+        """Bounds of each item."""
         found: Points = self._rows["bounds"][: len(self.items)]
         return found
 
     @property
     def level(self) -> NDArray[np.int64]:
-        """Of the bounds of each item."""
+        """Level of each item's bounds."""
         found: NDArray[np.int64] = self._rows["level"][: len(self.items)]
         return found
 
@@ -108,7 +108,7 @@ class Undecided:
             heapq.heappush(self._queue, entry)
 
     def _worth(self, rows: Rows) -> NDArray[np.float64]:
-        """What comes first is worth most."""
+        """Return the priority of items; the highest comes first."""
         if len(self.front):
             found: NDArray[np.float64] = rows["far"]
             return found
@@ -195,9 +195,11 @@ def magnitude(losses: Points) -> Points:
 
 
 def distance(found: Points, bounds: Points) -> NDArray[np.float64]:
-    """How far designs that were found are from bounds, in the objective in which they are furthest.
+    """Return how far found designs are from bounds, in the objective in which they are furthest.
 
-    Numbers of different sign are as far apart as can be: what is nowhere worse than another is never further away."""
+    Numbers of different sign count as infinitely far apart. A design that is nowhere worse than another is never
+    further away.
+    """
     with np.errstate(invalid="ignore"):
         apart = magnitude(found) - magnitude(bounds)
     if found.min(initial=0.0) < 0 or bounds.min(initial=0.0) < 0:

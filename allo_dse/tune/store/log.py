@@ -35,7 +35,7 @@ _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
 
 
 def disk_full(path: Path, error: OSError) -> RunDirectoryError | None:
-    """What to tell of a write that failed for lack of space; None when it failed for another reason."""
+    """Return the error for a write that failed for lack of space; None if it failed for another reason."""
     if error.errno not in _FULL:
         return None
     return RunDirectoryError(
@@ -45,7 +45,7 @@ def disk_full(path: Path, error: OSError) -> RunDirectoryError | None:
 
 
 def same_file(path: Path, descriptor: int) -> bool:
-    """Whether a path still leads to a file that is open."""
+    """Return whether a path still leads to a file that is open."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except OSError:
@@ -102,7 +102,7 @@ def decode_lines(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
 
 
 def sealed(line: bytes) -> bool:
-    """Whether a line without its newline ends with its checksum."""
+    """Return whether a line without its newline ends with its checksum."""
     return line.endswith(b'%b%08x"}' % (_SEAL, zlib.crc32(line[:-_SEAL_LENGTH])))
 
 
@@ -138,11 +138,11 @@ def json_bytes(value: Any) -> bytes:
 
 
 class LogContent(Struct, frozen=True):
-    """What a log holds.
+    """Contents of a log.
 
     Attributes:
-        lines: that are intact, without their newlines.
-        notes: what had to be repaired or skipped, in words.
+        lines: intact lines, without their newlines.
+        notes: messages about what was repaired or skipped.
         end: length in bytes of the intact part.
     """
 
@@ -194,7 +194,7 @@ class RunLog:
 
     @property
     def is_there(self) -> bool:
-        """Whether the path still leads to the file that is written to."""
+        """True if the path still leads to the file that is written to."""
         return same_file(self.path, self._fd)
 
     def move(self, path: Path) -> None:

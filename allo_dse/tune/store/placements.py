@@ -49,7 +49,7 @@ def placement_of(
 
 
 def _read(file: Path) -> Placement | None:
-    """What a file says; None where there is none, or one that this version did not write."""
+    """Read a placement; None if there is no file, or this version did not write it."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
         return placement_from_dict(data["placement"]) if data["version"] == VERSION else None

@@ -23,18 +23,18 @@ NOTHING = msgspec.Raw(b"null")
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one evaluator found out about one design.
+    """Result of one evaluator for one design.
 
     Attributes:
-        number: of the proposal it came from, -1 where there is none; with the rung it tells a run's measurements apart.
+        number: number of the proposal, -1 if there is none; unique within a run together with the rung.
         rung: position of the evaluator in the study's ladder.
         evaluator: its name and version.
-        worker: who evaluated the design.
-        metrics: what was measured, as the log keeps it; None unless it could be.
+        worker: worker that evaluated the design.
+        metrics: measured metrics, as the log keeps them; None if the evaluation failed.
         error: the reason of a failure.
-        seconds: spent in the evaluator.
+        seconds: time spent in the evaluator.
         cached: whether the result was taken from an earlier run.
-        printed: what an isolated evaluator wrote before it failed; the log names a file with it.
+        printed: output of an isolated evaluator before it failed; the log names a file with it.
     """
 
     number: int = -1
@@ -54,25 +54,25 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag_field="type"):
-    """What became of one proposed design, at one rung.
+    """Outcome of one proposed design, at one rung.
 
-    A run holds one per trial. What describes the design is only needed of a few of them: it stays JSON text, which
-    takes less memory, and no time to read, until it is asked for.
+    A run holds one per trial. Only a few need the description of their design. It stays JSON text, which takes less
+    memory and no time to read, until it is used.
 
     Attributes:
-        number: of the proposal; -1 for violations, which are screened out before they become proposals.
+        number: number of the proposal; -1 for violations, which are screened out before they become proposals.
         key: the design's canonical hash.
         status: "ok"; "infeasible" (evaluated, but a constraint of the study does not hold); "violation" (breaks a
             device limit, never evaluated); "failed" (the evaluator could not say).
-        genes_json, params_json, fold_json, buffering_json: text of the properties without the suffix.
-        schedule_json, depths_json: the same, of the designs that have them.
+        genes_json, params_json, fold_json, buffering_json: JSON text of the properties without the suffix.
+        schedule_json, depths_json: the same, for the designs that have them.
         at: seconds since the study began, without pauses between runs.
-        values: the objectives' values, where the metrics allow them.
-        constraints: violation of each constraint of the study; 0 where it holds.
-        violations: what broke, as {"constraint", "text"}.
-        log: what an evaluator that failed had printed, as a file of the run directory.
-        rungs: of a design that was promoted, what each rung so far has measured, the cheapest first. `metrics` is all
-            of that together then, the highest rung's word first. Never in the log, which has a line per rung.
+        values: the objectives' values, if the metrics allow them.
+        constraints: violation of each constraint of the study; 0 if it holds.
+        violations: broken limits, as {"constraint", "text"}.
+        log: file of the run directory with the output of an evaluator that failed.
+        rungs: measurements of a promoted design, the cheapest rung first. `metrics` then merges all of them, and the
+            highest rung takes precedence. Never in the log, which has a line per rung.
     """
 
     number: int
@@ -93,12 +93,12 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
     @property
     def evaluated(self) -> bool:
-        """Whether it counts as a trial."""
+        """True if it counts as a trial."""
         return self.status != "violation"
 
     @property
     def measurement(self) -> Measurement:
-        """What the evaluator said, without the design."""
+        """Result of the evaluator, without the design."""
         return Measurement(
             number=self.number, rung=self.rung, evaluator=self.evaluator, worker=self.worker, metrics=self.metrics,
             error=self.error, seconds=self.seconds, cached=self.cached, printed=self.printed,
@@ -116,7 +116,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
     @property
     def genes(self) -> dict[str, int]:
-        """What `Space.decode_genes` rebuilds the design from."""
+        """Genes from which `Space.decode_genes` rebuilds the design."""
         genes: dict[str, int] = json_value(self.genes_json)
         return genes
 
@@ -128,12 +128,12 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
     @property
     def fold(self) -> Any:
-        """How the program is folded, for readers."""
+        """Fold of the program, for readers."""
         return json_value(self.fold_json)
 
     @property
     def buffering(self) -> Any:
-        """How ports are buffered, for readers."""
+        """Buffering of the ports, for readers."""
         return json_value(self.buffering_json)
 
     @property
@@ -149,7 +149,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         return depths
 
     def to_dict(self) -> dict[str, Any]:
-        """What the log takes; what says nothing is left out."""
+        """Return the log's line for this record; fields with their default are left out."""
         values = ((name, getattr(self, field)) for field, name, _ in _RECORD)
         said = {name: value for (*_, default), (name, value) in zip(_RECORD, values, strict=True) if value != default}
         return {"type": "design", **said}
@@ -161,7 +161,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
 
 class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_field="type"):
-    """What running a design and comparing its numbers showed."""
+    """Result of running a design and comparing its numbers."""
 
     ok: bool
     message: str
@@ -175,10 +175,10 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
 
 
 class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_field="type"):
-    """Whether a design can be placed and routed on the device's array.
+    """Result of placing and routing a design on the device's array.
 
     Attributes:
-        reason: the limits that forbid it; how it is placed when it can be.
+        reason: the limits that forbid it, or the placement if there is one.
     """
 
     ok: bool
@@ -188,7 +188,7 @@ class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_fiel
 
 
 class Revaluation(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="values", tag_field="type"):
-    """What a recorded design counts as from now on: objectives and constraints were changed between two runs."""
+    """New verdict on a recorded design after objectives or constraints were changed between two runs."""
 
     key: str
     status: Status
@@ -286,7 +286,7 @@ def json_values(texts: Sequence[msgspec.Raw]) -> list[Any]:
 
 
 def entry_dict(entry: Entry) -> dict[str, Any]:
-    """What the log takes of an entry."""
+    """Return the log's line for an entry."""
     if isinstance(entry, Record):
         return entry.to_dict()
     return {"type": entry.__struct_config__.tag, **msgspec.structs.asdict(entry)}

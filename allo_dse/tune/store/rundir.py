@@ -140,7 +140,7 @@ class RunDirectory:
         return self.path / LOG
 
     def earlier(self) -> RunInfo | None:
-        """What the directory was made by, or None when it is new."""
+        """Return the origin of the directory, or None when it is new."""
         return read_info(self.path) if (self.path / MARKER).exists() else None
 
     def begin(self, info: RunInfo) -> None:
@@ -162,7 +162,7 @@ class RunDirectory:
 
     @property
     def is_there(self) -> bool:
-        """Whether the directory is still the one that this process has the lock of."""
+        """True if the directory is still the one that this process has locked."""
         return same_file(self.path / LOCK, self._lock)
 
     def settle_elsewhere(self) -> None:
