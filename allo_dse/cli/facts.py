@@ -1,4 +1,4 @@
-"""What commands say about a run and its designs, as plain data."""
+"""Facts about a run and its designs that commands print, as plain data."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _texts(table: RunTable, name: str) -> list[str]:
 
 
 def _given(table: RunTable) -> Counter[str]:
-    """How many designs each evaluator was given."""
+    """Count the designs given to each evaluator."""
     by_one = zip(table.keys, _texts(table, "evaluator"), strict=True)
     given = Counter(evaluator for key, evaluator in by_one if key not in table.promoted)
     given.update(rung.evaluator for rungs in table.promoted.values() for rung in rungs)

@@ -1,4 +1,4 @@
-"""Which command is meant, and how errors end."""
+"""Dispatch of commands, and handling of their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands print: JSON for machines, tables and lines for people, errors with a hint."""
+"""Output of commands: JSON for machines, tables and lines for people, errors with a hint."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ SHORTEST_KEY = 4
 
 
 def means_run(text: str) -> bool:
-    """Whether a word that may be a design or a run directory is the latter; it need not be there."""
+    """Return whether a word means a run directory rather than a design; it need not exist."""
     return "/" in text or Path(text).is_dir()
 
 

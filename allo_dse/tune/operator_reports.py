@@ -22,11 +22,11 @@ OPERATORS = "operators"
 
 
 class Reported(Struct, frozen=True):
-    """What reports say of operators.
+    """Operator timings and resources from HLS reports.
 
     Attributes:
-        device: of the run; None where reports were given as files.
-        other_parts: reports of other chips, which were left out, with their parts.
+        device: device of the run; None if reports were given as files.
+        other_parts: reports of other chips that were left out, with their parts.
     """
 
     readings: tuple[Reading, ...]
@@ -35,7 +35,7 @@ class Reported(Struct, frozen=True):
 
 
 def has_reports(path: Path) -> bool:
-    """Whether a path is an HLS report, a directory of them, or a run on an FPGA."""
+    """Return whether a path is an HLS report, a directory of them, or a run on an FPGA."""
     if path.is_dir() and (path / MARKER).exists():
         name = read_info(path).device_name
         return name in Device.names() and Device.load(name).family == "fpga"
@@ -107,7 +107,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _designs(files: list[Path]) -> list[Path]:
-    """Of reports in a folder those of designs: of everything in it, or of each alone, in XML where there is such."""
+    """Select a folder's reports of whole designs, else all of them; prefer XML to text."""
     kind = [file for file in files if file.suffix == ".xml"] or files
     return [file for file in kind if file.stem == "csynth"] or kind
 

@@ -30,11 +30,11 @@ TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
 
 
 class Replay(Struct, frozen=True):
-    """What a design measured when it was recorded and measures now.
+    """Comparison of a design's recorded and present measurements.
 
     Attributes:
         rows: metric, recorded value, value now.
-        text: what differs, or why it could not be evaluated; empty when nothing differs.
+        text: the differences, or the reason why it could not be evaluated; empty when nothing differs.
     """
 
     key: str
@@ -93,10 +93,10 @@ class Replayer:
         return propose_again(self._study, read_log(self.path / LOG).lines, stop_requested)
 
     def record(self, key: str) -> Record:
-        """What the log says of an evaluated design.
+        """Return the logged record of an evaluated design.
 
         Raises:
-            StudyError: when it has none of that key.
+            StudyError: if the log has none with that key.
         """
         found = next((r for r in self.records() if r.key == key and r.evaluated and not r.rung), None)
         if found is None:
@@ -140,16 +140,16 @@ class Replayer:
         return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
 
     def prove(self, key: str, exported: Path | None = None) -> Verification:
-        """Whether an evaluated design, or the folder it was written to, computes what its program does, for all inputs.
+        """Decide whether an evaluated design, or its export, computes the same as its program for all inputs.
 
         Raises:
-            StudyError: when the study has changed.
-            Undecidable: where data decides on more than values.
+            StudyError: if the study has changed.
+            Undecidable: if data decides on more than values.
         """
         return self._study.prove(self.candidate(self.record(key)).design, self._info.seed, exported)
 
     def _limits(self, record: Record, candidate: Candidate) -> str:
-        """What differs in the device limits that the design breaks."""
+        """Describe differences in the device limits that the design breaks; empty if there are none."""
         before = {v["constraint"] for v in record.violations or ()}
         try:
             now = {str(v.constraint) for v in self._study.check(candidate.design)}
@@ -172,14 +172,14 @@ def replay_design(path: Path, key: str, *, study_file: Path | None = None, verif
 
 @dataclass
 class RunReplay:
-    """What replaying a whole log has found so far.
+    """Progress and findings of the replay of a whole log.
 
     Attributes:
-        records: how many records of designs the log has.
-        different: those that came out differently.
-        skipped: records that could not be evaluated here, by the reason.
-        stopped: what ended it early.
-        proposals: what proposing them again has found.
+        records: number of design records in the log.
+        different: designs with different results.
+        skipped: counts of records that could not be evaluated here, by reason.
+        stopped: reason for an early end.
+        proposals: comparison of the proposals, made again.
     """
 
     path: Path

@@ -37,7 +37,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
 
 
 class Study(StudySpec):
-    """What to search, and for what.
+    """Definition of a search: program, choices, device, objectives and constraints.
 
         study = Study("gemm", program=gemm, params={"Pm": divisors(2048, at_most=64)}, device="npu1_4col",
                       objectives=[minimize("latency_us"), minimize(lambda m: m.pe_count, name="cores")],
@@ -277,10 +277,10 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
 
 
 def call(function: Callable[..., Any], file: Path, settings: Mapping[str, str]) -> Any:
-    """What a function of the user's file returns for those of the settings that it takes.
+    """Call a function of the user's file with the settings that it takes.
 
     Raises:
-        StudyError: when it needs others, or does not run; it names the line.
+        StudyError: if it needs others, or does not run; the message names the line.
     """
     parameters = inspect.signature(function).parameters
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in settings]

@@ -52,7 +52,7 @@ def lint(
 
 
 def _findings(study: Study) -> list[str]:
-    """What Allo says about the program of the study's first parameters."""
+    """Return Allo's findings about the program of the study's first parameters."""
     from allo_dse.backends.npu.mapping import DeviceMapping
     from allo_dse.eval.target import TARGETS
 

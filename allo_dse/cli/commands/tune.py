@@ -233,11 +233,12 @@ def completion() -> None:
 def complete(
     index: int, words: Sequence[str], commands: Sequence[str], application: Callable[[str], typer.Typer]
 ) -> list[str]:
-    """What a word may become; nothing where the shell's own files are meant.
+    """Return completions of a word; none if the shell should complete file names.
 
     Args:
-        words: of the command line, the program's name first; that at `index` is to be completed.
-        application: makes that of a command.
+        index: position of the word to complete.
+        words: words of the command line, the program's name first.
+        application: returns the application of a command.
     """
     word = words[index] if index < len(words) else ""
     before = words[index - 1] if index else ""

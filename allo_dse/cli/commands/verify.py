@@ -88,7 +88,7 @@ def _run_of(designs: Sequence[str]) -> Path | None:
 
 
 def _proved(replayer: Replayer, key: str, exported: Path | None) -> JsonObject:
-    """What is known of one design; `equal` is None where it cannot be decided."""
+    """Return the verdict on one design; `equal` is None if it cannot be decided."""
     from allo_dse.eval.equivalence.data_values import Undecidable
 
     try:

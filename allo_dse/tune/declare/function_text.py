@@ -48,7 +48,10 @@ def _function(value: Any) -> FunctionType | None:
 
 
 def _told_of(function: FunctionType, known: list[FunctionType]) -> str:
-    """What functions of installed packages do, and count on, is those packages' matter."""
+    """Describe a function by its code and the values that it uses.
+
+    Functions of installed packages count by their closures and defaults only.
+    """
     own = not known or is_users(function.__code__.co_filename)
     known.append(function)
     text, names = _read(function) if own else ("", [])
@@ -61,7 +64,7 @@ def _told_of(function: FunctionType, known: list[FunctionType]) -> str:
 
 
 def _read(function: FunctionType) -> tuple[str, Sequence[str]]:
-    """What a function does, and the names that it looks up, with those that functions which are defined in it do."""
+    """Return a function's text and the names it looks up, with those of nested functions."""
     code = function.__code__
     try:
         _, node = function_source(function)

@@ -1,4 +1,4 @@
-"""What a study declares: a program, what may vary, on which device, and what is wanted."""
+"""Declaration of a study: program, parameters, device, objectives and constraints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_REBUILT = 64
 
 @dataclass(frozen=True)
 class StudySource:
-    """Where a study was loaded from, so that worker processes can load it too.
+    """Origin of a loaded study, so that worker processes can load it too.
 
     Attributes:
         file: path of the study file.
@@ -159,7 +159,7 @@ class StudySpec:
 
     @cached_property
     def folds(self) -> FoldChoice:
-        """How programs may be folded.
+        """Choice of legal folds of a program.
 
         Raises:
             StudyError: for an unknown name.
@@ -177,7 +177,7 @@ class StudySpec:
 
     @cached_property
     def target(self) -> Target:
-        """What shall build the winner.
+        """Target that builds the winner.
 
         Raises:
             AlloDseError: when there is no such target for the device.
@@ -284,11 +284,10 @@ class StudySpec:
         return evaluator
 
     def least_losses(self, evaluator: Evaluator | None) -> LeastLosses:
-        """What the objectives of designs cannot be better than, as an evaluator of every design will find them.
+        """Return lower bounds of the objectives, as an evaluator of every design will find them.
 
-        Nothing is known of no evaluator.
-
-        What rungs above the first measure changes what is predicted: nothing is known beforehand then.
+        Nothing is known without an evaluator. With rungs above the first nothing is known either, because their
+        measurements change the predictions.
         """
         from allo_dse.eval.evaluator import bounding_of
 
@@ -296,13 +295,13 @@ class StudySpec:
         return LeastLosses(self.objectives, self.constraints, bounding)
 
     def check(self, design: Design) -> Sequence[Any]:
-        """What limits of the device a design breaks."""
+        """Return the device limits that a design breaks."""
         if self._check is not None:
             return self._check(design)
         return self.target.check(design.mapping)
 
     def check_soon(self, design: Design) -> Sequence[Any]:
-        """Those of them that are known soonest."""
+        """Return the broken limits that are cheapest to check."""
         return () if self._check is not None else self.target.check_soon(design.mapping)
 
     def verify(self, design: Design, seed: int = 0) -> Verification:
@@ -317,13 +316,13 @@ class StudySpec:
         return Verification(found.ok, found.message, found.seconds)
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
-        """Whether a design computes what its program does, for all inputs: `allo_dse.equivalent` of the two.
+        """Decide whether a design and its program are `allo_dse.equivalent` for all inputs.
 
         Args:
-            exported: a folder that it was written to, whose program and mapping are compared instead.
+            exported: folder of an exported design; its program and mapping are compared instead.
 
         Raises:
-            Undecidable: where data decides on more than values.
+            Undecidable: if data decides on more than values.
         """
         from allo_dse.eval.verify import prove_design
 
@@ -370,7 +369,7 @@ class StudySpec:
         return self.programs.load(params)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What workers need: the declaration, without compiled programs."""
+        """Return the declaration for workers, without compiled programs."""
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
 
@@ -379,7 +378,7 @@ _DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt", "answe
 
 
 def _listed(name: str, given: Any) -> Sequence[Any]:
-    """What is a list, told from one of its elements."""
+    """Return an argument as a list; reject a single element."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise StudyError(f"Study(..., {name}={given!r}) is not a list", hint=f"{name}=[...], also of one")
     return list(given)

@@ -102,7 +102,7 @@ def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Progra
 
 
 def _layouts(design: Design) -> dict[str, Any]:
-    """Where the layouts of tensors change, for designs in which they do."""
+    """Return the changes of tensor layouts; empty for designs without any."""
     choices = [choice.to_dict() for choice in design_layouts(design)]
     return {"layouts": choices} if choices else {}
 
@@ -146,7 +146,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
         return "".join(parts)
 
     def _pictures(self) -> Iterator[tuple[str, str]]:
-        """What of the program can be drawn: nothing where the study's file has changed since the run."""
+        """Yield drawings of the program; none if the study's file has changed since the run."""
         with contextlib.suppress(AlloDseError):
             yield "graph", self.design.vmg._repr_html_()
             if isinstance(self.placement, PlacedDesign):

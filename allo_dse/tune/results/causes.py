@@ -40,7 +40,7 @@ def _known_choices(part: str, text: bytes) -> tuple[tuple[str, object], ...]:
 
 
 def mapping_choices(part: str, value: object) -> list[tuple[str, object]]:
-    """How the program is mapped: the fold of each kernel axis, buffers, and whatever else decides a design."""
+    """Return the named choices of one part of the mapping, such as the fold of each kernel axis or the buffers."""
     if part == "fold":
         return [*_fold(value.get("kernels", [])), *_chains(value.get("chains", []))] if isinstance(value, dict) else []
     if isinstance(value, dict):
@@ -61,7 +61,7 @@ def _fold(kernels: list[JsonObject]) -> Iterator[tuple[str, object]]:
 
 
 def _chains(chains: list[list[str]]) -> Iterator[tuple[str, object]]:
-    """Which kernels each kernel is folded together with."""
+    """Return, for each kernel, the chain of kernels that it is folded in."""
     return ((f"{kernel}.with", " ".join(chain)) for chain in chains for kernel in chain)
 
 
@@ -87,13 +87,13 @@ LEAST_TOLD = 0.05  # share of what is to be known of a cause that a choice must 
 
 
 class Cause(Struct, frozen=True):
-    """What designs died of, and the choice that says most about which.
+    """Reason why designs were ruled out, and the choice most associated with it.
 
     Attributes:
-        name: of a limit, a constraint, or a kind of failure.
-        count: designs that died of it, of those that were `looked_at`.
-        choice: a parameter of the program or a part of the mapping; "" where none says much.
-        values: of the choice, those that it strikes most, and the share of their designs that die of it.
+        name: name of a limit, a constraint, or a kind of failure.
+        count: designs ruled out by it, among `looked_at`.
+        choice: a parameter of the program or a part of the mapping; "" if none says much.
+        values: values of the choice that are ruled out most often, with the share ruled out.
     """
 
     name: str
@@ -125,10 +125,10 @@ def causes_in(run_dir: Path) -> list[Cause]:
 
 
 def causes_of(records: Iterable[Record]) -> list[Cause]:
-    """What designs died of; what killed most first. A design that breaks several limits counts for each.
+    """Return the causes that rule out designs, the most frequent first.
 
-    Of all choices that one is named that tells most about whether a design dies of a cause: whose mutual information
-    with that, less what chance makes of it (half a nat per further value and design: G. Miller, 1955), is largest.
+    A design that breaks several limits counts for each. Each cause names the choice with the largest mutual
+    information, less its expectation by chance (half a nat per further value and design: G. Miller, 1955).
     """
     died, chosen = [], []
     for record in records:
@@ -169,7 +169,7 @@ def _cause(name: str, dead: Sequence[bool], columns: Mapping[str, Sequence[objec
 
 
 def _shares(column: Sequence[object], dead: Sequence[bool]) -> dict[object, tuple[int, float]]:
-    """How often each value was chosen, and the share that died."""
+    """Return, for each value, how often it was chosen and the share that was ruled out."""
     died = Counter(compress(column, dead))
     return {value: (number, died[value] / number) for value, number in Counter(column).items()}
 

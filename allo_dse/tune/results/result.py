@@ -1,4 +1,4 @@
-"""What a run found, as data frames and as designs to build."""
+"""Result of a run, as data frames and as designs to build."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def weighed(count: int) -> NDArray[np.int64]:
 
 
 def importances(choices: Mapping[str, Sequence[Hashable]], losses: Sequence[float]) -> dict[str, float]:
-    """How much each choice decides about being among the designs with small losses; the largest first, in sum 1.
+    """Return how much each choice decides whether losses are small; largest first, with sum 1.
 
-    PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023) as Optuna computes it, of values without an order. Empty of
-    fewer than `LEAST_WEIGHED` designs, and where nothing varies.
+    PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023) as Optuna computes it, for values without an order. Empty if
+    there are fewer than `LEAST_WEIGHED` designs, or nothing varies.
 
     Args:
-        choices: per choice what each design has; None where it does not have to choose.
+        choices: for each choice, its value in every design; None in a design that does not make the choice.
     """
     varying = {name: numbers for name, values in choices.items() if any(numbers := _numbered(values))}
     if len(losses) < LEAST_WEIGHED or not varying:
@@ -84,7 +84,7 @@ def importances(choices: Mapping[str, Sequence[Hashable]], losses: Sequence[floa
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:
-    """Of each value the number of those that came before it first."""
+    """Number values by first occurrence."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
@@ -151,10 +151,11 @@ def study_of(study: StudySpec, records: Sequence[Record]) -> optuna.Study:
 
 
 class RungFailures(Struct, frozen=True):
-    """What became of designs that were promoted to an evaluator.
+    """Failures of designs that were promoted to an evaluator.
 
     Attributes:
-        promoted: how many it was given. errors: why it failed, and how often.
+        promoted: number of promoted designs.
+        errors: reasons of failures, with counts.
     """
 
     evaluator: str
@@ -175,7 +176,7 @@ class RungFailures(Struct, frozen=True):
 
 
 def failure_words(result: Result) -> str:
-    """How many designs failed, of what, and what to do; "" where none did."""
+    """Describe how many designs failed and why, with a hint; "" if none did."""
     found = result.failures
     if not found:
         return ""
@@ -236,21 +237,21 @@ class Result:
 
     @property
     def ruled_out(self) -> dict[str, int]:
-        """How many designs each limit and constraint ruled out, and how many failed; what ruled out most first."""
+        """Number of designs that each limit and constraint ruled out, and of failures; most frequent first."""
         failed = {"evaluator failed": self.failures.total()} if self.failures else {}
         return dict((Counter(self.limits) + Counter(self.unmet) + Counter(failed)).most_common())
 
     @cached_property
     def causes(self) -> list[Cause]:
-        """What designs died of, and on which choice each cause hangs."""
+        """Causes that rule out designs, each with the choice most associated with it."""
         return causes_in(self.run_dir)
 
     @cached_property
     def importances(self) -> dict[str, float]:
-        """How much each parameter and part of the mapping decides about reaching good values of the first objective, in
-        shares of 1; empty where there is too little to say.
+        """Share of each parameter and part of the mapping in reaching good values of the first objective.
 
-        PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023, as Optuna computes it) of at most 1,000 feasible designs.
+        Shares add up to 1; empty if there is too little data. PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023, as
+        Optuna computes it) of at most 1,000 feasible designs.
         """
         usable = self._usable
         looked_at = [usable[position] for position in weighed(len(usable))]
@@ -269,7 +270,7 @@ class Result:
 
     @property
     def unverified(self) -> int:
-        """How many designs of the front have not been run and compared with the reference."""
+        """Number of designs on the front that were not run and compared with the reference."""
         return sum(design.key not in self.verified for design in self.front)
 
     @property
@@ -279,7 +280,7 @@ class Result:
 
     @property
     def rung_failures(self) -> list[RungFailures]:
-        """What failed at evaluators above the first, the cheapest first; such designs are not on the front."""
+        """Failures of evaluators above the first, the cheapest first; such designs are not on the front."""
         given: dict[tuple[int, str], list[Measurement]] = {}
         for record in self.records:
             for one in record.measurements:
@@ -351,7 +352,7 @@ class Result:
         return replace(found, near=self._near(found)) if name == LATENCY else found
 
     def _near(self, fastest: BestDesign) -> str:
-        """How many designs predictions cannot tell from the fastest one."""
+        """Describe the designs that predictions cannot tell from the fastest one."""
         feasible = [r.metrics or {} for r in self.records if r.key in self.values]
         return near_words(fastest.record.metrics or {}, [m[LATENCY] for m in feasible if LATENCY in m])
 

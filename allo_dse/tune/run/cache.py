@@ -48,8 +48,11 @@ def _surroundings(evaluator: Evaluator, function: Any) -> str:
 
 @cache
 def _source_digest(kind: Any) -> str:
-    """Of the code behind an evaluator: all of this package for one of ours, else the module that defines its class or
-    function; nothing more than its name in a notebook."""
+    """Return a digest of an evaluator's code.
+
+    The code is all of this package for its own evaluators, else the module of the class or function. In a notebook only
+    the name counts.
+    """
     digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}".encode())
     if kind.__module__.partition(".")[0] == _PACKAGE:
         files = sorted(Path(__file__).parents[2].rglob("*.py"))

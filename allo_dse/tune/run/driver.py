@@ -166,7 +166,7 @@ class Driver:
             self._executor.submit([Job(number, rung, c, self._known(number, rung, c)) for number, c in designs])
 
     def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
-        """What an earlier run found out."""
+        """Return an earlier run's result for a design, if there is one."""
         metrics = self.side_files.known(candidate, rung)
         if metrics is None:
             return None

@@ -1,4 +1,4 @@
-"""What a run would have before it: how large the space is, how much of it is ruled out, how long it takes to close.
+"""Outlook of a run: size of the space, share of it that is ruled out, time to close it.
 
 Nothing is written. Designs are evaluated only where evaluating is cheap enough to have bounds: by a simulator.
 """
@@ -32,14 +32,14 @@ SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run would have before it.
+    """Estimate of the work before a run.
 
     Attributes:
-        designs: of the space; None when they are more than `MOST_COUNTED`.
-        sampler: what would propose designs.
+        designs: number of designs in the space; None if there are more than `MOST_COUNTED`.
+        sampler: name of the sampler that would propose designs.
         looked_at, refused: designs that were checked, and how many of them break a limit.
-        listing_seconds, seconds: spent until the first design was proposed, and deciding designs.
-        certificate: what was decided in that time; None where the sampler decides nothing.
+        listing_seconds, seconds: time until the first design was proposed, and time spent deciding designs.
+        certificate: decisions in that time; None if the sampler makes none.
     """
 
     study: str

@@ -1,4 +1,4 @@
-"""What a run knows of designs: in the log first, then counted, then copied to a storage."""
+"""Bookkeeping of a run: records are logged first, then counted, then copied to a storage."""
 
 from __future__ import annotations
 
@@ -123,12 +123,12 @@ class Ledger:
         )
 
     def news(self) -> list[str]:
-        """What has happened to the log since it was last asked, in words."""
+        """Return messages about the log since the last call."""
         said, self._news = self._news, []
         return said
 
     def left_out(self) -> list[str]:
-        """What programs are no part of the space since they do not compile, in words."""
+        """Describe programs that are left out of the space because they do not compile."""
         parameters = parameters_of(self.study.space)
         wrong = [] if parameters is None else parameters.wrong
         many = sum(map(len, wrong))
@@ -200,13 +200,16 @@ class Ledger:
         return {key for key, verification in self.history.verified.items() if not verification.ok}
 
     def told(self) -> Callable[[Record], Told]:
-        """What a proposer learns of a record now: what computed wrong numbers or fails at a higher rung has failed."""
+        """Return a function that turns records into results for a proposer.
+
+        Designs with wrong numbers, or that fail at a higher rung, count as failed.
+        """
         refuted = self.wrong | self.tally.refuted
         return lambda record: self.judge.told(record, refuted)
 
     @property
     def next_number(self) -> int:
-        """Of the next proposal."""
+        """Number of the next proposal."""
         return max((r.number for r in (*self.tally.records, *self.history.outside)), default=-1) + 1
 
     def learn(self) -> list[Record]:
@@ -236,7 +239,7 @@ class Ledger:
 
     @property
     def first(self) -> list[Record]:
-        """What the first rung says of all designs, as it is corrected now."""
+        """First-rung records of all designs, under the present correction."""
         return [self.judge.judged(corrected(_first(record), self.tally.correction)) for record in self.tally.records]
 
     def _correction(self) -> Correction:
@@ -244,7 +247,7 @@ class Ledger:
         return correction_of((r.key, r.rungs[0], m) for rung, r in records for m in r.rungs if m.rung == rung)
 
     def result(self, reason: str) -> Result:
-        """What the study has found.
+        """Return the result of the study.
 
         Args:
             reason: why the run ended.
@@ -287,7 +290,9 @@ class Ledger:
         raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
 
     def _advice(self) -> str:
-        """What to do about the limit that most designs break; control that depends on data is the program's matter."""
+        """Suggest a remedy for the limit that most designs break. Only the program can avoid control that depends on
+        data.
+        """
         most, _ = self.screen.killed.most_common(1)[0]
         return self.screen.examples[most] if most == "static_control" else "widen the parameters"
 
@@ -297,7 +302,7 @@ def _reasons(kinds: Sequence[Sequence[str]]) -> str:
 
 
 def _first(record: Record) -> Record:
-    """What the first rung said of a design."""
+    """Return a design's record as the first rung measured it."""
     return replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
 
 

@@ -1,4 +1,4 @@
-"""How a run may be asked for: the one place that says what there is to choose, for `Study.run` and for `allo-tune`."""
+"""Options of a run, defined once for `Study.run` and `allo-tune`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEARCH_SHARE = 0.6  # of a time budget, where expensive evaluators follow
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run a study.
+    """Options of a run.
 
     Args:
         trials: Designs to evaluate in all, those of earlier runs included.
@@ -112,12 +112,12 @@ class RunOptions:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What the sampler is told to draw, keep and breed."""
+        """Sizes of the sampler that were given."""
         return {name: size for name in LEAST if (size := getattr(self, name)) is not None}
 
     @property
     def inline(self) -> bool:
-        """Whether this process evaluates: then nothing depends on who is ready first."""
+        """True if this process evaluates: then nothing depends on which worker is ready first."""
         return self.workers in (None, 1) and self.ray_address is None
 
     @property
@@ -128,11 +128,11 @@ class RunOptions:
         return {} if self.deadline is None else {"": self.deadline}
 
     def budget(self, trials: int, *, ladder: bool) -> Budget:
-        """What may be spent, from now on.
+        """Return the budget of a run that starts now.
 
         Args:
-            trials: of a run that is told neither trials nor time.
-            ladder: whether some of the time is for rungs above the first.
+            trials: limit of a run that sets neither trials nor time.
+            ladder: whether to reserve some of the time for rungs above the first.
         """
         seconds = None if self.time is None else parse_duration(self.time)
         wanted = trials if self.trials is None and seconds is None else self.trials
@@ -140,7 +140,7 @@ class RunOptions:
 
     @classmethod
     def help(cls) -> dict[str, str]:
-        """What each option means, by name: its entry in the text above."""
+        """Return the description of each option, by name, from the docstring above."""
         entries = inspect.cleandoc(cls.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
         found: dict[str, str] = {}
         for line in inspect.cleandoc(entries).splitlines():

@@ -188,7 +188,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _is_being_made(error: Exception) -> bool:
-    """Whether the tables or the study were not there a moment ago, and are now."""
+    """Return whether an error means that another run is creating the same tables or study."""
     from sqlalchemy.exc import IntegrityError
 
     return isinstance(error, IntegrityError) or "already exists" in str(error)

@@ -26,14 +26,14 @@ from .restore import read_history
 
 @dataclass
 class Reproposal:
-    """What proposing again has found so far.
+    """Progress and findings of making the proposals again.
 
     Attributes:
-        proposed: designs that the log has and that were proposed again in their turn; the same for `violations`, those
-            that broke a device limit.
-        difference: the first one, in words; empty while there is none.
-        skipped: designs of runs whose proposals cannot be made again, by the reason.
-        stopped: what ended it early.
+        proposed: logged designs that were proposed again in their turn.
+        violations: the same, for designs that broke a device limit.
+        difference: description of the first difference; empty while there is none.
+        skipped: designs of runs whose proposals cannot be made again, by reason.
+        stopped: reason for an early end.
     """
 
     proposed: int = 0
@@ -136,7 +136,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
 
 
 def _ask(proposer: Proposer, record: Record) -> str:
-    """How the next proposal differs from a record."""
+    """Describe how the next proposal differs from a record; empty if it does not."""
     proposals = proposer.ask(1, 0)
     if not proposals:
         return f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), now there is none"
@@ -152,7 +152,7 @@ def _ask(proposer: Proposer, record: Record) -> str:
 
 
 def _broken(before: Sequence[Record], now: Iterable[str]) -> str:
-    """How the designs that broke a device limit differ."""
+    """Describe a difference in the designs that broke a device limit; empty if there is none."""
     for position, key in enumerate(now):
         if position >= len(before) or before[position].key != key:
             then = before[position].key if position < len(before) else "none"

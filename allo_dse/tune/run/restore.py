@@ -1,4 +1,4 @@
-"""What a log holds of earlier runs, under the objectives and constraints of today."""
+"""Earlier runs in a log, under the objectives and constraints of today."""
 
 from __future__ import annotations
 
@@ -61,11 +61,14 @@ class History:
 
     @property
     def next_number(self) -> int:
-        """Of the next proposal."""
+        """Number of the next proposal."""
         return max((record.number for record in (*self.designs, *self.outside)), default=-1) + 1
 
     def told(self, judge: Judge) -> Callable[[Record], Told]:
-        """What a proposer learns of a record: what computed wrong numbers, or fails at a higher rung, has failed."""
+        """Return a function that turns records into results for a proposer.
+
+        Designs with wrong numbers, or that fail at a higher rung, count as failed.
+        """
         refuted = {key for key, verification in self.verified.items() if not verification.ok}
         if self.higher:
             tally = Tally(judge.objectives)
@@ -98,7 +101,7 @@ def revaluations(tally: Tally, stated: Mapping[str, Stated]) -> list[Revaluation
 
 
 def _differ(now: Stated, before: Stated) -> bool:
-    """Whether a design counts otherwise than before."""
+    """Return whether a design's status or values have changed."""
     return now is not before and (now.status, now.values or None) != (before.status, before.values or None)
 
 
@@ -146,7 +149,7 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
 
 
 def _in(space: Space) -> Callable[[Record], bool]:
-    """Whether a design's parameters are legal in a space, by today's conditions."""
+    """Return a function that checks whether a design's parameters are legal under today's conditions."""
     parameters = parameters_of(space)
     if parameters is None:
         return lambda record: True
@@ -173,11 +176,11 @@ def corrected(record: Record, correction: Correction) -> Record:
 
 
 def correction_of(measured: Iterable[tuple[str, Measurement, Measurement]]) -> Correction:
-    """What higher rungs have measured of the designs of the first.
+    """Fit the correction of the first rung to the measurements of higher rungs.
 
     Args:
-        measured: a design's key, and what the first rung and a higher one said of it, in the order of the latter's
-            results. The highest counts.
+        measured: key of a design, with its measurements by the first rung and by a higher one, in the order of the
+            higher results. The highest rung counts.
     """
     pairs: dict[str, Pair] = {}
     for key, first, higher in sorted(measured, key=lambda both: both[2].rung):

@@ -160,7 +160,7 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
 def _proposer(
     ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator, reporter: Reporter
 ) -> Proposer:
-    """Where designs come from, with what earlier runs have found."""
+    """Create the proposer and restore it from earlier runs."""
     study, done = ledger.study, ledger.next_number
     sizes = _sizes(study, options, evaluator)
     make = partial(
@@ -185,7 +185,7 @@ def _proposer(
 
 
 def _sizes(study: StudySpec, options: RunOptions, evaluator: Evaluator) -> dict[str, int]:
-    """Of our own sampler."""
+    """Return the sizes of the sampler "evolution"."""
     return {**({"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}), **study.sizes, **options.sizes}
 
 

@@ -136,10 +136,10 @@ class StopSignals:
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
-        """What is done within may be left half done, by `StepLeft`.
+        """Let a step that does not end after a stop request be abandoned: `StepLeft` is raised in it.
 
-        So may be an import or a callback of a C library, which makes an error of its own of that, or, as Ray does, a
-        `KeyboardInterrupt` without a word.
+        The signal may interrupt an import or a callback of a C library, which raises an error of its own instead. Ray
+        raises a `KeyboardInterrupt` without a message. Both are turned into `StepLeft` again.
         """
         before, self._leavable = self._leavable, True
         insisted = self.insisted

@@ -177,13 +177,13 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
 
 
 def _decides(result: Result) -> str:
-    """Which choices matter for the first objective."""
+    """Describe the choices that matter for the first objective."""
     shares = [f"{markup(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
     return ", ".join(shares[:MOST_CAUSES])
 
 
 def print_comparison(best: BestDesign, console: Console) -> None:
-    """What the cost model predicted of a design that the HLS tool has measured."""
+    """Print the cost model's predictions beside the HLS tool's reports, for a measured design."""
     rows = predicted_reported_rows(best.metrics)
     if not rows:
         return

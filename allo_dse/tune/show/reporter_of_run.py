@@ -1,4 +1,4 @@
-"""Which reporter shows a run."""
+"""Choice of the reporter that shows a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECONDS = 0.25
 
 
 def in_notebook() -> bool:
-    """Whether this process runs the cells of one."""
+    """Return whether this process runs the cells of a notebook."""
     return "ipykernel" in sys.modules
 
 
@@ -194,7 +194,7 @@ def _pace(view: View, certificate: Certificate | None) -> str:
 
 
 def _bound(gap: Gap) -> str:
-    """What no design can be better than in an objective, and how far that is from the best one found."""
+    """Describe the bound of an objective, and its distance from the best value found."""
     if gap.bound is None:
         return f"{markup(gap.objective)} -"
     far = "nothing found yet" if gap.share is None else f"{percent(gap.share)} from it" if gap.share else "reached"

@@ -1,4 +1,4 @@
-"""What a run shows while it works: plain lines, JSON for machines, or nothing."""
+"""Reporters of progress: plain lines, JSON for machines, or nothing."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ class View(Struct, frozen=True):
 
     @property
     def sampler(self) -> str:
-        """What proposes designs, by name."""
+        """Name of the sampler."""
         return self.proposer.name
 
     @property
     def certificate(self) -> Certificate | None:
-        """What is decided about the space by now; None where the sampler decides nothing."""
+        """Decisions about the space so far; None if the sampler makes none."""
         return certificate_of(self.proposer)
 
     @property
@@ -84,7 +84,7 @@ class View(Struct, frozen=True):
 
     @property
     def killers(self) -> list[tuple[str, int]]:
-        """What ruled designs out, and how many; the largest first."""
+        """Reasons that ruled designs out, with counts; the largest first."""
         failed = {"evaluator failed": self.tally.statuses["failed"]} if self.tally.statuses["failed"] else {}
         return (self.screen.killed + self.tally.infeasible + Counter(failed)).most_common()
 

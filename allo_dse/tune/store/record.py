@@ -149,7 +149,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         return depths
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the log's line for this record; fields with their default are left out."""
+        """Return the record as the log stores it, without fields that have their default."""
         values = ((name, getattr(self, field)) for field, name, _ in _RECORD)
         said = {name: value for (*_, default), (name, value) in zip(_RECORD, values, strict=True) if value != default}
         return {"type": "design", **said}
@@ -286,7 +286,7 @@ def json_values(texts: Sequence[msgspec.Raw]) -> list[Any]:
 
 
 def entry_dict(entry: Entry) -> dict[str, Any]:
-    """Return the log's line for an entry."""
+    """Return an entry as the log stores it."""
     if isinstance(entry, Record):
         return entry.to_dict()
     return {"type": entry.__struct_config__.tag, **msgspec.structs.asdict(entry)}

@@ -52,10 +52,10 @@ class _Ended(Exception):
 
 
 class Patience:
-    """How long a design may take.
+    """Deadline of an evaluation.
 
     Args:
-        deadline: as the evaluator says, in seconds; None derives it from what the designs so far took.
+        deadline: the evaluator's own, in seconds; None derives it from the durations so far.
     """
 
     def __init__(self, deadline: float | None) -> None:
@@ -331,7 +331,7 @@ def checked(found: Any) -> JsonObject:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Whether there are objects and lists inside each other on more levels."""
+    """Return whether objects and lists are nested more than `levels` deep."""
     inside = [value]
     for _ in range(levels + 1):
         containers = [one.values() if isinstance(one, dict) else one for one in inside if isinstance(one, dict | list)]

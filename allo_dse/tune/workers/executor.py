@@ -1,4 +1,4 @@
-"""Where designs are evaluated. The driver only knows the `Executor` protocol."""
+"""Executors of evaluations. The driver only knows the `Executor` protocol."""
 
 from __future__ import annotations
 
@@ -40,25 +40,28 @@ class Executor(Protocol):
         ...
 
     def room(self, rung: int) -> int:
-        """How many more jobs of a rung it can use now."""
+        """Return how many more jobs of a rung it can use now."""
         ...
 
     def submit(self, jobs: Sequence[Job]) -> None: ...
 
     def collect(self) -> list[Measurement]:
-        """What is ready; waits a moment for the first one. What it raises loses nothing: see `finished`."""
+        """Return finished measurements; wait a moment for the first one.
+
+        An exception loses nothing: see `finished`.
+        """
         ...
 
     def finished(self) -> list[Measurement]:
-        """What was ready when `collect` was left by an exception."""
+        """Return the measurements that were ready when an exception left `collect`."""
         ...
 
     def separate(self, rung: int) -> bool:
-        """Whether a rung has workers of its own, which would be idle while only cheaper rungs are busy."""
+        """Return whether a rung has workers of its own, which would idle while only cheaper rungs are busy."""
         ...
 
     def news(self) -> list[str]:
-        """What has happened to the workers since it was last asked, in words."""
+        """Return messages about the workers since the last call."""
         ...
 
     def stop(self) -> None:

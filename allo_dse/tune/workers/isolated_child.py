@@ -89,7 +89,7 @@ class _Requests:
 
 
 def _die_first() -> None:
-    """When the machine runs out of memory, this process is the one to go, not the one that keeps the results."""
+    """Make this process the first to be killed when memory runs out, not the one that keeps the results."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")

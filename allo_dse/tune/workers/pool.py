@@ -32,7 +32,7 @@ EXIT_SECONDS = 5.0  # for a process that has closed its connections to be gone
 
 
 class Place(Struct, frozen=True):
-    """Where a worker runs: Ray's id of its node, its process there, and how many cores that may use."""
+    """Location of a worker: Ray's id of its node, its process id, and the number of cores it may use."""
 
     node: str
     process: int
@@ -40,7 +40,7 @@ class Place(Struct, frozen=True):
 
 
 def here() -> Place:
-    """Where this worker runs."""
+    """Return the location of this worker."""
     return Place(ray.get_runtime_context().get_node_id(), os.getpid(), usable_cores())
 
 
@@ -54,7 +54,7 @@ def begin_autopsy(place: Place) -> Any:
 
 
 def died_alone(reference: Any) -> bool:
-    """Whether the worker is dead and its node alive, from the answer; no without an answer by now."""
+    """Return whether the worker died while its node lives; False if the node has not answered yet."""
     try:
         return bool(ray.get(reference, timeout=0))
     except RayError:
@@ -62,7 +62,7 @@ def died_alone(reference: Any) -> bool:
 
 
 def is_gone(process: int) -> bool:
-    """Whether a process has ended, or does so within a few seconds."""
+    """Wait a few seconds for a process to end; return whether it has."""
     until = time.monotonic() + EXIT_SECONDS
     while _lives(process):
         if time.monotonic() > until:
@@ -72,7 +72,7 @@ def is_gone(process: int) -> bool:
 
 
 def _lives(process: int) -> bool:
-    """Whether a process exists and is not merely waiting for its parent to notice that it has ended."""
+    """Return whether a process exists and is not a zombie."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -110,7 +110,7 @@ class Task(Struct, frozen=True):
     losses: int = 0
 
     def failed(self, why: str, evaluator: str, worker: str = "") -> Measurement:
-        """What is said of it when it cannot be evaluated."""
+        """Return the measurement of a task that cannot be evaluated."""
         return Measurement(number=self.number, rung=self.rung, evaluator=evaluator, worker=worker, error=why)
 
     def fault(self, reason: str) -> str | None:
@@ -216,7 +216,7 @@ class Pool:
         return self._crowd
 
     def busy(self, worker: int) -> bool:
-        """Whether a worker has something to do."""
+        """Return whether a worker has something to do."""
         return self._load.get(worker, 0) > 0
 
     def lost(self, worker: int) -> tuple[Task, ...]:
@@ -244,14 +244,17 @@ class Pool:
         return self._unfinished.total() if rung is None else self._unfinished[rung]
 
     def room(self, rung: int) -> int:
-        """How many more tasks keep every worker busy until the driver looks again."""
+        """Return how many more tasks keep every worker busy until the driver looks again."""
         if self.given_up:
             return 0
         return max(0, max(1, len(self.ready)) * AHEAD * self.batch_size(rung) - self.outstanding())
 
     def batch_size(self, rung: int) -> int:
-        """How many designs to send at once, so that sending costs little beside evaluating, and little of the time in
-        which the driver has to send one batch to each worker, and the cores of a node to take one for each."""
+        """Return how many designs to send to a worker at once.
+
+        Batches are large enough that sending is cheap beside evaluating. It also takes little of the time in which the
+        driver serves each worker once, and the cores of a node take one batch for each of their workers.
+        """
         seconds = self.seconds.get(rung, 0.0)
         if seconds <= 0:
             return 1

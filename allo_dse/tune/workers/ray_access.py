@@ -112,7 +112,7 @@ def undisturbed(seconds: float = PUT_OFF_SECONDS) -> Iterator[None]:
 
 
 def unreachable(address: str | None, error: str) -> StudyError:
-    """What to say of a cluster that cannot be used."""
+    """Return the error for a cluster that cannot be used."""
     hint = "one worker needs no Ray"
     if address:
         hint = "start a cluster with `ray start --head`, or leave --ray out to use this machine"
@@ -131,13 +131,13 @@ def _wants_token(address: str) -> bool:
 
 
 class RayFolder:
-    """Where a Ray of our own has its sockets and logs, of which only logs of something that failed outlast it.
+    """Folder for the sockets and logs of a Ray that this process starts. Only logs of a failure outlast it.
 
-    Not Ray's own place for that: there other people's clusters are too.
+    Ray's default folder also holds other people's clusters.
 
     Attributes:
-        path: of Ray's part of it; empty as long as there is none. Ray opens that to all users of the computer, what is
-            around it is its owner's.
+        path: Ray's subfolder; empty until it is made. Ray opens it to all users of the computer, but the folder around
+            it belongs to its owner alone.
     """
 
     path = ""
@@ -161,7 +161,7 @@ class RayFolder:
         return self.path
 
     def with_logs(self, failure: str) -> str:
-        """What has failed, and where Ray's logs are, which are kept then."""
+        """Keep Ray's logs, and add their location to a failure message."""
         logs = os.path.join(self.path, "session_latest", "logs")
         if not self.path or not os.path.exists(logs):
             return failure

@@ -99,7 +99,7 @@ class RayExecutor:
             raise unreachable(address, self._folder.with_logs(str(error))) from error
 
     def _local_resources(self, study: StudySpec) -> dict[str, float]:
-        """What this machine has: one of each resource whose evaluator can run here."""
+        """Return this machine's resources: one of each whose evaluator can run here."""
         evaluators = zip(study.make_evaluators(), self._needs, strict=True)
         return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
 
@@ -135,7 +135,7 @@ class RayExecutor:
         ]
 
     def _first_words(self, resource: str | None) -> list[str | None]:
-        """What the first worker of a kind says about the rungs."""
+        """Return the problems of each rung, as the first worker of a kind reports them."""
         references = [r for r, (of, _) in self._starting.items() if of == resource]
         ready, _ = ray.wait(references, num_returns=1, timeout=START_SECONDS)
         if not ready:

@@ -20,10 +20,10 @@ from .pool import Place, Task, here
 
 
 class Introduction(Struct, frozen=True):
-    """What a worker says when it has started.
+    """Message from a worker that has started.
 
     Attributes:
-        problems: per rung why its evaluator cannot run there.
+        problems: for each rung, why its evaluator cannot run there.
     """
 
     place: Place
