@@ -55,7 +55,7 @@ class EvolutionProposer:
         self._signs = [o.sign for o in least.objectives]
         self._strict = strict
         self._genes: dict[int, dict[str, int]] = {}
-        self._outdone: dict[str, None] = {}  # keys of designs that were found to be
+        self._outdone: dict[str, None] = {}  # keys of designs found to be outdone
         self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -117,7 +117,7 @@ class EvolutionProposer:
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         from allo_dse.space.sampler.pareto import Results
 
-        # What is told of a design is not kept: that of a million takes as long to allocate as to compute.
+        # Convert results one by one: to keep a million of them takes as long to allocate as to compute.
         rows = ((*self._losses(one), one.penalty) for one in map(told, history))
         found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
         numbers = np.array([record.number for record in history], np.int64)

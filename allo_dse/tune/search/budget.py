@@ -129,7 +129,7 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._signalling:  # a signal that comes once the handlers are others' would be theirs
+        with self._signalling:  # no signal may be sent once the old handlers are back
             self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -22,7 +22,7 @@ from .least import LeastLosses, Losses
 from .prospect import Prospect
 from .screening import Screen
 
-# What proposes designs, whatever it is: the protocol that the driver's loop speaks.
+# The protocol between proposers and the driver's loop.
 
 
 class Proposal(Struct, frozen=True):
@@ -150,7 +150,7 @@ class ExactProposer:
     def certificate(self) -> Certificate:
         """Return the decisions made so far."""
         ground, evaluated, refused = self.ground, self._evaluated, self._screen.invalid
-        # It may hold designs that an earlier run has decided, until they would come next.
+        # Designs that an earlier run decided stay open until it is their turn.
         still = ground.open + len(self._proposed)
         return Certificate(
             designs=ground.designs,
@@ -171,8 +171,7 @@ class ExactProposer:
         if not self.ground.listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
         best = self.ground.front.min(0, initial=math.inf)
-        # What is still open may be as good as its bound; what is being evaluated as good as the bound it was proposed
-        # with.
+        # An open design may be as good as its bound; one under evaluation, as good as the bound it was proposed with.
         undecided = np.vstack([best, self.ground.least, *self._proposed.values()])
         return tuple(
             Gap(o.name, o.direction, _share(found, bound), None if math.isinf(bound) else o.sign * bound)

@@ -27,17 +27,16 @@ if TYPE_CHECKING:
 
     from .tally import Tally
 
-# What an expensive evaluator is expected to say of designs that it has not measured, from what it said of others.
+# Prediction of an expensive evaluator's results from those of other designs.
 #
-# What a cheaper one says of a design is taken for true up to a factor that depends on the design: a Gaussian process
-# over its genes and the cheaper evaluator's values (two fidelities, as in M. Kennedy and A. O'Hagan, "Predicting the
-# output from a complex computer code when fast approximations are available", Biometrika 87(1), 2000). Another is of
-# what fails.
+# The cheaper evaluator is assumed to be right up to a factor that depends on the design: a Gaussian process over its
+# genes and the cheaper values (two fidelities, as in M. Kennedy and A. O'Hagan, "Predicting the output from a complex
+# computer code when fast approximations are available", Biometrika 87(1), 2000). A second process predicts failures.
 
 
 FEWEST = 3  # measured designs to learn from
-MOST = 128  # the same, so that a fit takes a tenth of a second: its time grows with their cube
-EXACT = 1e-9  # standard deviation up to which what is left unexplained is rounding
+MOST = 128  # most of them: a fit then takes 0.1 s, and its time grows with their cube
+EXACT = 1e-9  # standard deviation up to which residuals are rounding
 
 Losses = tuple[float, ...]
 
@@ -129,7 +128,7 @@ class Foresight:
         with one_thread():
             while len(chosen) < count and len(left):
                 worth = self._worth(left, believed)
-                row = left[int(np.round(worth / worth.max(), 7).argmax())]  # equal ones also where rounding differs
+                row = left[int(np.round(worth / worth.max(), 7).argmax())]  # so that ties do not depend on rounding
                 chosen.append(self.keys[row])
                 left, believed = left[left != row], np.append(believed, row)
         return chosen
@@ -139,7 +138,7 @@ class Foresight:
         means = self._prior[left] + excess
         front = np.concatenate((self._measured, self.means[believed[self.probability[believed] >= 0.5]]))
         front = front[pareto_positions(front)]
-        # Measured fronts begin in a corner: what counts is how far the whole one is expected to reach.
+        # Measured fronts begin in a corner, so the box must hold the whole front as it is expected to become.
         reach = np.concatenate((front, means))
         reach = reach[pareto_positions(reach)]
         low, span = reach.min(0), np.ptp(reach, 0)
@@ -197,7 +196,7 @@ class _Process:
         return self._mean + self._deviation * mean, self._deviation * deviation
 
 
-POOL = 1000  # designs of which the next is chosen: the best by the rung below, so that choosing takes 0.1 s at most
+POOL = 1000  # candidates for the next promotion, the best by the rung below: the choice takes at most 0.1 s
 
 
 @dataclass(frozen=True)

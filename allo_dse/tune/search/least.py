@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from allo_dse.space.space import Region
 
 Losses = tuple[float, ...]
-ROUNDING = 1e-9  # of a metric and its bound, which are sums of the same numbers in another order
+ROUNDING = 1e-9  # relative; a metric and its bound add the same numbers in different orders
 
 
 def metric_of(objective: Objective) -> str | None:
@@ -112,7 +112,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
             return self.nothing
         try:
             bounds = bound()
-        except AlloDseError:  # its evaluation says why
+        except AlloDseError:  # its evaluation reports the error
             return self.nothing
         if any(_is_violated(constraint, bounds) for constraint in self.constraints):
             return None

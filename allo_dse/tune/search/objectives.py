@@ -40,7 +40,7 @@ class Excess(Struct, frozen=True):
 
     def __call__(self, metrics: Metrics) -> float:
         value, over = _number(metrics[self.metric]), 0.0
-        if math.isnan(value):  # which no comparison would find
+        if math.isnan(value):  # comparisons with NaN are always false
             return value
         if self.at_most is not None:
             over = max(over, (value - self.at_most) / (abs(self.at_most) or 1.0))
@@ -70,7 +70,7 @@ class Objective(Struct, frozen=True):
             value = _number(self.measure(metrics))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # whatever a function of the study's author raises
+        except BaseException as error:  # user code may raise anything
             raise MetricError(f"objective {self.name!r}: {_words(error, metrics)}") from error
         if not math.isfinite(value):
             raise MetricError(f"objective {self.name!r} is {value}")

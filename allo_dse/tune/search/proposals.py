@@ -23,12 +23,12 @@ from .undecided import distance, magnitude
 if TYPE_CHECKING:
     import optuna
 
-# What `sampler="auto"` does where designs have bounds: it goes by them alone, or by them and by breeding in turn.
+# `sampler="auto"` for designs with bounds: propose by bounds alone, or alternate between bounds and breeding.
 #
-# Bounds that are nearer to the values than designs are to each other say which design is better, and going by them
-# alone ends soonest. Where they are not, every other design is bred: then neither way costs more than twice what it
-# would alone, each learns from the other, and the run still ends with a proof. Which it is follows from the first
-# designs that were evaluated, whoever proposed them, so that a run that was interrupted goes on as if it had not been.
+# Tight bounds, nearer to the values than designs are to each other, rank designs; a search by bounds alone then ends
+# soonest. With loose bounds every other design is bred. Neither search then costs more than twice what it would alone,
+# each learns from the other, and the run still ends with a proof. The first evaluated designs decide, whoever proposed
+# them, so that an interrupted run resumes as if it had not been interrupted.
 
 
 FIRST = 32
@@ -56,7 +56,7 @@ class GuidedProposer(ExactProposer):
         super().__init__(space, screen, least, strict=strict)
         self._breeder = breeder
         self._bred: EvolutionProposer | None = None
-        self._asked: dict[int, Genes] = {}  # all designs, until the first ones have said how good bounds are
+        self._asked: dict[int, Genes] = {}  # all designs, until the first results show how tight bounds are
         self._first: dict[int, Told] = {}  # in the order of results
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -150,12 +150,12 @@ class GuidedProposer(ExactProposer):
 
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
-LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
-LISTED_BY_REGION = 100_000  # the same where regions have bounds: programs are compiled, and few designs made
+LISTED = 20_000  # most designs for which "auto" uses bounds: at most ten seconds before the first trial
+LISTED_BY_REGION = 100_000  # the same if regions have bounds: programs are compiled, but few designs are built
 MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
-MOST_BY_REGION = 10_000_000  # the same where regions have bounds
-COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
-MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before another design is taken
+MOST_BY_REGION = 10_000_000  # the same if regions have bounds
+COUNT_LIMIT = 5000  # largest space that is counted if the number of trials is not set
+MAX_FRUITLESS = 20  # known or illegal proposals of an Optuna sampler in a row, before another design is taken
 
 
 class ExhaustiveProposer:
@@ -276,7 +276,7 @@ class OptunaProposer:
         self._tell(self._trials.pop(number), told)
 
     def _tell(self, trial: optuna.trial.Trial, told: Told) -> None:
-        # A design without values is told as complete with a violated constraint: samplers ignore failed trials.
+        # Designs without values are reported as complete with a violated constraint: samplers ignore failed trials.
         for name, violation in told.constraints.items():
             trial.set_constraint(name, violation)
         self.study.tell(trial, list(told.values or self.worst))
@@ -354,7 +354,7 @@ def make_proposer(
 
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
-        at_once = LISTED_BY_REGION if by_region else LISTED  # more than either limit
+        at_once = LISTED_BY_REGION if by_region else LISTED  # more designs than either limit
         designs = space.count(limit if least.unbounded else at_once)
         if designs is not None and not least.unbounded:
             return GuidedProposer(space, screen, least, breeder, strict=strict)

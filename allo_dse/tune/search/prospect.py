@@ -19,7 +19,7 @@ from .undecided import REGION, Undecided
 
 MOST_KEPT = 256
 """Designs that wait with what their bounds were computed from: a graph and a transport plan each."""
-_AT_ONCE = 256  # regions or designs whose bounds are computed before they are taken in
+_AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
 
 
 class Next(NamedTuple):
@@ -91,12 +91,12 @@ class Prospect:
                 self._expand(position, item)
                 continue
             assert isinstance(item, Candidate)
-            # Its own are not met again, and a key takes long to compute.
+            # This search never repeats its own designs, and keys are slow to compute: skip the check if no others exist.
             if self._screen.was_told and self._screen.knows(item.key):
                 undecided.decide(position)
                 continue
-            # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
-            # it out, or there is no time left for that.
+            # A tighter bound costs less than an evaluation. So evaluate a design only if its last bound does not rule
+            # it out, or time is up.
             level = undecided.level[position]
             if level + 1 >= self._least.levels or self.meanwhile():
                 return position

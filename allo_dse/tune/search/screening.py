@@ -16,10 +16,8 @@ from allo_dse.space.space import Candidate, Space
 Check = Callable[[Design], Sequence[Any]]
 Doubt = Callable[[Design], bool]
 Verdict = Literal["new", "repeat", "invalid", "illegal", "outdone"]
-FOLDING_RULES = "folding rules"  # what a design breaks that cannot be folded at all
-HOPELESS = (
-    20_000  # designs that break limits, one after the other, before a run gives up that has found none that keeps them
-)
+FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
+HOPELESS = 20_000  # invalid designs in a row before a run without any legal design gives up
 
 
 class Screen:
@@ -40,12 +38,12 @@ class Screen:
     def __init__(self, space: Space, check: Check, soon: Check = lambda design: ()) -> None:
         self.space = space
         self._check, self._soon = check, soon
-        self._refused_soon = 0  # less those that the limits which are known soonest let through
+        self._refused_soon = 0  # refused by cheap limits, less those that these limits let through
         self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
         self._known: set[str] = set()
         self.was_told = False
         self.killed: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}  # per constraint what its first violation says
+        self.examples: dict[str, str] = {}  # text of the first violation, by constraint
         self.invalid = 0
         self.repeats = 0
         self.illegal = 0

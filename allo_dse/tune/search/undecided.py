@@ -16,12 +16,12 @@ from allo_dse.space.space import Candidate, Region
 from .pareto_front import Points
 
 Item = Candidate | Region
-Rows = NDArray[Any]  # of items: bounds, how far, level, rank, size
+Rows = NDArray[Any]  # per item: bounds, distance from the front, level, rank, size
 
-REGION = -1  # level of what is no design yet
+REGION = -1  # level of an item that is not a design yet
 _DECIDED = -math.inf
-_MOST_DECIDED = 4096  # that are kept among those that are not
-_AT_ONCE = 256  # items that are compared with the front
+_MOST_DECIDED = 4096  # decided items to tolerate before compaction
+_AT_ONCE = 256  # items compared with the front in one batch
 _PLACES = 32  # bits of the place of a design within its region
 
 
@@ -44,7 +44,7 @@ class Undecided:
         fields = [("bounds", "f8", (objectives,)), ("far", "f8"), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
         self.items: list[Item | None] = []
         self._rows = np.empty(_MOST_DECIDED, fields)
-        self._queue: list[tuple[float, bool, int, int]] = []  # minus its worth, whether a design, rank, position
+        self._queue: list[tuple[float, bool, int, int]] = []  # negated priority, whether a design, rank, position
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 
@@ -86,7 +86,7 @@ class Undecided:
     def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
         """Take in items of one level, but for those that the front has decided."""
         kept = np.flatnonzero(~beaten(bounds, self.front))
-        far = np.full(len(kept), math.inf)  # before anything is found, what may be good in everything comes first
+        far = np.full(len(kept), math.inf)  # without a front, items that may be good in every objective come first
         for part in range(0, len(kept) if len(self.front) else 0, _AT_ONCE):
             some = bounds[kept[part : part + _AT_ONCE], None]
             far[part : part + _AT_ONCE] = distance(self.front, some).min(1)
@@ -148,7 +148,7 @@ class Undecided:
             return False
         if len(self.front):
             self._far[position] = distance(self.front, own).min()
-        if self._worth_of(position) > before:  # ratios say nothing of how far numbers of different sign are apart
+        if self._worth_of(position) > before:  # ratios cannot compare numbers of different sign
             self._enqueue([position])
         return True
 
@@ -159,16 +159,15 @@ class Undecided:
         is_first = not len(self.front)
         self.front = np.vstack([self.front[(self.front < point).any(1)], point])
         is_open = self._is_open
-        # No loss of a design is below its bound: a point that is no worse than the bound anywhere is no worse than the
-        # design.
+        # No loss of a design is below its bound. So a point at least as good as the bound is as good as the design.
         decided = is_open & (point <= self.bounds).all(1)
         for position in np.flatnonzero(decided).tolist():
             self.decide(position)
         left = np.flatnonzero(is_open & ~decided)
-        # The distance to a front is that to its nearest point, and points are only added: a running minimum is exact,
-        # because a point leaves the front for one that is nowhere worse, and so as near.
+        # The distance to a front is the distance to its nearest point. A running minimum is exact: a point leaves the
+        # front only for one that is nowhere worse, and so at least as near.
         self._far[left] = np.minimum(self._far[left], distance(point, self.bounds[left]))
-        if is_first:  # what is worth most is another question now
+        if is_first:  # priorities change with the first point
             self._requeue()
 
     def _requeue(self) -> None:
