@@ -83,12 +83,12 @@ def _of_files(path: Path, device: FpgaDevice | None) -> Reported:
     readings: list[Reading] = []
     others, known = [], set[tuple[object, ...]]()
     for file in _files(path) if path.is_dir() else [path]:
-        # The tool calls the report of a whole design so, and has details of its modules beside it.
+        # This is the tool's name for the report of a whole design; reports of its modules are beside it.
         report = read_hls_report(file.parent if path.is_dir() and file.stem == "csynth" else file)
         modules = {(m.name, m.latency.max, m.resources.ff, m.resources.lut) for m in report.modules}
         if file.suffix == ".xml":
             known |= modules
-        elif modules and modules <= known:  # v++ copies text reports of what it has built in another folder
+        elif modules and modules <= known:  # v++ copies text reports from the folder of another build
             continue
         if device is not None and _part(report.part) != _part(device.part):
             others.append(f"{file.name} ({report.part or 'part not named'})")

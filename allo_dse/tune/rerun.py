@@ -83,13 +83,13 @@ class Replayer:
             bench.close()
 
     def records(self) -> list[Record]:
-        """Everything the log says of designs, in its order."""
+        """Records of designs, in the order of the log."""
         log = self.path / LOG
         with sensible(log):
             return [e for e in map(decode_entry, read_log(log).lines) if isinstance(e, Record)]
 
     def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
-        """Propose what the log's runs proposed; evaluates nothing."""
+        """Make the proposals of the log's runs again, without evaluating any."""
         return propose_again(self._study, read_log(self.path / LOG).lines, stop_requested)
 
     def record(self, key: str) -> Record:
@@ -115,7 +115,7 @@ class Replayer:
         Raises:
             StudyError: when the study has changed.
         """
-        # A design of a space that was enumerated may be one that is not proposed by its genes: it cannot be built.
+        # Normal decoding changes folds that cannot be built, but enumerated spaces may hold them: decode literally, too.
         for literal in (False, True):
             candidate = self._study.space.decode_genes(record.genes, literal=literal)
             if candidate is not None and candidate.key == record.key:

@@ -31,7 +31,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     Raises:
         StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
     """
-    from .run import session  # not for workers, which load studies and run none
+    from .run import session  # imported late: workers load studies but never run them
 
     return session.run_study(study, options)
 
@@ -98,18 +98,18 @@ class Study(StudySpec):
         enqueue(self, wanted, params or {})
 
 
-# Python's errors name what users call.
+# Python's errors show the names that users call.
 StudySpec.__init__.__qualname__ = "Study"
 RunOptions.__init__.__qualname__ = "Study.run"
 
 
-# Study files: Python files that define studies, or functions that return them.
+# Study files: Python files that define studies, or functions that return studies.
 
 
 _TRUTH = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
-_OWN_SETTINGS = ("target", "evaluator")  # what can be set of a study whose function has no such argument
+_OWN_SETTINGS = ("target", "evaluator")  # settings that work even if the study's function has no such argument
 _FOLDERS: set[Path] = set()
-"""Those of the files executed so far."""
+"""Folders of the files executed so far."""
 _CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda text: _TRUTH[text.lower()]}
 
 
@@ -307,7 +307,7 @@ def _with_source(study: Study, source: StudySource) -> Study:
         from allo_dse.eval.command import Command
 
         study.measured_by(Command(source.settings["evaluator"]))
-    # Workers on a cluster have a working directory of their own.
+    # Workers on a cluster have a different working directory.
     study.reload = functools.partial(load_study, replace(source, file=str(Path(source.file).resolve())))
     return study
 

@@ -117,7 +117,7 @@ def _print_operators(found: OperatorCalibration, other_parts: Sequence[str], out
 
 
 def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
-    """The device that is calibrated, as its file says it is."""
+    """Return the device to calibrate, as its file defines it."""
     from allo_dse.device.device import Device, NpuDevice
 
     if name_or_path is not None:

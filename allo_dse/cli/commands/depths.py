@@ -111,7 +111,7 @@ def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
 
 
 class _View:
-    """A front with what the FPGA takes for each point."""
+    """A front with the FPGA resources of each point."""
 
     def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Resources]) -> None:
         self._front, self._fifos = front, fifos

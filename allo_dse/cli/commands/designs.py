@@ -129,7 +129,7 @@ def compare(
     if are_runs:
         tables = [open_run(Path(path)) for path in (a, b)]
         first, second = (_run_facts(table, as_json=as_json) for table in tables)
-        second["hypervolume"] = tables[1].hypervolume_beside(tables[0])  # volumes of two boxes say nothing
+        second["hypervolume"] = tables[1].hypervolume_beside(tables[0])  # of two boxes, not comparable
     else:
         table = open_run(run)
         first, second = (_flat_design(table, find_design(table, wanted)) for wanted in (a, b))
@@ -183,7 +183,7 @@ def _change(x: Any, y: Any) -> str:
     return f"{100 * (y - x) / abs(x):+.1f} %" if numbers and x and x != y else ""
 
 
-# `allo-tune replay RUN`: everything a log holds, again.
+# `allo-tune replay RUN`: all designs of a log again.
 
 
 EXIT_STOPPED = 130

@@ -82,7 +82,7 @@ def _exported_key(file: Path) -> str:
 
 
 def _run_of(designs: Sequence[str]) -> Path | None:
-    """The run that exported a folder, where the folder is still in it."""
+    """Return the run that exported a folder, if the folder is still inside it."""
     folders = (Path(wanted).resolve() for wanted in designs if (Path(wanted) / "design.json").is_file())
     return next((parent for folder in folders for parent in folder.parents if (parent / MARKER).is_file()), None)
 

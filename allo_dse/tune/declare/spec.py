@@ -55,7 +55,7 @@ class StudySource:
 
 
 class StudySpec:
-    """The declaration of a study, without what runs it; see `Study` for the arguments."""
+    """Declaration of a study, without the means to run it; see `Study` for the arguments."""
 
     def __init__(  # noqa: PLR0913 (a public constructor)
         self,
@@ -229,7 +229,7 @@ class StudySpec:
         """
         if (known := self._rebuilt.get(record.key)) is not None:
             return known
-        # Genes that conditions did not allow may mean another design since these have changed; its parameters are told.
+        # If conditions have changed, genes may mean another design. Then try the recorded parameters as well.
         parameters = parameters_of(self.space)
         told = parameters.recorded(record.params) if parameters else None
         for genes in (record.genes, {**record.genes, **(told or {})}):
@@ -346,13 +346,13 @@ class StudySpec:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        said = self._program_said  # before it is executed
+        said = self._program_said  # read before the program runs
         return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
 
     @cached_property
     def _program_said(self) -> str:
-        """Digest of what the program's function says; once: what it keeps around it may change when it is executed."""
-        from .function_text import told  # brings the front end along
+        """Digest of the program's function, computed once: its execution may change values that it refers to."""
+        from .function_text import told  # imported late: it imports the front end
 
         return hashlib.sha256(told(self.program).encode()).hexdigest()[:16]
 
@@ -374,7 +374,7 @@ class StudySpec:
 
 
 _DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt", "answers")
-"""What is made from a declaration when it is asked for, and made anew in each worker."""
+"""Attributes derived on demand, and anew in each worker."""
 
 
 def _listed(name: str, given: Any) -> Sequence[Any]:

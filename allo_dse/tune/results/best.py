@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from allo_dse.mapper.program import Program
     from allo_dse.space.design import Design
 
-# A design as files that someone else can build from.
-
-
-# Files that not every design has: those of an earlier export must not stay beside another design's.
+# Files that not every design has. Export removes them, so that none of an earlier design is left.
 _SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 

@@ -1,4 +1,4 @@
-"""Why designs died, in words of choices: which value of which choice each cause hangs on."""
+"""Causes that rule out designs, with the choices and values most associated with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..store.record import Record, decode_entry, json_value
 from ..store.run_info import failure_kind
 from ..store.rundir import LOG
 
-# What was chosen of a design, flat: one named value per parameter, axis, buffer and directive.
+# Choices of a design, flat: one named value per parameter, axis, buffer and directive.
 
 
 TEXTS = ("params", "fold", "buffering", "schedule", "depths")
@@ -79,11 +79,11 @@ def _directives(directives: list[str]) -> Iterator[tuple[str, object]]:
         yield name, int(said[0]) if len(said) == 1 and said[0].isdecimal() else "; ".join(said)
 
 
-MOST_LOOKED_AT = 10_000  # lines of a log
-FEWEST_DIED = 5  # designs of one cause, before a choice is named
-MOST_VALUES = 3  # of a choice that are named
-ABSENT = "none"  # of a choice that a design does not have
-LEAST_TOLD = 0.05  # share of what is to be known of a cause that a choice must tell
+MOST_LOOKED_AT = 10_000  # lines of a log to read
+FEWEST_DIED = 5  # fewest designs with one cause for which a choice is named
+MOST_VALUES = 3  # values of a choice to name
+ABSENT = "none"  # value of a choice that a design does not make
+LEAST_TOLD = 0.05  # least mutual information of a choice, as a share of the cause's entropy
 
 
 class Cause(Struct, frozen=True):
@@ -151,11 +151,11 @@ def died_of(record: Record) -> set[str]:
 
 
 def _cause(name: str, dead: Sequence[bool], columns: Mapping[str, Sequence[object]]) -> Cause:
-    """A cause with the choice that tells most about it.
+    """Return a cause with the choice most associated with it.
 
     Args:
-        dead: whether each design died of it.
-        columns: what was chosen of each design, by choice.
+        dead: whether each design was ruled out by it.
+        columns: value in each design, by choice.
     """
     alone = Cause(name, sum(dead), len(dead))
     tables = {choice: _shares(column, dead) for choice, column in columns.items()}
@@ -181,5 +181,5 @@ def _told(cause: Cause, table: Mapping[object, tuple[int, float]]) -> float:
 
 
 def _entropy(share: float) -> float:
-    """In nats."""
+    """Entropy in nats."""
     return -sum(p * math.log(p) for p in (share, 1 - share) if p > 0)

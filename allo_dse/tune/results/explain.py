@@ -1,4 +1,4 @@
-"""A design in words: what shares a core, in which order, and what it waits for."""
+"""A design in words: kernels that share a core, their order, and the bottleneck."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def latency_range_words(metrics: Mapping[str, Any]) -> str:
 
 
 def timed_on_words(metrics: Mapping[str, Any]) -> str:
-    """On how many sets of inputs designs were timed, where data decides; empty where it does not."""
+    """Describe the sets of inputs that designs were timed on; empty if latency does not depend on data."""
     inputs = metrics.get("timed_on")
     if not isinstance(inputs, Mapping):
         return ""
@@ -115,7 +115,7 @@ def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
 
     unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
     words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
-    with suppress(SimulationError):  # where data decides, what loops do is not known
+    with suppress(SimulationError):  # data-dependent loops cannot be analysed
         words += map(str, partition_conflicts(design.mapping.fpga))
     binding, share = metrics.get("binding"), metrics.get("utilization")
     if binding is not None and share is not None:

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from allo_dse.space.choice import Genes
 
-# Which choices decide whether a design is among the best: asked by a run's summary, the page and the report.
+# Importance of choices, for a run's summary, the page and the report.
 
 
-MOST_WEIGHED = 1000  # designs: enough for a stable order, and half a second
+MOST_WEIGHED = 1000  # designs; enough for a stable order, in half a second
 LEAST_WEIGHED = 20
 
 
@@ -62,7 +62,7 @@ def importances(choices: Mapping[str, Sequence[Hashable]], losses: Sequence[floa
     varying = {name: numbers for name, values in choices.items() if any(numbers := _numbered(values))}
     if len(losses) < LEAST_WEIGHED or not varying:
         return {}
-    import optuna  # takes as long as a small run
+    import optuna  # imported late: it takes as long as a small run
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     spread: dict[str, optuna.distributions.BaseDistribution] = {
@@ -77,7 +77,7 @@ def importances(choices: Mapping[str, Sequence[Hashable]], losses: Sequence[floa
         ]
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that less is better, and that no tenth of the designs stands out
+        warnings.simplefilter("ignore", UserWarning)  # less is better; no tenth of the designs stands out
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
@@ -89,7 +89,7 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
-# A run's designs as Optuna's trials: for Optuna's plots, importances and dashboard, and for storages.
+# Designs as Optuna trials, for Optuna's plots, importances, dashboard and storages.
 
 
 class Trials:

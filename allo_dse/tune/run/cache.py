@@ -23,7 +23,7 @@ from allo_dse.space.space import Candidate
 from ..declare.function_text import told
 from ..store.log import decode_line, encode_line
 
-# What results of an evaluator are kept by, across runs.
+# Keys of an evaluator's results, across runs.
 
 
 _PACKAGE = __name__.partition(".")[0]
@@ -67,7 +67,7 @@ def _source_digest(kind: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-SECONDS = 1e-4  # evaluations that are faster than looking up a result are not kept
+SECONDS = 1e-4  # faster evaluations are not kept: a lookup takes as long
 _KEY_BYTES = 32
 _START = b'{"id":"'
 
@@ -123,12 +123,12 @@ class ResultCache:
         if seconds < SECONDS or key in self._where:
             return
         line = encode_line({"id": key.decode(), "metrics": metrics})
-        # One write to a file opened for appending: lines of several processes do not mix. A torn line of a process that
-        # was killed is ended by the newline before the next.
+        # A single append does not mix with lines of other processes. A newline first ends the torn line of a process that
+        # was killed.
         try:
             os.write(self._fd, line if self._ends_a_line() else b"\n" + line)
         except OSError:
-            return  # e.g. a full disk: the run's own log says so, and a result that is not kept costs time only
+            return  # e.g. a full disk, which the run's log reports; a lost result costs only time
         self._index()
 
     def _ends_a_line(self) -> bool:

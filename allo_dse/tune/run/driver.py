@@ -20,7 +20,7 @@ from ..workers.executor import Job
 from ..workers.workforce import Workforce
 from .ledger import Ledger, SideFiles
 
-PROPOSE_AT_ONCE = 16  # designs: an idle worker gets work before all others have theirs
+PROPOSE_AT_ONCE = 16  # designs; small, so that an idle worker need not wait until all others have work
 
 
 @dataclass
@@ -107,7 +107,7 @@ class Driver:
                 self._learn()
                 self._show()
         except BaseException as ended:
-            if found := self._executor.finished():  # before it was interrupted
+            if found := self._executor.finished():  # results from before the interruption
                 self._record(found)
             if isinstance(ended, StepLeft):
                 return self.stop.requested
@@ -126,7 +126,7 @@ class Driver:
             return
         if self._enqueued:
             first, self._enqueued = self._enqueued[: self.budget.trials_left(self.ledger.tally.done)], []
-            # What is learnt from them gives them their numbers.
+            # They are numbered when the proposer learns from them.
             self._submit(0, [(-1 - n, candidate) for n, candidate in enumerate(first)])
         if any(number < 0 for number, _ in self._pending):
             return
@@ -138,11 +138,11 @@ class Driver:
             try:
                 with self.stop.leaving():
                     found = self.proposer.ask(count, outstanding) if count > 0 else []
-            except StudyError:  # it gives up; the next run looks at others
+            except StudyError:  # keep the violations, so that the next run tries other designs
                 self.ledger.note_violations(self._at)
                 self.ledger.add([])
                 raise
-            # Deciding which comes next may have taken the time that was left.
+            # The choice may have used up the remaining time.
             found = found[: self.budget.trials_left(self.ledger.tally.done + outstanding)]
             self.ledger.note_violations(self._at)
             if not found:

@@ -26,7 +26,7 @@ from ..store.record import Measurement, Record, described
 from .options import RunOptions
 
 MOST_COUNTED = 1_000_000
-LOOKED_AT = 64  # designs of a space whose designs have no bounds
+LOOKED_AT = 64  # designs to check if there are no bounds
 SECONDS = 5.0
 
 
@@ -120,6 +120,6 @@ def _measured(evaluator: Evaluator, judge: Judge, candidate: Candidate) -> Recor
     fields = {**msgspec.structs.asdict(found), "printed": ""}
     try:
         fields |= {"metrics": dict(evaluator.evaluate(candidate.design)), "status": "ok"}
-    except Exception as error:  # it costs that one design
+    except Exception as error:  # a failure costs only this design
         fields |= {"error": f"{type(error).__name__}: {error}", "status": "failed"}
     return judge.judged(Record(**fields, **described(candidate), at=0.0))

@@ -30,7 +30,7 @@ from .cache import ResultCache
 from .optuna_storage import StorageCopy
 from .restore import History, corrected, correction_of, read_history, revaluations
 
-LOOK_SECONDS = 0.5  # between looks whether the log is still there
+LOOK_SECONDS = 0.5  # between checks that the log still exists
 
 
 class Ledger:
@@ -55,9 +55,9 @@ class Ledger:
         self.screen = Screen(study.space, study.check, study.check_soon)
         self._storage: StorageCopy | None = None
         self._pending: list[Record] = []  # violations, for the next write
-        self._looked = time.monotonic()  # whether the log is still there
+        self._looked = time.monotonic()  # time of the last check that the log exists
         self._news: list[str] = []
-        self._measured = 0  # at higher rungs since it was last learned from
+        self._measured = 0  # results of higher rungs since the correction was last fitted
         self._log = RunLog(directory.log)
         self.notes = list(self._log.content.notes)
         try:
@@ -280,7 +280,7 @@ class Ledger:
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
                 hint=f"{self._advice()}; {self.directory.log} has the violations in full",
             )
-        self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
+        self.screen.examine(suggest_from({}))  # any proposal shows the problem
         parameters = parameters_of(self.study.space)
         if parameters is not None and (refused := parameters.refused):
             raise StudyError(
@@ -306,7 +306,7 @@ def _first(record: Record) -> Record:
     return replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
 
 
-# What a run keeps beside its records: results for other runs, what failed evaluations printed, running totals.
+# Files beside the records: results for other runs, output of failed evaluations, running totals.
 
 
 TICK_SECONDS = 2.0

@@ -20,9 +20,9 @@ P = ParamSpec("P")
 S = TypeVar("S")
 Options = TypeVar("Options")
 R = TypeVar("R")
-SEEDS = 1 << 31  # all random number generators take these, also with the number of trials added
-MOST_WORKERS = 4096  # more than any cluster that this has been tried on has processors
-SEARCH_SHARE = 0.6  # of a time budget, where expensive evaluators follow
+SEEDS = 1 << 31  # limit of all generators, with room to add the number of trials
+MOST_WORKERS = 4096  # more than the processors of any cluster this was tried on
+SEARCH_SHARE = 0.6  # of a time budget, if expensive evaluators follow
 
 
 @dataclass(frozen=True)

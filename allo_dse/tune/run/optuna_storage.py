@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 CLOSE_SECONDS = 60.0  # for the last designs to be copied
 OPEN_ATTEMPTS, OPEN_SECONDS = 3, 0.5
-MAKING_SECONDS = 60.0  # for another run to make the tables; a remote database takes a while for each of them
+MAKING_SECONDS = 60.0  # for another run to create the tables; a remote database is slow at each
 JOURNAL = "journal"
 _IDENTITY = "allo_dse"
 _KINDS = "postgresql://..., sqlite:///file.db, mysql://..., journal or journal:FILE"
@@ -101,7 +101,7 @@ class StorageCopy:
                 if record.key not in self._copied[record.rung]:
                     self._copied[record.rung].add(record.key)
                     self._studies[record.rung].add_trial(self._trials.trial(record))
-        except Exception as error:  # each database has its own; the log has everything
+        except Exception as error:  # each database has its own errors; the log has everything
             first = _cause(error)
             self.problem = f"{type(first).__name__}: {_first_line(first)}"
 
@@ -167,7 +167,7 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
     for attempt in itertools.count(1):
         try:
             return action()
-        except Exception as error:  # each database has its own
+        except Exception as error:  # each database has its own errors
             being_made = _is_being_made(error) and time.monotonic() < until
             if "://" not in url or (attempt >= OPEN_ATTEMPTS and not being_made):
                 raise StudyError(

@@ -114,7 +114,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     )  # fmt: skip
     try:
         proposer.restore(history.designs, history.told(judge), how.done)
-        begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # which were not proposed
+        begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # enqueued, not proposed
         for record in run.designs:
             found.stopped = stop_requested()
             if found.stopped:

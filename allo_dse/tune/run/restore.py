@@ -112,7 +112,7 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
         names: of today's evaluators; what others found above the first rung counts nothing.
     """
     history, found = History(), []
-    seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # a line that is there twice counts once
+    seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # duplicate lines count once
     for line in lines:
         entry = decode_entry(line)
         if isinstance(entry, Record):
@@ -156,7 +156,7 @@ def _in(space: Space) -> Callable[[Record], bool]:
     holds = parameters.holds
     if not parameters.conditional:
         return lambda record: record.params_json == NOTHING or holds(record.params)
-    known = {bytes(NOTHING): True}  # conditions are functions of the study, which may take their time
+    known = {bytes(NOTHING): True}  # conditions are user functions and may be slow
 
     def inside(record: Record) -> bool:
         text = bytes(record.params_json)

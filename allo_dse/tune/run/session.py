@@ -35,8 +35,8 @@ from .ledger import Ledger, SideFiles
 from .options import RunOptions
 from .optuna_storage import StorageCopy, reach_storage, without_password
 
-QUICK_MODELLED = 64  # designs that models propose where evaluating one takes no longer
-RESULTS = ".results"  # beside the run directories: what evaluators found, across runs
+QUICK_MODELLED = 64  # model proposals, if an evaluation is as fast as one
+RESULTS = ".results"  # folder beside the run directories, with results shared across runs
 
 
 def run_study(study: StudySpec, options: RunOptions) -> Result:
@@ -62,7 +62,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             for note in ledger.notes:
                 reporter.note(note)
             certificate: Certificate | None = None
-            # With rungs, designs may be waiting for their promotion.
+            # With rungs, designs may still wait for promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
@@ -72,7 +72,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                         renew = partial(_proposer, ledger, options, seed, budget, evaluators[0], reporter)
                         proposer = renew()
                         workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
-                except StepLeft as left:  # before there is anything to search with
+                except StepLeft as left:  # the setup was interrupted
                     reason = str(left)
                 else:
                     with closing(workforce.executor), _copied(ledger, options.storage, reporter):
@@ -91,7 +91,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                             reporter.note("what only wrong designs were better than is open again")
                             proposer = renew()
                     certificate = certificate_of(proposer)
-            if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds of constraints may be why
+            if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds may rule all out
                 ledger.refuse_nothing()
             if options.verify:
                 with suppress(StepLeft), stop.leaving():
@@ -246,9 +246,9 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
     try:
         return study.verify(design, seed)
-    except (KeyboardInterrupt, StudyError):  # the latter where the study's own reference fails, whatever the design
+    except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
         raise
-    except BaseException as error:  # a verifier that cannot run a design has not shown it to be right
+    except BaseException as error:  # a design that cannot be run is not verified
         return Verification(False, error_text(error), 0.0)
 
 

@@ -91,7 +91,7 @@ class Prospect:
                 self._expand(position, item)
                 continue
             assert isinstance(item, Candidate)
-            # This search never repeats its own designs, and keys are slow to compute: skip the check if no others exist.
+            # Keys are slow to compute, and this search never repeats its own designs: check only if there are others.
             if self._screen.was_told and self._screen.knows(item.key):
                 undecided.decide(position)
                 continue

@@ -20,7 +20,7 @@ from ..store.log import disk_full
 from ..store.rundir import RunDirectory
 from .run_view import fitting, format_value, front_title, left_out
 
-# What the cost model predicted beside what the HLS tool reported, as rows of a table.
+# Predictions of the cost model beside reports of the HLS tool, as rows of a table.
 
 
 METRIC = "predicted_reported"
@@ -59,9 +59,9 @@ def _pair(predicted: float | None, reported: float | None) -> tuple[str, str, st
 
 
 TOP_ROWS = 12
-TOP_LIMITS = 3  # constraints to name where no design is feasible
+TOP_LIMITS = 3  # constraints to name if no design is feasible
 MOST_CAUSES = 5
-LEAST = 0.05  # share of a choice that matters
+LEAST = 0.05  # least importance to mention
 AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
 
 

@@ -23,9 +23,6 @@ from ..store.certificate import Certificate, Gap, percent
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
 from .run_view import View, format_duration, format_value
 
-# Progress as a bar in a notebook.
-
-
 SECONDS = 0.25
 
 
@@ -70,7 +67,7 @@ class NotebookReporter(QuietReporter):
     def _open(self, title: str, total: int | None) -> None:
         self._close()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that ipywidgets is not installed: the bar is a text then
+            warnings.simplefilter("ignore")  # without ipywidgets, tqdm warns and draws the bar as text
             from tqdm.auto import tqdm
         self._bar = tqdm(total=total, desc=printable(title), unit=" designs")
 
@@ -97,9 +94,6 @@ def make_reporter(progress: Any) -> Reporter:
     if progress not in known:
         raise StudyError(f"unknown progress {progress!r}", hint="one of auto, live, notebook, plain, json, quiet")
     return known[progress]()
-
-
-# The live view on a terminal.
 
 
 LIVE_SECONDS = 0.25

@@ -21,7 +21,7 @@ from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
 
-# How numbers are written for people.
+# Numbers for people.
 
 
 def format_value(value: float | None) -> str:

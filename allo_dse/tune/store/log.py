@@ -25,9 +25,9 @@ from allo_dse.common.errors import RunDirectoryError, StudyError
 from .run_info import valid
 
 FSYNC_SECONDS = 0.5
-BLOCK_LINES = 5000  # that are decoded together
+BLOCK_LINES = 5000  # decoded together
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError)
-"""What entries raise that are intact and yet not what this version writes."""
+"""Errors raised by entries that are intact but not in this version's format."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _COPIED_AT_ONCE = 1 << 20
 _SEAL = b',"crc":"'
@@ -72,10 +72,10 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def sensible(path: Path) -> Iterator[None]:
-    """For taking in the entries of a log, which may be intact and yet not what this version writes.
+    """Turn errors of entries that are intact but not in this version's format into a `StudyError`.
 
     Raises:
-        StudyError: when one of them lacks something, or has something else in its place.
+        StudyError: if an entry lacks a field, or has a wrong type in its place.
     """
     try:
         yield
@@ -133,7 +133,7 @@ def json_bytes(value: Any) -> bytes:
         TypeError, ValueError: when it cannot be written.
     """
     data = _ENCODER.encode(value).encode()
-    # Only half a pair, or a character that takes two escapes, is written so.
+    # Such escapes occur only for surrogates, alone or in pairs.
     return _ENCODER.encode(valid(json.loads(data))).encode() if b"\\ud" in data else data
 
 
@@ -238,7 +238,7 @@ class RunLog:
         if self._dirty:
             try:
                 os.fsync(self._fd)
-            except OSError as error:  # where the file system finds out only now, as on a network
+            except OSError as error:  # some file systems, e.g. network ones, report a full disk only now
                 raise (disk_full(self.path, error) or error) from error
             self._dirty = False
         self._synced = time.monotonic()

@@ -243,7 +243,7 @@ Entry = Record | Verification | PlacementNote | Revaluation | Tick | Session | W
 
 _KINDS: dict[str, type[msgspec.Struct]] = {str(kind.__struct_config__.tag): kind for kind in Entry.__args__}
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
-_ALWAYS = ("at", "seconds")  # written also where they are 0
+_ALWAYS = ("at", "seconds")  # written even if 0
 _NEVER = ("printed", "rungs")
 _RECORD = tuple(
     (field.name, field.encode_name, msgspec.NODEFAULT if field.name in _ALWAYS else field.default)
@@ -272,7 +272,7 @@ def json_value(text: msgspec.Raw) -> Any:
     """The inverse of `json_text`."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:  # infinities, which Python's JSON has
+    except msgspec.DecodeError:  # infinities, which only Python's JSON allows
         return json.loads(bytes(text))
 
 
@@ -304,13 +304,10 @@ def decode_entry(line: bytes) -> Entry | None:
         if msgspec.json.decode(line, type=_Kind).type in _KINDS:
             raise
         return None
-    except msgspec.DecodeError:  # infinities and halves of surrogate pairs, which Python's JSON has
+    except msgspec.DecodeError:  # infinities and lone surrogates, which only Python's JSON allows
         values = valid(decode_line(line) or {})
         kind = _KINDS.get(values["type"])
         return cast(Entry, kind(**_fields_of(kind, values))) if kind else None
-
-
-# What a record says of its design.
 
 
 def described(candidate: Candidate) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from allo_dse.common.quoting import shell_command
 
 from .certificate import Certificate
 
-# Texts that evaluators, verifiers and people give, as logs, tables and pages can hold them: valid and bounded.
+# Texts from evaluators, verifiers and users, made valid and short enough for logs, tables and pages.
 
 
 TEXT_LENGTH = 4000
@@ -44,7 +44,7 @@ def valid(value: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """An exception by type and message, also one that cannot say what it means."""
+    """Return an exception's type and message, even if its `__str__` fails."""
     try:
         text = str(error)
     except BaseException as another:
@@ -72,7 +72,7 @@ def failures_by_kind(errors: Iterable[str | None]) -> Counter[str]:
 
 
 MARKER = "run.json"
-_MANY = 12  # values of a parameter that are all said
+_MANY = 12  # values of a parameter to list in full
 
 
 class StatedObjective(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """For the file."""
+        """Contents of the file."""
         return json.dumps(valid(msgspec.to_builtins(self)), indent=2) + "\n"
 
     @property

@@ -23,9 +23,9 @@ from .run_info import MARKER, RunInfo, read_info
 LOCK = ".lock"
 LOG = "log.jsonl"
 LOGS = "logs"
-MOST_KEPT = 100  # directories beside one that was deleted again and again
+MOST_KEPT = 100  # replacements for a directory that is deleted again and again
 ANOTHER = "--run-dir (of a network --cache)"
-LOCK_SECONDS = 10.0  # to wait for those who only look: `running` shares the lock for a moment
+LOCK_SECONDS = 10.0  # to wait for readers: `running` shares the lock for a moment
 
 
 def default_run_dir(name: str, settings: Mapping[str, str] | None = None) -> Path:
@@ -91,7 +91,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is a file", hint=f"name a directory with {ANOTHER}")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._refuse_foreign()  # before anything is written where it does not belong
+            self._refuse_foreign()  # before writing into someone else's directory
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise disk_full(path, error) or RunDirectoryError(
@@ -109,7 +109,7 @@ class RunDirectory:
                 raise RunDirectoryError(f"{self.path} is in use by process {owner}", hint=hint)
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             time.sleep(0.01)
-        if not self.is_there:  # who had it has given up the directory
+        if not self.is_there:  # the previous owner has removed the directory
             os.close(self._lock)
             raise RunDirectoryError(f"{self.path} was in use until now", hint="start again")
         try:
@@ -129,7 +129,7 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Discard what is there. A folder that only a link leads to is not there: the link goes, the folder stays."""
-        for entry in sorted(self.path.iterdir(), key=lambda one: one.name == MARKER):  # a run directory to the end
+        for entry in sorted(self.path.iterdir(), key=lambda one: one.name == MARKER):  # the marker last
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != LOCK:

@@ -29,7 +29,7 @@ def main() -> None:
     files = os.environ["TMPDIR"]
     replies = os.fdopen(int(sys.argv[1]), "w", buffering=1)
     os.set_inheritable(replies.fileno(), False)
-    requests = os.fdopen(os.dup(0), "rb")  # the evaluator, and what it starts, read nothing
+    requests = os.fdopen(os.dup(0), "rb")  # standard input is empty for the evaluator and its children
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     adopt_orphans()
     _die_first()

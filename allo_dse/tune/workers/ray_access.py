@@ -26,17 +26,15 @@ from allo_dse.common.errors import StudyError
 
 from ..search.budget import SIGNALS
 
-DRIVER = "driver"  # file of a Ray's folder that its driver has locked and written its process id to
+DRIVER = "driver"  # file in Ray's folder, locked by the driver, with its process id
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
-PUT_OFF_SECONDS = 30.0  # for what a signal raises while Ray is busy, which a cluster that is silent may be for ever
-LONGEST_TMPDIR = 26  # bytes: Ray's sockets are in it, whose names take 81 beside it of the 107 that they can have
-SETTINGS = (
-    b"\x04"  # type of the first frame that a server of HTTP/2 sends, after three bytes of length: Ray speaks gRPC
-)
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)  # what clients of HTTP/2 begin with
-REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
+PUT_OFF_SECONDS = 30.0  # longest delay of a signal while Ray is busy: a silent cluster may block for ever
+LONGEST_TMPDIR = 26  # bytes; paths of Ray's sockets add 81, and the limit is 107
+SETTINGS = b"\x04"  # type of an HTTP/2 server's first frame, after three bytes of length: Ray speaks gRPC
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)  # preface of HTTP/2 clients
+REFUSED = "InvalidAuthToken"  # in Ray's reply to a client without a token
 
 
 def reach(address: str) -> None:
@@ -58,7 +56,7 @@ def reach(address: str) -> None:
         raise unreachable(address, str(error)) from error
     if answer[3:4] != SETTINGS and "RAY_USE_TLS" not in os.environ:
         raise unreachable(address, "what listens there is no Ray cluster")
-    # Ray reads the variable once, when it is imported: who has done so has decided.
+    # Ray reads the variable only when it is imported. After that it is too late.
     decided = AUTH_MODE in os.environ or "ray" in sys.modules
     if not decided and not address.startswith("ray://") and _wants_token(address):
         os.environ[AUTH_MODE] = "token"
@@ -184,6 +182,6 @@ def _remove_of_dead(driver: Path) -> None:
         if driver.stat().st_uid != os.getuid():
             return
         with driver.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error while its driver lives
-            if file.read():  # else it is being made
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its driver lives
+            if file.read():  # empty while it is being made
                 shutil.rmtree(driver.parent, ignore_errors=True)

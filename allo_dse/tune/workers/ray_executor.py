@@ -32,13 +32,13 @@ from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unr
 from .ray_worker import Introduction, RayWorker
 
 WAIT_SECONDS = 0.1
-MANY = 16  # batches that workers have, from which on results are taken in several at a time
-LINGER_SECONDS = 0.005  # to wait for more of them; each worker has a batch that waits for it
-START_SECONDS = 120.0  # for Ray on this machine, and for the first worker of each kind to say what it can do
+MANY = 16  # running batches from which on results are collected several at a time
+LINGER_SECONDS = 0.005  # to wait for more results; each worker has another batch queued meanwhile
+START_SECONDS = 120.0  # for Ray on this machine to start, and for the first worker of each kind to report
 CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
-KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray: of a cluster, or RAY_... of one process
-MAX_STARTS = 3  # of a worker that fails to start
+KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray, for a cluster, or as RAY_... for one process
+MAX_STARTS = 3  # attempts for a worker that fails to start
 
 
 class RayExecutor:
@@ -61,7 +61,7 @@ class RayExecutor:
         self._names = [full_name(evaluator) for evaluator in study.make_evaluators()]
         self._own = not ray.is_initialized()
         self._folder = RayFolder()
-        # Ray would end the child processes of a worker that ends, before they can end what they have started.
+        # By default Ray kills a worker's child processes before they can end their own.
         self._isolates = any(need.isolate for need in self._needs)
         self._known: list[Measurement] = []
         self._news: list[str] = []
@@ -90,7 +90,7 @@ class RayExecutor:
                 "include_dashboard": False, "_temp_dir": self._folder.make(),
                 "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
             }  # fmt: skip
-        # Else Ray's C++ takes a SIGTERM for a crash of the driver.
+        # Otherwise Ray's C++ code reports a SIGTERM as a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         try:
             with undisturbed(PUT_OFF_SECONDS if address else START_SECONDS), nullcontext() if address else _alone():
@@ -115,11 +115,11 @@ class RayExecutor:
 
     def _start(self, resource: str | None, pool: Pool, worker: int) -> None:
         """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
-        # No CPU for workers with a resource: the resource says where they may be and how many.
+        # Workers with a resource reserve no CPU: the resource alone limits their place and number.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
-        options["enable_task_events"] = False  # nobody looks at Ray's own list of what was called, which costs the most
+        options["enable_task_events"] = False  # recording calls costs the most, and nobody reads the list
         if self._isolates and not self._folder.path:
-            # There the cluster says so: for an environment of its own a worker starts anew, half as long again.
+            # Our own cluster is configured instead: a worker with its own environment starts 50 % slower.
             options["runtime_env"] = {"env_vars": {f"RAY_{KILL_CHILDREN}": "0"}}
         remote: Any = ray.remote(max_restarts=0, max_task_retries=0, **options)(RayWorker)
         actor = remote.remote(self._source, self._needs)
@@ -230,14 +230,14 @@ class RayExecutor:
         references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
         started = time.perf_counter()
-        if ready:  # and whatever else is finished by now, or, of many, within a moment: each look asks for all of them
+        if ready:  # each wait queries all references, so collect all that finished; with many, linger a moment
             linger = LINGER_SECONDS if len(self._running) > MANY else 0
             ready, _ = ray.wait(references, num_returns=len(references), timeout=linger)
             started += linger
         elif not references:
             time.sleep(timeout)
         finished = set(ready)
-        for reference in references:  # a worker's batches in the order in which it got them
+        for reference in references:  # in order of submission for each worker
             if reference not in finished:
                 continue
             if reference in self._starting:
@@ -296,7 +296,7 @@ class RayExecutor:
     def _conclude(self, pool: Pool, reference: Any) -> list[Measurement]:
         """Try the designs of a lost worker again one by one; one that is lost again with its worker is the cause."""
         loss = pool.losses.pop(reference)
-        ray.kill(loss.actor)  # where only the connection to it was lost, its successor waits for its CPU
+        ray.kill(loss.actor)  # if only its connection broke, it still holds the CPU that its successor needs
         return self._again(pool, loss.tasks, died_alone(reference), loss.reason)
 
     def _close_cases(self) -> list[Measurement]:
@@ -325,7 +325,7 @@ class RayExecutor:
 
     def _dismiss(self) -> None:
         if any(need.isolate for need in self._needs):
-            # A killed worker's child process ends by itself, but not before it notices.
+            # The child of a killed worker also ends by itself, but only once it notices.
             idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]
             if idle:
                 ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)
