@@ -58,11 +58,11 @@ class Replay(Struct, frozen=True):
 
 
 class Replayer:
-    """Evaluates recorded designs again, each with the evaluator that measured it. Executes the study file.
+    """Evaluates recorded designs again, each with its original evaluator. Executes the study file.
 
     Args:
         path: run directory.
-        study_file: where the study file has moved.
+        study_file: new path of a study file that was moved.
 
     Raises:
         StudyError: when the run did not come from a study file.
@@ -115,7 +115,7 @@ class Replayer:
         Raises:
             StudyError: when the study has changed.
         """
-        # Normal decoding changes folds that cannot be built, but enumerated spaces may hold them: decode literally, too.
+        # Normal decoding changes folds that cannot be built. Enumerated spaces may hold them: decode literally, too.
         for literal in (False, True):
             candidate = self._study.space.decode_genes(record.genes, literal=literal)
             if candidate is not None and candidate.key == record.key:
@@ -215,12 +215,13 @@ def replay_run(
     stop_requested: Callable[[], str] = lambda: "",
     watch: Callable[[RunReplay], None] = lambda found: None,
 ) -> RunReplay:
-    """Propose the designs of a log again, as far as that can be done, then check and evaluate each, in its order.
+    """Make the proposals of a log again if possible, then check and evaluate each design in the log's order.
+
     Executes the study file.
 
     Args:
-        stop_requested: asked before every design; a text to stop, empty to go on.
-        watch: told after every design.
+        stop_requested: called before every design; returns a reason to stop, or an empty text.
+        watch: called after every design.
 
     Raises:
         StudyError: when the run did not come from a study file.
@@ -245,7 +246,7 @@ def replay_run(
 
 
 def _compare(record: Record, found: Measurement) -> tuple[list[tuple[str, Any, Any]], str]:
-    """Metrics recorded and now, and what differs in words."""
+    """Return recorded and present metrics, with a description of the differences."""
     recorded, now = uncorrected(record.metrics or {}), found.metrics or {}
     rows = [(name, recorded.get(name), now.get(name)) for name in dict.fromkeys([*recorded, *now])]
     text = ", ".join(name for name, a, b in rows if not _equal(a, b))

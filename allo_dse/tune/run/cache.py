@@ -1,7 +1,7 @@
 """Results of evaluations, across runs.
 
-One append-only file per evaluator, lines as in the log of a run. A result is found by what decides it: the program's
-digest, the design, and what its evaluator is known by.
+One append-only file per evaluator, with lines as in the log of a run. The key of a result is the program's digest, the
+design, and the key of its evaluator.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def evaluator_key(evaluator: Evaluator) -> str:
-    """Name, version, source code and, of an evaluator that is not of this package, the plain data it was made with: of
-    an object its public attributes, of functions what they take from around them and their defaults."""
+    """Return an evaluator's name, version and digest of its source code.
+
+    For evaluators from outside this package, add the data they were made with: an object's public attributes, or a
+    function's closure, globals and defaults.
+    """
     function = getattr(evaluator, "function", None)
     made_of: Any = type(evaluator) if function is None else function
     around = "" if made_of.__module__.partition(".")[0] == _PACKAGE else _surroundings(evaluator, function)
@@ -123,8 +126,8 @@ class ResultCache:
         if seconds < SECONDS or key in self._where:
             return
         line = encode_line({"id": key.decode(), "metrics": metrics})
-        # A single append does not mix with lines of other processes. A newline first ends the torn line of a process that
-        # was killed.
+        # A single append does not mix with lines of other processes. If a killed process left a torn line, a newline
+        # ends it first.
         try:
             os.write(self._fd, line if self._ends_a_line() else b"\n" + line)
         except OSError:

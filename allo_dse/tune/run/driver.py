@@ -28,12 +28,12 @@ class Driver:
     """Runs a study until its budget is spent, its space exhausted or a stop requested, then finishes the ladder.
 
     Args:
-        proposer: where designs come from.
-        workforce: who evaluates them.
-        ledger: what is known of them.
+        proposer: source of designs.
+        workforce: executor of their evaluation.
+        ledger: records of their results.
         side_files: results for other runs, printed output and running totals, kept beside the log.
-        stop: asked between batches.
-        renew: makes the proposer anew from what the ledger knows, when bounds were withdrawn.
+        stop: checked between batches.
+        renew: recreates the proposer from the ledger after bounds were withdrawn.
     """
 
     proposer: Proposer
@@ -83,7 +83,7 @@ class Driver:
         self._show_decided(last=True)
 
     def run(self) -> str:
-        """Returns why the run ended: "trials", "time", "exhausted" or what requested the stop."""
+        """Run to the end; return the reason: "trials", "time", "exhausted" or the source of the stop request."""
         self.reporter.start(self._view)
         reason = ""
         try:
@@ -121,7 +121,7 @@ class Driver:
         return "time" if self.budget.search_time_is_up else "trials"
 
     def _propose(self) -> None:
-        """Keep the workers busy: with what was enqueued, and when that is known with what is proposed."""
+        """Keep the workers busy: first with enqueued designs, and with proposals once their results are known."""
         if self._withdrawn:
             return
         if self._enqueued:
@@ -151,7 +151,7 @@ class Driver:
             room -= len(found)
 
     def _promote(self) -> None:
-        """Give expensive evaluators designs: those with own workers during the search, the rest after it."""
+        """Promote designs: during the search to evaluators with workers of their own, after it to all."""
         over = self._executor.outstanding(0) == 0
         for rung in self._ladder.usable:
             if over or self._executor.separate(rung):

@@ -1,6 +1,6 @@
 """Outlook of a run: size of the space, share of it that is ruled out, time to close it.
 
-Nothing is written. Designs are evaluated only where evaluating is cheap enough to have bounds: by a simulator.
+Nothing is written. Designs are evaluated only by a fast evaluator with bounds, such as a simulator.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Outlook:
 
     @property
     def closing_seconds(self) -> float | None:
-        """Estimated time until the space is closed, if what is open has to be built as what was looked at."""
+        """Estimated time to close the space, if open designs take as long as those decided so far."""
         found = self.certificate
         left = None if found is None else found.closing_seconds(self.seconds, found.evaluated + found.refused)
         return None if left is None else self.listing_seconds + self.seconds + left

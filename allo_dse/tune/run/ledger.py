@@ -34,16 +34,16 @@ LOOK_SECONDS = 0.5  # between checks that the log still exists
 
 
 class Ledger:
-    """Takes in measurements and gives out what is known of their designs. Opening it takes over earlier runs.
+    """Records of all measurements, with what is derived from them. Opening it restores earlier runs.
 
     Args:
-        directory: whose log it keeps.
-        evaluators: of all rungs.
+        directory: directory of its log.
+        evaluators: evaluators of all rungs.
 
     Attributes:
-        names: of the evaluators of all rungs.
+        names: names of these evaluators.
         history: earlier runs.
-        least: what is known of designs before they are evaluated; nothing after a measurement has contradicted it.
+        least: bounds of designs before evaluation; none after a measurement has contradicted them.
     """
 
     def __init__(self, study: StudySpec, directory: RunDirectory, evaluators: Sequence[Evaluator]) -> None:
@@ -99,7 +99,7 @@ class Ledger:
             self._storage.put(record)
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Write to the log what is no result."""
+        """Write entries to the log that are not results."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._stay()
         self._log.append(map(entry_dict, entries))
@@ -147,8 +147,9 @@ class Ledger:
         ]
 
     def record(self, candidate: Candidate, found: Measurement, *, at: float, log: str | None = None) -> Record:
-        """The record of a measurement. One of a higher rung is judged by the metrics of all: objectives may need those
-        of the rungs below.
+        """Return the record of a measurement.
+
+        At a higher rung it is judged by the metrics of all rungs, as objectives may need those of lower ones.
 
         Args:
             log: file with what the evaluator printed.
@@ -213,10 +214,10 @@ class Ledger:
         return max((r.number for r in (*self.tally.records, *self.history.outside)), default=-1) + 1
 
     def learn(self) -> list[Record]:
-        """Learn from what has been measured. When that changes predictions, all are counted anew, and the log says so.
+        """Fit predictions to the measurements. If they change, count all designs anew and log the changes.
 
         Returns:
-            What the first rung says of all designs then; empty when nothing has changed.
+            New first-rung records of all designs; empty when nothing has changed.
         """
         if self._measured < self.tally.correction.step:
             return []
@@ -266,7 +267,7 @@ class Ledger:
         )
 
     def refuse_nothing(self) -> None:
-        """For a space that is exhausted.
+        """Raise an error if an exhausted space had nothing to evaluate.
 
         Raises:
             StudyError: when every proposal was ruled out before it could be evaluated.
@@ -329,7 +330,7 @@ class SideFiles:
         return self._caches[rung].get(candidate) if self._caches else None
 
     def keep(self, candidate: Candidate, found: Measurement) -> str | None:
-        """Keep what comes with a measurement; returns the file that has what was printed, if anything was."""
+        """Keep the side results of a measurement; return the file with its printed output, if any."""
         if found.metrics is not None and not found.cached and self._caches:
             self._caches[found.rung].put(candidate, found.metrics, found.seconds)
         if found.metrics is not None or not found.printed:

@@ -122,7 +122,7 @@ class RunOptions:
 
     @property
     def deadlines(self) -> Mapping[str, str | float]:
-        """By an evaluator's name, or under "" for all."""
+        """Deadlines by an evaluator's name, or under "" for all."""
         if isinstance(self.deadline, Mapping):
             return self.deadline
         return {} if self.deadline is None else {"": self.deadline}
@@ -154,10 +154,10 @@ class RunOptions:
 
 
 def method(run: Callable[[S, Options], R], options: Callable[P, Options]) -> Callable[Concatenate[S, P], R]:
-    """A function of an object and its options as a method that is given the options one by one.
+    """Turn a function of an object and its options into a method that takes the options one by one.
 
     Args:
-        options: makes them; what is said of its arguments is said of the method's.
+        options: makes the options; the method gets the documentation of its arguments.
     """
 
     def taking(self: S, /, *args: P.args, **named: P.kwargs) -> R:

@@ -41,12 +41,12 @@ class StorageCopy:
     """A copy of a run's designs in an Optuna storage.
 
     Args:
-        identity: program, device, evaluator and space, which must be those of the trials that are there.
+        identity: program, device, evaluator and space; must match those of existing trials.
         evaluators: names of the evaluators of all rungs.
-        genes: range of every gene met so far; kept up to date by others.
+        genes: range of every gene seen so far (a live view).
 
     Attributes:
-        problem: why not every design could be copied; empty while all could.
+        problem: why some designs could not be copied; empty if there are none.
 
     Raises:
         StudyError: when the storage cannot be opened, or holds another study of that name.
@@ -106,7 +106,7 @@ class StorageCopy:
             self.problem = f"{type(first).__name__}: {_first_line(first)}"
 
     def close(self) -> None:
-        """Copy what is left."""
+        """Copy the remaining designs."""
         self._waiting.put(None)
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
@@ -138,7 +138,7 @@ def reach_storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
 
 
 def _open(url: str, storage: optuna.storages.BaseStorage, name: str, directions: Sequence[str]) -> optuna.Study:
-    """The study, made where there is none."""
+    """Open the study; create it if there is none."""
     import optuna
 
     ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
@@ -183,7 +183,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The first of a chain of errors: Optuna guesses at a reason instead of the one that the database gave."""
+    """Return the first of a chain of errors: Optuna guesses at a reason and hides the database's."""
     return error if error.__cause__ is None else _cause(error.__cause__)
 
 

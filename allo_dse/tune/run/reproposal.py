@@ -1,6 +1,4 @@
-"""Proposing again what the runs of a log proposed: with one worker and the same seed, the same designs in the same
-order.
-"""
+"""Repetition of a log's proposals: with one worker and the same seed, the same designs in the same order."""
 
 from __future__ import annotations
 
@@ -68,11 +66,11 @@ class _Run(Struct, frozen=True):
 
 
 def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Callable[[], str]) -> Reproposal:
-    """Propose what a log's runs proposed, with the results it holds; nothing is evaluated.
+    """Make a log's proposals again with the results that it holds. Nothing is evaluated.
 
     Args:
-        lines: of the log, intact.
-        stop_requested: asked before every design; a text to stop, empty to go on.
+        lines: intact lines of the log.
+        stop_requested: called before every design; returns a reason to stop, or an empty text.
     """
     found = Reproposal()
     for run in _runs(lines):
@@ -100,7 +98,7 @@ def _runs(lines: Sequence[bytes]) -> Iterator[_Run]:
 
 
 def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_requested: Callable[[], str]) -> None:
-    """Propose again what one run proposed."""
+    """Make the proposals of one run again."""
     judge = Judge(study.objectives, study.constraints)
     violations: list[str] = []
     screen = Screen(study.space, study.check, study.check_soon)

@@ -29,7 +29,7 @@ from ..store.record import (
 )
 
 Stated: TypeAlias = Record | Revaluation
-"""What says how a design counts: its status and the values of its objectives."""
+"""Entry of the log with a design's status and objective values."""
 
 
 @dataclass
@@ -37,13 +37,13 @@ class History:
     """Earlier runs of a study.
 
     Attributes:
-        designs: evaluated by the first rung, in the order in which their results came in; what was predicted is
-            corrected by all that has been measured.
-        outside: the same of parameters that conditions of the study (`where=`, `when=`) do not allow any more.
-        higher: what rungs above the first found out.
+        designs: designs evaluated by the first rung, in the order of results; predictions are corrected by all
+            measurements.
+        outside: the same, for parameters that the study's conditions (`where=`, `when=`) no longer allow.
+        higher: results of rungs above the first.
         enqueued: genes of the designs that the first run began with.
-        verified, placed: by key, what became of designs of a front.
-        stated: by key, the entry of the log that said last what a design's values are.
+        verified, placed: results for designs of a front, by key.
+        stated: latest entry of the log with a design's values, by key.
         withdrawn: whether a design has contradicted the bounds of today's first evaluator.
         started_at: seconds the study had run for.
     """
@@ -80,8 +80,8 @@ class History:
         """Count everything.
 
         Returns:
-            Entries for the log on designs that count otherwise than it says: objectives and constraints may have
-            changed since, and readers of the log want to know.
+            Entries for the log on designs whose status or values have changed, for its readers. The study may have
+            new objectives or constraints.
         """
         tally.restore(self.designs, [judge.values(record) for record in self.designs])
         for record in self.higher:
@@ -92,7 +92,7 @@ class History:
 
 
 def revaluations(tally: Tally, stated: Mapping[str, Stated]) -> list[Revaluation]:
-    """Entries for the log on the designs that count otherwise than is stated of them, by key."""
+    """Return log entries for the designs whose status or values differ from those stated by key."""
     return [
         Revaluation(key=now.key, status=now.status, values=now.values or {})
         for now in tally.records
@@ -109,7 +109,7 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
     """Take over the intact lines of a log; the screen learns which designs are known.
 
     Args:
-        names: of today's evaluators; what others found above the first rung counts nothing.
+        names: names of today's evaluators; results of others above the first rung are ignored.
     """
     history, found = History(), []
     seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # duplicate lines count once

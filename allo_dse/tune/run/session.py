@@ -114,7 +114,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
 
 
 def _certified(result: Result, certificate: Certificate | None, directory: RunDirectory) -> Result:
-    """The result with what was decided about the space, which the directory keeps too."""
+    """Add the decisions about the space to the result and to the directory."""
     if certificate is None:
         return result
     certificate = replace(certificate, wrong=len(result.wrong))
@@ -123,8 +123,7 @@ def _certified(result: Result, certificate: Certificate | None, directory: RunDi
 
 
 def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory) -> RunInfo:
-    """Compare with what the directory holds, and write down what is run: when all that can be wrong with what was asked
-    for has been looked at."""
+    """Compare the run with the directory and write its `run.json`, after all other checks of the request."""
     earlier = None if options.fresh else directory.earlier()
     program, device = study.fingerprint()
     sampler, source = options.sampler, study.source
@@ -192,7 +191,7 @@ def _sizes(study: StudySpec, options: RunOptions, evaluator: Evaluator) -> dict[
 def _caches(
     study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory
 ) -> list[ResultCache]:
-    """Results shared with other runs, one per rung; none where that is not wanted."""
+    """Return caches of results shared with other runs, one per rung; none if disabled."""
     where = options.cache
     if where is None and options.run_dir is None:
         where = directory.path.parent / RESULTS
@@ -224,7 +223,7 @@ def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator
 
 
 def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:
-    """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn."""
+    """Verify the front. A wrong design leaves it, and designs that it dominated are verified in turn."""
     verified = ledger.history.verified
     while not stop.requested:
         pending = [best for best in ledger.result("").front if best.key not in verified]
