@@ -191,7 +191,7 @@ class Driver:
             self.proposer.tell(record.number, self.ledger.judge.told(record))
 
     def _learn(self) -> None:
-        """After measurements, what is predicted changes, and designs turn out to fail: the search goes on from that."""
+        """Revise the proposer's results after corrections of predictions or failures at higher rungs."""
         changed, refuted = self.ledger.learn(), self.ledger.tally.refuted
         if changed or len(refuted) > self._refuted:
             self._refuted = len(refuted)

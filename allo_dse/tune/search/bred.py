@@ -27,13 +27,14 @@ MOST_OUTDONE = 100_000  # keys that are kept
 
 
 class EvolutionProposer:
-    """Our sampler, outside Optuna: its children are screened before they count, and no Optuna trials are made, which
-    would take a fifth of the driver's time.
+    """Evolutionary sampler of this package, outside Optuna.
+
+    Children are screened before they count. No Optuna trials are made, which would take a fifth of the driver's time.
 
     Args:
-        strict: whether proposals must not depend on the time evaluations take.
-        alone: whether it proposes what it did not breed when it breeds nothing new any more, until all designs of the
-            space are known.
+        strict: whether proposals must not depend on evaluation times.
+        alone: whether to propose unseen designs that it did not breed once it breeds nothing new, until all designs of
+            the space are known.
     """
 
     name = "evolution"

@@ -22,7 +22,7 @@ def parse_duration(text: str | float, what: str = "a time budget") -> float:
     """Seconds of "90s", "5m", "1h30m", "250ms", or a number of seconds.
 
     Args:
-        what: the duration is, for messages.
+        what: name of the duration, for messages.
 
     Raises:
         StudyError: for anything else, or when it is not positive.
@@ -52,7 +52,7 @@ class Budget:
 
     Attributes:
         trials: evaluated designs in the study in all, those of earlier runs included; None for no limit.
-        seconds: of this run; None for no limit.
+        seconds: duration of this run; None for no limit.
         search_share: share of the time for evaluating every design; the rest is for the rungs above.
     """
 
@@ -93,20 +93,18 @@ class Budget:
 
 
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-"""By which a user stops a run; the last one when the terminal is closed."""
+"""Signals with which a user stops a run; the last one is sent when the terminal is closed."""
 
 
 class StepLeft(KeyboardInterrupt):
-    """A stop was requested (its argument says how), and the step that runs has not ended by itself."""
+    """Abandons a step that did not end after a stop request; its argument names the source."""
 
 
 class StopSignals:
-    """Turns signals into a request to stop; a second one interrupts at once. `nohup` has SIGHUP ignored, which it
-    stays.
+    """Turns signals into a request to stop; a second one interrupts at once. An ignored SIGHUP (`nohup`) stays ignored.
 
-    A step that goes on for longer than `patience_seconds` after the request, and that stands in a `leaving` block, is
-    left: `StepLeft` is raised in it. `insisted` counts how often that was tried. Outside the main thread, where
-    handlers cannot be installed, nothing is changed.
+    `StepLeft` is raised in a `leaving` block that runs for longer than `patience_seconds` after the request. `insisted`
+    counts the attempts. Nothing changes outside the main thread, where handlers cannot be installed.
     """
 
     def __init__(self, patience_seconds: float = 1.0) -> None:
@@ -165,9 +163,9 @@ class StopSignals:
             threading.Thread(target=self._insist, daemon=True).start()
 
     def _insist(self) -> None:
-        """Signal again until the run has ended: a signal also ends what waits in the operating system.
+        """Signal again until the run has ended, as signals also interrupt system calls.
 
-        By SIGINT, whatever came: Ray has a SIGTERM end the process while it shuts down.
+        Always use SIGINT: while Ray shuts down, a SIGTERM would end the process.
         """
         main = threading.main_thread().ident
         assert main is not None

@@ -20,8 +20,8 @@ class Doubt:
     """Watches the designs that a run evaluates, until one is feasible.
 
     Args:
-        earlier: designs of the run before it was resumed. Where one is feasible, the constraints can be met, and a
-            failure that was there beside it says nothing.
+        earlier: designs of the run before it was resumed. If one is feasible, the constraints can be met, and failures
+            of that time are no reason to stop.
     """
 
     def __init__(self, earlier: Sequence[Record] = ()) -> None:
@@ -32,7 +32,7 @@ class Doubt:
         self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same amount
 
     def look(self, records: Sequence[Record]) -> None:
-        """Take in what was evaluated by the first rung.
+        """Take in results of the first rung.
 
         Raises:
             StudyError: when there is no point in going on.

@@ -30,7 +30,7 @@ class Judge(Struct, frozen=True, dict=True):
 
     @cached_property
     def _pick(self) -> Callable[[dict[str, float]], tuple[float, ...]]:
-        """The objectives' values, of which there are at least one."""
+        """Return a function that picks the objective values of a record, at least one."""
         first, *more = [objective.name for objective in self.objectives]
         return itemgetter(first, *more) if more else lambda values: (values[first],)
 
@@ -45,14 +45,14 @@ class Judge(Struct, frozen=True, dict=True):
         """Return the result of an evaluated design as a model learns it.
 
         Args:
-            refuted: keys of designs that failed later, whatever their evaluators said.
+            refuted: keys of designs that failed later, at a higher rung or in verification.
         """
         if record.status == "failed":
             return Told(None, {FAILED: 1.0, **dict.fromkeys((c.name for c in self.constraints), 0.0)})
         return Told(self._measured(record), {FAILED: float(record.key in refuted), **(record.constraints or {})})
 
     def judged(self, record: Record) -> Record:
-        """A record under today's objectives and constraints, which may differ from those it was made with."""
+        """Return a record under today's objectives and constraints, which may have changed since it was made."""
         if not record.evaluated or record.metrics is None:
             return record
         status, error, values, constraints = ruling = self._rule(record.metrics)
@@ -72,7 +72,7 @@ class Judge(Struct, frozen=True, dict=True):
         return status, None, values, violated or None
 
     def merged(self, below: Record, record: Record) -> Record:
-        """A design after a higher rung: the metrics of all, those of the higher one where both have them."""
+        """Merge a design's record with that of a higher rung, whose metrics take precedence."""
         metrics = merged_metrics(below.metrics, record.metrics)
         rungs = (*below.measurements, record.measurement)
         together = replace(record, metrics=metrics, rungs=rungs)

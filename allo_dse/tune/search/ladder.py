@@ -108,20 +108,24 @@ class Foresight:
         return probability
 
     def _expected(self, coded: Floats, believed: Floats | None = None) -> tuple[Floats, Floats]:
-        """Means and standard deviations of what designs measure beyond what is predicted, (designs, objectives), when
-        some are believed to be as expected."""
+        """Return means and standard deviations of the excess over the prediction, (designs, objectives).
+
+        The believed designs count as measured with their expected values.
+        """
         found = [process.predict(coded, believed) for process in self._excess]
         means, deviations = (np.stack(of, 1) for of in zip(*found, strict=True))
         return means, deviations
 
     def best(self, count: int, among: Collection[str], under_way: Collection[str] = ()) -> list[str]:
-        """Designs to measure next: those that are expected to add most hypervolume to what was measured, times the
-        probability that they do not fail. Each is chosen as if those before it, and those that are being measured, were
-        found to be as expected (D. Ginsbourger et al., "Kriging is well-suited to parallelize optimization", 2010).
+        """Return the designs to measure next: those with the largest expected gain in hypervolume.
+
+        The gain is weighted by the probability that the design does not fail. Each choice assumes that earlier choices
+        and running measurements turn out as expected (D. Ginsbourger et al., "Kriging is well-suited to parallelize
+        optimization", 2010).
 
         Args:
-            among: keys of designs.
-            under_way: keys of those that are being measured.
+            among: keys of candidates.
+            under_way: keys of designs that are being measured.
         """
         left, believed = self._rows(sorted(among)), self._rows(sorted(k for k in under_way if k in self._row))
         chosen: list[str] = []
@@ -153,7 +157,7 @@ class Foresight:
 
 
 class _Scale(Struct, frozen=True):
-    """Losses whose ratios count where they all have one sign, and differences in parts of a power of two elsewhere."""
+    """Scale of losses: logarithmic if all have one sign, else linear in units of a power of two."""
 
     sign: int
     magnitude: int
@@ -170,9 +174,9 @@ class _Process:
     """A Gaussian process around a mean.
 
     Args:
-        coded: features of the designs that something is known of, (designs, features).
-        groups: of each feature.
-        values: what is known, (designs,).
+        coded: features of the observed designs, (designs, features).
+        groups: group of each feature.
+        values: observed values, (designs,).
     """
 
     def __init__(self, coded: Floats, groups: Integers, values: Floats, mean: float) -> None:
@@ -201,10 +205,10 @@ POOL = 1000  # candidates for the next promotion, the best by the rung below: th
 
 @dataclass(frozen=True)
 class Rung:
-    """A more expensive evaluator, and how many designs of the rung below it measures.
+    """A more expensive evaluator, and the number of designs that it measures.
 
-    The first are the best by the rung below. Once some are measured, those come next that are expected to add most to
-    what was measured, by a model of how measured values differ from those of the rung below, and of what fails.
+    The first are the best by the rung below. Later ones are those with the largest expected gain, by a model of failures
+    and of differences between the two rungs.
 
         Study(..., rungs=[Rung(CoSimulation, best=0.02, at_most=50)])
 
@@ -213,8 +217,8 @@ class Rung:
         front: promote at least as many designs as the Pareto front of the rung below has.
         best: promote this share of the rung below (its feasible designs), those of `front` included.
         at_most: how many designs to promote in all.
-        pruner: a pruner of Optuna, which may keep designs from going up: to it each is a trial whose first objective is
-            reported at every rung.
+        pruner: an Optuna pruner that may stop promotions; each design is a trial that reports its first objective at
+            every rung.
     """
 
     evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]
@@ -231,7 +235,7 @@ class Rung:
 
 
 def as_rung(given: Rung | Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]) -> Rung:
-    """A rung, or one for an evaluator: with `top`, so many designs go up to it."""
+    """Return a rung as it is, or one for an evaluator, which promotes `top` designs if it is set."""
     if isinstance(given, Rung):
         return given
     top = getattr(given, "top", None)
@@ -260,8 +264,11 @@ def _allowed(rung: Rung, count: int, front: int) -> int:
 
 
 def _in_layers(values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...], least: int) -> tuple[list[str], int]:
-    """At least so many designs in the order of layers (the front, the front of the rest, ...), and within a layer of
-    their distance from the ideal point when each objective spans 0 to 1; and how many the first layer has."""
+    """Return at least `least` designs in the order of layers, and the size of the first layer.
+
+    Layers are the front, the front of the rest, and so on. Within a layer, designs are ordered by their distance from
+    the ideal point, with each objective scaled to 0 to 1.
+    """
     keys, chosen, front = list(values), np.zeros(0, np.int64), 0
     losses = np.array([values[key] for key in keys], float).reshape(len(keys), len(signs)) * np.array(signs)
     left = np.arange(len(keys))
@@ -351,8 +358,8 @@ class Ladder:
         """Up to `room` designs to promote to a rung.
 
         Args:
-            over: whether the rung below has seen everything it will see. Until then at most half of what may be
-                promoted goes up: the first fronts of a search are not worth much.
+            over: whether the rung below has finished. Until then at most half of the allowed designs are promoted,
+                because early fronts are poor.
         """
         rung = self._rungs[number - 1]
         sent = self._sent[number]

@@ -27,10 +27,10 @@ ROUNDING = 1e-9  # relative; a metric and its bound add the same numbers in diff
 
 
 def metric_of(objective: Objective) -> str | None:
-    """The metric that an objective is as it stands, such as that of `lambda m: m.pe_count`; None where it computes.
+    """Return the metric that an objective merely reads, as in `lambda m: m.pe_count`; None if it computes.
 
-    Nothing is executed: the function's instructions are those of an access to one entry of its only argument. Anything
-    else (a call, a condition, a handler of exceptions, a name from outside) is not known before an evaluation.
+    Nothing is executed: the function's instructions must be those of reading one entry of its only argument. Anything
+    else (a call, a condition, an exception handler, an outside name) is not known before an evaluation.
     """
     if type(objective) is not Objective:
         return None
@@ -83,7 +83,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
 
     @cached_property
     def unbounded(self) -> list[str]:
-        """Objectives of which nothing is known before a design is evaluated."""
+        """Objectives without bounds before a design is evaluated."""
         known = self.bounding.metrics if self.bounding else frozenset()
         return [o.name for o, metric in zip(self.objectives, self._metrics, strict=True) if metric not in known]
 
@@ -93,7 +93,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
         return self.bounding.levels if self.bounding else 0
 
     def __call__(self, design: Design, level: int) -> Losses | None:
-        """The least that each objective's loss can be; None for a design that cannot satisfy the constraints."""
+        """Return lower bounds of the losses; None for a design that cannot satisfy the constraints."""
         return self._losses(None if self.bounding is None else partial(self.bounding, design, level))
 
     @property
@@ -102,8 +102,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
         return hasattr(self.bounding, "of_region")
 
     def of_region(self, region: Region) -> Losses | None:
-        """The least that each objective's loss can be in a region; None where none of its designs can satisfy the
-        constraints."""
+        """Return lower bounds of the losses in a region; None if no design in it can satisfy the constraints."""
         bounding = cast(RegionBounding, self.bounding)
         return self._losses(partial(bounding.of_region, region.draft, region.nodes, region.layout))
 

@@ -32,7 +32,7 @@ class MetricValue(Struct, frozen=True):
 
 
 class Excess(Struct, frozen=True):
-    """By how much a metric exceeds a bound, as a share of the bound."""
+    """Excess of a metric over a bound, as a share of the bound."""
 
     metric: str
     at_most: float | None

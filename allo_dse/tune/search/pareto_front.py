@@ -118,7 +118,7 @@ class Front:
         return hypervolume(reference._scale(self._array), np.ones(self.objectives))
 
     def _promising(self, losses: Points) -> Iterator[int]:
-        """Positions of the designs that may enter when those before them have."""
+        """Yield positions of designs that may enter the front, given that those before them have."""
         start = 0
         while start < len(losses) and self.reference is None:
             yield start

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 FIRST = 32
-"""Designs that say how good bounds are: half of so many is a share of 0.50 +- 0.09."""
+"""Number of designs that show how tight bounds are: a share of half of them has an error of 0.09."""
 
 
 class GuidedProposer(ExactProposer):
-    """Goes by bounds, and breeds every other design where bounds say too little.
+    """Proposes designs by bounds, and breeds every other design if bounds are loose.
 
     Args:
-        breeder: makes what breeds, when it is needed.
+        breeder: makes the evolutionary proposer when it is needed.
     """
 
     name = "auto"
@@ -253,7 +253,7 @@ class OptunaProposer:
         return self._ask_other()
 
     def _ask_other(self) -> Proposal | None:
-        """Any new design. A model that is never told of invalid designs may go on proposing them for ever."""
+        """Propose any new design: a model that never learns of invalid designs may repeat them for ever."""
         from allo_dse.space.sampler.optuna_sampler import distribution
 
         candidate = self._screen.any_new(np.random.default_rng((self._seed, self._next)))
@@ -303,7 +303,7 @@ class OptunaProposer:
         return self._next - 1
 
     def revise(self, told: Mapping[int, Told]) -> None:
-        """Optuna's trials are final: what it was told stays, until a run is resumed."""
+        """Do nothing: Optuna's trials are final until a run is resumed."""
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         for record in history:
@@ -322,18 +322,17 @@ def make_proposer(
     strict: bool,
     sizes: Mapping[str, int],
 ) -> Proposer:
-    """The proposer for a sampler given by name or as an Optuna sampler.
+    """Return the proposer for a sampler given by name or as an Optuna sampler.
 
-    "auto" goes by bounds, as far as they say anything (`guided`), where every objective has one and the space can be
-    listed in seconds; else it enumerates spaces that have no more designs than there are trials to spend, and breeds in
-    larger ones.
+    "auto" uses bounds (`GuidedProposer`) if every objective has one and the space can be listed in seconds. Else it
+    enumerates spaces with no more designs than trials, and breeds in larger ones.
 
     Args:
-        least: the objectives, and what is known of them before a design is evaluated.
-        done: proposals made by earlier runs; Optuna's own samplers, which cannot take up their random numbers where
-            they left off, start from another seed then.
-        strict: whether results must not depend on the time evaluations take.
-        sizes: of our own sampler, when it is given by name.
+        least: the objectives, with their bounds before a design is evaluated.
+        done: number of proposals of earlier runs. Optuna's samplers cannot resume their random numbers, and start from
+            another seed then.
+        strict: whether results must not depend on evaluation times.
+        sizes: sizes of the sampler "evolution".
 
     Raises:
         StudyError: for an unknown name.
