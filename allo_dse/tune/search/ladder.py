@@ -207,8 +207,8 @@ POOL = 1000  # candidates for the next promotion, the best by the rung below: th
 class Rung:
     """A more expensive evaluator, and the number of designs that it measures.
 
-    The first are the best by the rung below. Later ones are those with the largest expected gain, by a model of failures
-    and of differences between the two rungs.
+    The first are the best by the rung below. Later ones have the largest expected gain, by a model of failures and of
+    differences between the two rungs.
 
         Study(..., rungs=[Rung(CoSimulation, best=0.02, at_most=50)])
 

@@ -18,12 +18,12 @@ from .screening import Screen
 from .undecided import REGION, Undecided
 
 MOST_KEPT = 256
-"""Designs that wait with what their bounds were computed from: a graph and a transport plan each."""
+"""Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
 _AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
 
 
 class Next(NamedTuple):
-    """A design to evaluate, and what it cannot be better than."""
+    """A design to evaluate, with its bounds."""
 
     candidate: Candidate
     bounds: Losses
@@ -33,10 +33,10 @@ class Prospect:
     """The designs of a space that an exact search has not decided.
 
     Attributes:
-        designs: how many were listed.
+        designs: number of listed designs.
         listed: whether these are all.
-        meanwhile: called often while it decides about designs, which takes long without any being proposed; whether
-            time is up, so that the next design is proposed without asking whether better bounds rule it out.
+        meanwhile: called often during long decisions; returns whether time is up. Then the next design is proposed
+            without computing tighter bounds.
     """
 
     def __init__(self, space: Space, screen: Screen, least: LeastLosses) -> None:
@@ -62,7 +62,7 @@ class Prospect:
         return self._undecided.front
 
     def found(self, points: Points) -> None:
-        """Take in what designs turned out to be."""
+        """Take in losses of evaluated designs."""
         for point in points:
             self._undecided.found(point)
 
@@ -123,7 +123,7 @@ class Prospect:
         return ((Undecided.rank(number), region) for number, region in enumerate(regions))
 
     def _take_in(self, items: Iterable[tuple[int, Region | Candidate]]) -> None:
-        """Take in regions, or designs, by their ranks; those that break a constraint, or are known, are decided."""
+        """Add regions or designs by rank; those that break a constraint or are known count as decided."""
         for batch in batched(items):
             bounded: list[tuple[int, Region | Candidate, Losses]] = []
             for rank, item in batch:

@@ -1,4 +1,4 @@
-"""Screening: what happens to a proposal before it may cost anything."""
+"""Screening of proposals before they cost an evaluation."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ HOPELESS = 20_000  # invalid designs in a row before a run without any legal des
 
 
 class Screen:
-    """Tells new and legal designs from the rest, and counts what the rest died of.
+    """Selects new and legal designs, and counts the reasons against all others.
 
     Args:
         check: the device's limits; returns violations with a `constraint` name.
-        soon: those of them that are known soonest.
+        soon: the limits that are cheapest to check.
 
     Attributes:
-        killed: how many distinct designs each constraint has ruled out (a design may break several).
-        invalid: how many distinct designs broke a limit.
-        was_told: whether a design may be known that who lists the space has not met: it was bred, or the study began
-            with it.
-        repeats, illegal: proposals of known designs; proposals that no design corresponds to.
+        killed: number of distinct designs that each constraint has ruled out (a design may break several).
+        invalid: number of distinct designs that broke a limit.
+        was_told: whether designs may be known that did not come from listing the space: bred or enqueued ones.
+        repeats, illegal: proposals of known designs; proposals without a corresponding design.
     """
 
     def __init__(self, space: Space, check: Check, soon: Check = lambda design: ()) -> None:
@@ -80,7 +79,7 @@ class Screen:
         return self.decode_unless(None, suggest) or None
 
     def decode_unless(self, outdone: Doubt | None, suggest: Suggest) -> Candidate | Literal[False] | None:
-        """The same, but False for an unknown design that is `outdone`; it counts as unknown still.
+        """Decode and screen a proposal like `decode`; False for an unknown design that is `outdone` and stays unknown.
 
         Raises:
             StudyError: when no design seems to keep the limits.
@@ -91,7 +90,7 @@ class Screen:
         return False if verdict == "outdone" else candidate if verdict == "new" else None
 
     def examine(self, suggest: Suggest, outdone: Doubt | None = None) -> tuple[Candidate | None, Verdict]:
-        """Decode a proposal and say what it is."""
+        """Decode and classify a proposal."""
         self.was_told = True
         try:
             candidate = self.space.decode(suggest)
@@ -142,10 +141,10 @@ class Screen:
         return found
 
     def any_new(self, rng: np.random.Generator) -> Candidate | None:
-        """A new and legal design for a sampler that finds none: the next of all, or any; None when all are known.
+        """Return a new and legal design for a sampler that finds none; None when all are known.
 
-        The two take turns: a small space is seen in full soon, and in a large one most of it is not passed over first.
-        What comes next depends on what is known alone, so that a run that is resumed goes on as it would have.
+        Designs in the order of the space alternate with random ones. This soon completes a small space and does not
+        neglect most of a large one. The choice depends only on the known designs, so that runs can be resumed.
 
         Raises:
             StudyError: when no design seems to keep the limits.
@@ -179,7 +178,7 @@ class Screen:
         )
 
     def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
-        """The designs that were found to break a limit since it was last asked, and what they break."""
+        """Return the invalid designs found since the last call, with their violations."""
         broken, self._broken = self._broken, []
         return broken
 

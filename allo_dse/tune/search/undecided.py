@@ -26,18 +26,17 @@ _PLACES = 32  # bits of the place of a design within its region
 
 
 class Undecided:
-    """Items, how far the front is from the bounds of each, and which comes next.
+    """Priority queue of items by the distance of their bounds from the front.
 
-    How far the front is from an item is the factor by which, in its worst objective, the nearest design of the front is
-    worse than the bounds: a logarithm. No design can turn out further away. What comes next does not depend on when
-    items were added: of those that are equally far regions come first, then designs in the order of the space.
+    The distance is the factor, as a logarithm, by which the nearest design of the front is worse than the bounds in its
+    worst objective. No design can turn out further away. The order does not depend on when items were added. At equal
+    distance regions come first, then designs in the order of the space.
 
-    The queue holds what each item was worth when it was put there. Bounds are only tightened and the front only comes
-    nearer, so that an item is worth less than it says, or is put there again: the first one whose worth is still what
-    the queue says comes next.
+    The queue holds the priority of each item at insertion. Bounds only tighten and the front only comes nearer, so
+    priorities fall, or the item is inserted again. The first entry whose priority is still correct comes next.
 
     Attributes:
-        open: how many designs are not decided.
+        open: number of designs that are not decided.
     """
 
     def __init__(self, objectives: int) -> None:
@@ -84,7 +83,7 @@ class Undecided:
         return int(self._rows["rank"][position])
 
     def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
-        """Take in items of one level, but for those that the front has decided."""
+        """Add items of one level, except those that the front has decided."""
         kept = np.flatnonzero(~beaten(bounds, self.front))
         far = np.full(len(kept), math.inf)  # without a front, items that may be good in every objective come first
         for part in range(0, len(kept) if len(self.front) else 0, _AT_ONCE):
@@ -134,12 +133,12 @@ class Undecided:
         return None
 
     def decide(self, position: int) -> None:
-        """An item is decided, or is not to be asked for any more."""
+        """Mark an item as decided, so that it never comes next."""
         self.open -= int(self._rows["size"][position])
         self._far[position], self.items[position] = _DECIDED, None
 
     def tighten(self, position: int, bounds: Sequence[float]) -> bool:
-        """Take in other bounds of an item; returns whether it is open still."""
+        """Tighten the bounds of an item; return whether it is still open."""
         before = self._worth_of(position)
         # Each level is a lower bound for itself, so the larger of two is one, too.
         own = self.bounds[position] = np.maximum(self.bounds[position], bounds)
@@ -153,7 +152,7 @@ class Undecided:
         return True
 
     def found(self, point: NDArray[np.float64]) -> None:
-        """Take in that a design was found: some are decided, the front is nearer to others."""
+        """Add a design to the front: some items are decided, and others come nearer to it."""
         if (self.front <= point).all(1).any():
             return
         is_first = not len(self.front)
@@ -175,7 +174,7 @@ class Undecided:
         self._enqueue(np.flatnonzero(self._is_open).tolist())
 
     def compact(self) -> bool:
-        """Forget what is decided when that is most of all; positions change then."""
+        """Drop decided items if they are the majority, which changes positions; return whether it did."""
         keep = np.flatnonzero(self._is_open)
         if len(self._far) - len(keep) <= max(_MOST_DECIDED, len(keep)):
             return False
@@ -186,7 +185,7 @@ class Undecided:
 
 
 def magnitude(losses: Points) -> Points:
-    """Losses such that equal ratios are equal distances."""
+    """Map losses to a logarithmic scale, on which equal ratios are equal distances."""
     with np.errstate(divide="ignore"):
         logarithm = np.log(np.abs(losses))
     found: Points = np.where(losses < 0, -logarithm, logarithm)

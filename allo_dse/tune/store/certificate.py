@@ -67,12 +67,12 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bounds(self) -> dict[str, float]:
-        """By objective, what no design can be better than; those of which nothing is known are left out."""
+        """Bounds by objective; objectives without a known bound are left out."""
         return {gap.objective: gap.bound for gap in self.gaps if gap.bound is not None}
 
     @property
     def progress(self) -> str:
-        """In a few words, for a line of progress."""
+        """Short text for a line of progress."""
         if not self.listed:
             return f"{self.designs:,} designs listed"
         found = f"{self.designs - self.open:,} of {self.designs:,} decided, {self.open:,} open"
@@ -80,8 +80,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join([found, *near])
 
     def closing_seconds(self, seconds: float, built: int) -> float | None:
-        """Time until every design is decided, if each that is open has to be built as so many were in so many seconds;
-        bounds decide many of them much sooner. None when nothing was built yet."""
+        """Return the time until every design is decided, at the pace so far.
+
+        None if the space is not listed or nothing was built yet. The estimate assumes that every open design must be
+        built, but bounds decide many of them much sooner.
+        """
         return seconds * self.open / built if self.listed and built else None
 
     def __str__(self) -> str:

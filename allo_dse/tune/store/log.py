@@ -179,7 +179,7 @@ def read_log(path: Path) -> LogContent:
 
 
 class RunLog:
-    """A log open for appending. Opening repairs a torn end; `content` is what was in it."""
+    """A log open for appending. Opening repairs a torn end; `content` is its content before."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -207,7 +207,7 @@ class RunLog:
         self.sync()
 
     def forget(self) -> None:
-        """Let go of what was in the log, once it has been taken over."""
+        """Release the log's content after it has been taken over."""
         self.content = LogContent([], self.content.notes, self.content.end)
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:

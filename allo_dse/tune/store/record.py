@@ -1,7 +1,7 @@
-"""The one schema of results: what an evaluator said about a design, and every kind of line that a log keeps of it.
+"""Schema of results: an evaluator's measurement of a design, and every kind of line in a log.
 
-A `Measurement` is made where a design is evaluated and comes back as it is. A `Record` is a measurement, the design it
-is of, and what the study makes of it: a line of the log. Whoever reads a log gets these types.
+A `Measurement` is made where a design is evaluated. A `Record` is a line of the log: a measurement with its design and
+the study's verdict. Readers of a log get these types.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
     @property
     def measured_by(self) -> str:
-        """The evaluator of the highest rung that has measured the design; "" where none has."""
+        """Evaluator of the highest rung that has measured the design; "" if none has."""
         return next((m.evaluator for m in reversed(self.measurements) if m.metrics is not None), "")
 
     @property
@@ -170,7 +170,7 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
 
     @property
     def verdict(self) -> str:
-        """ "yes", "wrong" for wrong numbers, or "deadlock" where there were none."""
+        """ "yes", "wrong" for wrong numbers, or "deadlock" if there were none."""
         return "yes" if self.ok else "deadlock" if self.message.startswith("deadlock") else "wrong"
 
 
@@ -196,7 +196,7 @@ class Revaluation(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="valu
 
 
 class Withdrawal(msgspec.Struct, frozen=True, gc=False, tag="withdrawal", tag_field="type"):
-    """A measurement contradicted what was known of designs before: no bounds of that evaluator count from now on."""
+    """A measurement contradicted a bound: bounds of that evaluator do not count from now on."""
 
     evaluator: str
     key: str
@@ -204,10 +204,10 @@ class Withdrawal(msgspec.Struct, frozen=True, gc=False, tag="withdrawal", tag_fi
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="tick", tag_field="type"):
-    """Running totals of a run: proposals of known designs, of none, of designs that break a limit; cached results.
+    """Running totals of a run: repeated, illegal and invalid proposals, and cached results.
 
     Attributes:
-        bounds: by objective, what no design of the space can be better than, as far as that is known by then.
+        bounds: bounds over the whole space by objective, as far as they are known.
     """
 
     at: float
@@ -222,11 +222,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     """The beginning of a run in a log, and how its proposals are made.
 
     Attributes:
-        named: whether the sampler is one that can be had by its name.
-        done: proposals made by the runs before.
-        strict: whether proposals depend on nothing but the seed and the results before them.
-        sizes: of what the sampler draws, keeps and breeds, where they are not its own.
-        enqueued: genes of designs that are evaluated before others are proposed.
+        named: whether the sampler can be created by its name.
+        done: number of proposals of earlier runs.
+        strict: whether proposals depend only on the seed and earlier results.
+        sizes: sizes of the sampler that differ from its defaults.
+        enqueued: genes of designs that are evaluated before the first proposal.
     """
 
     sampler: str
@@ -257,14 +257,14 @@ class _Kind(msgspec.Struct):
 
 
 def _fields_of(kind: type[msgspec.Struct], values: dict[str, Any]) -> dict[str, Any]:
-    """The fields that values of the log name; what is kept as text becomes text again."""
+    """Return a line's values by field, with those kept as JSON text encoded again."""
     named = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
     found = {field: values[name] for name, field in named if name in values}
     return {field: json_text(value) if field.endswith("_json") else value for field, value in found.items()}
 
 
 def json_text(value: Any) -> msgspec.Raw:
-    """A value as a record keeps what describes its design."""
+    """Return a value as the JSON text that a record keeps."""
     return msgspec.Raw(json_bytes(value))
 
 
@@ -311,7 +311,7 @@ def decode_entry(line: bytes) -> Entry | None:
 
 
 def described(candidate: Candidate) -> dict[str, Any]:
-    """The fields of a record that say which design it is."""
+    """Return the fields of a record that identify and describe its design."""
     design = candidate.design
     return {
         "key": candidate.key,

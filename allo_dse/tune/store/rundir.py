@@ -1,4 +1,4 @@
-"""The run directory: where a study keeps its log, what it was run with, and its results."""
+"""The run directory, with a study's log, its settings and its results."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ LOCK_SECONDS = 10.0  # to wait for readers: `running` shares the lock for a mome
 
 
 def default_run_dir(name: str, settings: Mapping[str, str] | None = None) -> Path:
-    """`runs/<study>`, or `runs/<study>-<setting>_<value>` where settings were given: runs of other sizes or on other
-    devices do not meet. What a file name cannot hold is replaced."""
+    """Return `runs/<study>`, or `runs/<study>-<setting>_<value>` if settings were given.
+
+    So runs of other sizes or on other devices do not collide. Characters that file names cannot hold are replaced.
+    """
     chosen = [f"-{setting}_{value}" for setting, value in sorted((settings or {}).items())]
     return Path("runs") / file_name("".join([name, *chosen]), "study")
 
@@ -54,7 +56,7 @@ def find_run(path: Path | None) -> Path:
 
 
 def running(path: Path) -> int | None:
-    """The process that runs a study in a directory, or None. (0 when it did not say which it is.)"""
+    """Return the id of the process that runs a study in a directory, 0 if it is unknown, or None."""
     try:
         lock = os.open(path / LOCK, os.O_RDONLY)
     except OSError:
@@ -128,7 +130,7 @@ class RunDirectory:
             )
 
     def clear(self) -> None:
-        """Discard what is there. A folder that only a link leads to is not there: the link goes, the folder stays."""
+        """Delete the contents. Links are removed, but not the folders that they point to."""
         for entry in sorted(self.path.iterdir(), key=lambda one: one.name == MARKER):  # the marker last
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -144,7 +146,7 @@ class RunDirectory:
         return read_info(self.path) if (self.path / MARKER).exists() else None
 
     def begin(self, info: RunInfo) -> None:
-        """Refuse a run that does not fit what is there; else write down what is run.
+        """Refuse a run that does not match the directory; else write its `run.json`.
 
         Raises:
             StudyError: naming everything that differs.
@@ -166,7 +168,7 @@ class RunDirectory:
         return same_file(self.path / LOCK, self._lock)
 
     def settle_elsewhere(self) -> None:
-        """Go on in a new directory beside the one that was deleted or replaced, or where temporary files go.
+        """Continue in a new directory beside the one that was deleted or replaced, or in the temporary folder.
 
         Raises:
             StudyError: when there is no room for it.
@@ -189,7 +191,7 @@ class RunDirectory:
         raise StudyError(f"{self.path} is gone, and nothing can be kept beside it or in {tempfile.gettempdir()}")
 
     def certify(self, certificate: Certificate) -> None:
-        """Add to what is run what is decided about its space."""
+        """Add the decisions about the space to `run.json`."""
         if self._info is not None:
             self.write(MARKER, replace(self._info, certificate=certificate).text)
 
@@ -204,7 +206,7 @@ class RunDirectory:
         return path
 
     def close(self) -> None:
-        """Give up the lock, and a new directory in which nothing was begun."""
+        """Release the lock; remove a new directory in which nothing was begun."""
         if self._lock >= 0:
             if self._is_new and self.is_there and [entry.name for entry in self.path.iterdir()] == [LOCK]:
                 shutil.rmtree(self.path)
@@ -213,7 +215,7 @@ class RunDirectory:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides a run's results."""
+    """Return the versions of software that affects a run's results."""
     return dict(_installed())
 
 
