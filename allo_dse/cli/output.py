@@ -112,7 +112,7 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
 
 
 def _packed(parts: Sequence[str], width: int) -> str:
-    """As many parts on a line as fit; `textwrap` breaks only at common spaces."""
+    """Pack as many parts on a line as fit; `textwrap` breaks only at ordinary spaces."""
     return textwrap.fill("   ".join(part.replace(" ", "\xa0") for part in parts), width).replace("\xa0", " ")
 
 

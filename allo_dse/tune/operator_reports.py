@@ -1,4 +1,4 @@
-"""HLS reports to calibrate an FPGA's operators with: of a run whose rung was the HLS tool, or files of any designs."""
+"""HLS reports for the calibration of FPGA operators, from a run that used the HLS tool or from files."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def has_reports(path: Path) -> bool:
 
 
 def read_reported(path: Path, device: FpgaDevice | None = None) -> Reported:
-    """The operators in the reports of a run, or of files.
+    """Return the operators in the reports of a run or of files.
 
     Args:
-        device: whose part reports must be of.
+        device: device whose part the reports must match.
 
     Raises:
         StudyError: when there are none.

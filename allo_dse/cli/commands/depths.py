@@ -96,10 +96,10 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
-    """Widths by stream, of `N` for all streams and `STREAM=N` for one.
+    """Parse widths by stream from `N` for all streams and `STREAM=N` for one.
 
     Raises:
-        StudyError: for what is no positive number.
+        StudyError: for anything but a positive number.
     """
     found: dict[str, int] = {}
     for text in sorted(given, key=lambda text: "=" in text):

@@ -119,9 +119,9 @@ class Beginning(Struct, frozen=True):
         raise IllegalFold("the list makes a graph that is none of the study's folds")
 
     def _of_run(self, run: Path) -> list[Genes]:
-        """The best designs of a run, of whatever size and device, that are legal here.
+        """Return the best designs of a run of any size and device that are legal here.
 
-        Tiles may be meant by their number or by their place among the values of a parameter, and both are tried.
+        Tiles may correspond by their number or by their position among a parameter's values; both are tried.
         """
         found: dict[tuple[tuple[str, int], ...], Genes] = {}
         for record in self._best_of(find_run(run)):

@@ -152,7 +152,7 @@ class StudySpec:
         return CompiledPrograms(self.program, None if self.inputs is None else self._observed)
 
     def _observed(self, program: Program) -> Program:
-        """A program with what it decides on the study's inputs, where data decides."""
+        """Return a program with its data-dependent decisions on the study's inputs."""
         from allo_dse.eval.execute.observe import observed, sets_of
 
         return observed(program, sets_of(self.inputs, program))
@@ -222,7 +222,7 @@ class StudySpec:
         return Space(Draft(self.device), [*choices, *self._extra_choices])
 
     def candidate(self, record: Record) -> Candidate:
-        """A design that a log describes, rebuilt; those rebuilt last are kept with all that was derived from them.
+        """Rebuild a design from a log. The latest ones are cached with all values derived from them.
 
         Raises:
             StudyError: when it is not in the study's space any more.
@@ -245,13 +245,13 @@ class StudySpec:
 
     @cached_property
     def answers(self) -> Callable[..., object] | None:
-        """The reference, which remembers what it was asked for last."""
+        """The reference, with a cache of its latest results."""
         from allo_dse.eval.golden_data import Remembered
 
         return None if self.reference is None else Remembered(self.reference)
 
     def make_evaluator(self) -> Evaluator:
-        """The evaluator of every design, made anew where the study was given a way to make it."""
+        """Return the first rung's evaluator, a new one if the study has a function that makes it."""
         if self._evaluator is None:
             return _default_evaluator(self.device)
         return self._made(self._evaluator)
@@ -265,7 +265,7 @@ class StudySpec:
         self._evaluator = evaluator
 
     def _made(self, given: Any) -> Evaluator:
-        """An evaluator, told the study's reference where it wants to know."""
+        """Return an evaluator, bound to the study's reference if it has a method `bind`."""
         from allo_dse.eval.evaluator import FunctionEvaluator, needs_arguments, takes_a_design
 
         if takes_a_design(given):
@@ -339,8 +339,10 @@ class StudySpec:
         return placement
 
     def fingerprint(self) -> tuple[str, str]:
-        """Digests of the program and of the device. The program's are of what it is compiled to for its first
-        parameters, and of what its function says, which decides about the others.
+        """Return digests of the program and of the device.
+
+        The program is identified by its compiled form for the first parameters and by its function, which determines
+        it for all others.
 
         Raises:
             StudyError: when no parameters are legal.

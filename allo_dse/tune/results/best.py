@@ -89,7 +89,7 @@ def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -
 
 
 def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Program) -> list[Inputs]:
-    """The study's inputs for a program; first those that the design's latency is of."""
+    """Return the study's inputs for a program, first the set that determines the design's latency."""
     from allo_dse.eval.execute.observe import sets_of
 
     sets = sets_of(study.inputs, program)
@@ -121,9 +121,9 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     """A design that a run found, with its metrics.
 
     Attributes:
-        run_dir: where its placement is kept.
-        near: of the fastest design, how many predictions cannot tell from it, in words.
-        verification: whether it computes what it should, and how far roundings take it from that.
+        run_dir: directory of its placement.
+        near: for the fastest design, a text on the designs that predictions cannot tell from it.
+        verification: whether its numbers are correct, and how far rounding takes them off.
     """
 
     study: StudySpec
@@ -151,7 +151,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def candidate(self) -> Candidate:
-        """The design and the program's parameters, rebuilt from what the log keeps."""
+        """The design and the program's parameters, rebuilt from the log."""
         return self.study.candidate(self.record)
 
     @property

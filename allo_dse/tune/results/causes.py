@@ -23,7 +23,7 @@ from ..store.rundir import LOG
 
 
 TEXTS = ("params", "fold", "buffering", "schedule", "depths")
-"""What describes a design. Many designs share each."""
+"""Fields of a record that describe its design. Many designs share the same text."""
 
 
 def choices_of(record: Record) -> dict[str, object]:
@@ -117,7 +117,7 @@ class Cause(Struct, frozen=True):
 
 
 def causes_in(run_dir: Path) -> list[Cause]:
-    """The causes of a run, as far as the first lines of its log say."""
+    """Return the causes in the first lines of a run's log."""
     with (run_dir / LOG).open("rb") as log:
         lines = [line.removesuffix(b"\n") for line in islice(log, MOST_LOOKED_AT)]
     entries = (decode_entry(line) for line in lines if sealed(line))

@@ -124,7 +124,7 @@ def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
 
 
 def _library_words(device: Any) -> list[str]:
-    """The kernel library, where it is not the device file's first."""
+    """Describe the kernel library, unless it is the first in the device file."""
     libraries = getattr(device, "kernels", None)
     if not libraries or device.kernel_library == next(iter(libraries)):
         return []

@@ -93,10 +93,10 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
 
 
 class Trials:
-    """Makes trials of records: parameters are genes, states COMPLETE or FAIL.
+    """Converts records to trials: parameters are genes, states COMPLETE or FAIL.
 
     Args:
-        genes: range of every gene met so far (a live view).
+        genes: range of every gene seen so far (a live view).
     """
 
     def __init__(self, judge: Judge, genes: Mapping[str, Gene]) -> None:
@@ -107,7 +107,7 @@ class Trials:
         """The trial of a record.
 
         Args:
-            attributes: what is to be known of it beside key, parameters of the program, evaluator, metrics, error and
+            attributes: user attributes in addition to key, parameters of the program, evaluator, metrics, error and
                 seconds.
         """
         import optuna
@@ -194,14 +194,14 @@ class Result:
 
     Attributes:
         records: every evaluated design.
-        values: objective values by key, of the designs that satisfy everything.
-        verified: by key, for designs whose numbers were compared with the reference.
-        placed: by key, for designs that were placed on the device's array, or could not be.
+        values: objective values of feasible designs, by key.
+        verified: comparisons with the reference, by key.
+        placed: placements on the device's array, or reasons for failures, by key.
         stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
-        run_dir: where the log and the tables are.
-        correction: what measured designs say of predictions.
-        certificate: what the run has decided about the space, where its sampler decides about designs unevaluated.
-        limits: how many designs each limit of the device ruled out before they were evaluated.
+        run_dir: directory of the log and the tables.
+        correction: correction of predictions by measurements.
+        certificate: decisions about the space, if the sampler decides designs without evaluating them.
+        limits: number of designs that each limit of the device ruled out before evaluation.
         enqueued: genes of the designs that the study began with.
     """
 
@@ -219,7 +219,7 @@ class Result:
 
     @property
     def baseline(self) -> BestDesign | None:
-        """The first design that the study had enqueued: what others are compared with."""
+        """The first enqueued design, with which others are compared."""
         for genes in self.enqueued[:1]:
             known = next((r for r in self.records if r.genes == genes and r.key in self.values), None)
             if known is not None:
@@ -228,7 +228,7 @@ class Result:
 
     @property
     def against_baseline(self) -> str:
-        """The best value of each objective over the baseline's, in words; "" where there is none."""
+        """Describe the best value of each objective relative to the baseline; "" without one."""
         if self.baseline is None or not self.front:
             return ""
         there = self.baseline.values
@@ -385,7 +385,7 @@ class Result:
         return pandas.DataFrame(rows, columns=pandas.Index(columns))
 
     def table(self, records: Sequence[Record]) -> tuple[list[str], list[Sequence[object]]]:
-        """The columns that describe some of the records, and a row for each record; None where there is nothing."""
+        """Return columns that describe some records, and a row for each; None for missing cells."""
         named: dict[tuple[str, ...], tuple[str, ...]] = {}  # most rows have the same names
         rows: list[tuple[tuple[str, ...], tuple[object, ...]]] = []
         for record in records:

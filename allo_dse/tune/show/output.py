@@ -31,9 +31,9 @@ Row = tuple[str, str, str, str, str]
 
 
 def predicted_reported_rows(metrics: Mapping[str, Any]) -> list[Row]:
-    """Per resource, and per loop its II and depth: what, which quantity, predicted, reported, difference.
+    """Return rows for each resource, and for each loop's II and depth: name, quantity, predicted, reported, difference.
 
-    What one of both does not pipeline is "-". Empty for designs that the tool has not measured.
+    A loop that only one of them pipelines has "-". Empty for designs that the tool has not measured.
     """
     return list(_rows(metrics.get(METRIC) or {}, metrics.get("latency_cycles")))
 
@@ -125,7 +125,7 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
 
 
 def print_result(result: Result, console: Console, command: Sequence[str]) -> None:
-    """The front, the best design in words, and where everything is."""
+    """Print the front, the best design in words, and the locations of files."""
     if not result.front:
         console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
         for name, count in list(result.unmet.items())[:TOP_LIMITS]:

@@ -97,8 +97,8 @@ class Task(Struct, frozen=True):
     """A design to evaluate, as it goes to a worker.
 
     Attributes:
-        deaths: workers that died while they had it, on a node that lived on.
-        losses: those and all others that were lost with it, in whatever way.
+        deaths: number of workers that died with it while their node lived.
+        losses: number of workers lost with it, for any reason.
     """
 
     number: int
@@ -133,7 +133,7 @@ class Batch(Struct, frozen=True):
 
     @property
     def load(self) -> int:
-        """As how many batches it counts: one that is alone fills its worker."""
+        """Number of batches that it counts as; one that runs alone fills its worker."""
         return AHEAD if self.alone else 1
 
 
@@ -156,7 +156,7 @@ class Pool:
     """Workers that can serve the same rungs. Queries cost the same for any number of workers and tasks.
 
     Args:
-        workers: how many there are to be.
+        workers: number of workers to start.
 
     Attributes:
         actors: the workers.
@@ -197,7 +197,7 @@ class Pool:
         return self._load.keys()
 
     def welcome(self, worker: int, place: Place | None = None) -> None:
-        """A worker has started; by itself, where it is not known on which node."""
+        """Mark a worker as ready. Without a known place it counts as alone on its node."""
         self.places[worker] = place or Place(f"of {worker}", 0)
         self._load[worker] = 0
         self._by_load[0][worker] = None
@@ -218,8 +218,7 @@ class Pool:
         return self._load.get(worker, 0) > 0
 
     def lost(self, worker: int) -> tuple[Task, ...]:
-        """Take back what a lost worker had been given. It may have been at any of it: of a batch that it had finished,
-        the answer may be lost with it."""
+        """Take back all tasks of a lost worker. Any may be the cause: results of a finished batch may be lost, too."""
         references = [reference for reference, batch in self.running.items() if batch.worker == worker]
         tasks = tuple(task for reference in references for task in self.release(reference).tasks)
         del self._load[worker], self._by_load[0][worker]

@@ -1,7 +1,7 @@
-"""Reaching a Ray cluster, before anything of Ray is imported, and where one of our own keeps its files.
+"""Access to a Ray cluster before Ray is imported, and the folder of a Ray that this process starts.
 
-From 2.59 on Ray guards the clusters of those who have a token with it, but a driver that names the cluster's address
-does not show the token by itself, and tries for minutes without it.
+Since 2.59 Ray protects clusters with a token if their owner has one. A driver that names the cluster's address does not
+send the token by default, and retries for minutes without it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REFUSED = "InvalidAuthToken"  # in Ray's reply to a client without a token
 
 
 def reach(address: str) -> None:
-    """See whether a cluster answers, and have Ray show it the token if it wants one.
+    """Check that a cluster answers, and let Ray send the token if it wants one.
 
     Raises:
         StudyError: when no Ray cluster answers at a `host:port`.
@@ -63,7 +63,7 @@ def reach(address: str) -> None:
 
 
 def have_token() -> None:
-    """Give a Ray of our own a token for this run where Ray would write one into a home that cannot be written."""
+    """Set a token for a Ray that this process starts, if Ray cannot write one to the home folder."""
     home = os.path.expanduser("~")
     place = os.path.join(home, ".ray")
     if not os.access(place if os.path.exists(place) else home, os.W_OK | os.X_OK):
@@ -72,14 +72,15 @@ def have_token() -> None:
 
 @contextmanager
 def undisturbed(seconds: float = PUT_OFF_SECONDS) -> Iterator[None]:
-    """Puts off what a signal raises until the block ends: a Ray that is left while it starts or ends takes the process
-    down with it. Ray's own handler for SIGTERM, which would do just that, is not let in.
+    """Delay exceptions from signals until the block ends. Ray's own SIGTERM handler is kept out.
+
+    An interrupted start or end of Ray would end the process.
 
     Args:
-        seconds: that the block may take; what a signal raises later is not put off.
+        seconds: longest delay; later signals raise at once.
 
     Raises:
-        KeyboardInterrupt: what was put off.
+        KeyboardInterrupt: the delayed exception.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -143,7 +144,7 @@ class RayFolder:
     _driver = -1
 
     def make(self) -> str:
-        """Make the folder; gives the path of Ray's part."""
+        """Make the folder; return the path of Ray's subfolder."""
         place = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
         if len(os.fsencode(place)) > LONGEST_TMPDIR:
             place = "/tmp"
@@ -177,7 +178,7 @@ class RayFolder:
 
 
 def _remove_of_dead(driver: Path) -> None:
-    """Remove a folder of ours whose driver was killed."""
+    """Remove the folder of a driver that was killed."""
     with suppress(OSError):
         if driver.stat().st_uid != os.getuid():
             return

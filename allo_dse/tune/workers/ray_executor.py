@@ -2,9 +2,8 @@
 
 Workers load the study themselves and get designs as genes, in batches sized by the measured cost of an evaluation.
 Rungs that need a resource have workers of their own, on the nodes that have it. A worker that dies takes its batches
-with it; those designs are evaluated once more, one by one, so that only one that kills a worker again is recorded as
-failed.
-What was lost with a whole node, or with its connection, is no design's fault.
+with it. Their designs are evaluated again, one by one. Only a design that kills a worker again is recorded as failed.
+Losses of a whole node or its connection are not blamed on designs.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ MAX_STARTS = 3  # attempts for a worker that fails to start
 
 
 class RayExecutor:
-    """Evaluates jobs in Ray actors: `workers` of them for rungs that need nothing special, more for those that do.
+    """Evaluates jobs in Ray actors: `workers` of them for rungs without a special resource, more for those with one.
 
     Args:
-        needs: of each rung's evaluator.
-        address: of a running cluster; None starts Ray on this machine.
+        needs: needs of each rung's evaluator.
+        address: address of a running cluster; None starts Ray on this machine.
 
     Attributes:
-        problems: per rung why no worker can serve it; None where one can.
+        problems: for each rung, why no worker can serve it; None if one can.
 
     Raises:
         StudyError: when the cluster cannot be reached, or its workers cannot load the study.
@@ -104,7 +103,7 @@ class RayExecutor:
         return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
 
     def _hire(self, workers: int | None) -> None:
-        """Start the workers: as many as asked for, or one per CPU, and one for each unit of a resource there is."""
+        """Start the workers: the given number or one per CPU, and one for each unit of a resource."""
         has = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for resource in {need.resource: None for need in self._needs}:
             count = workers or max(1, int(has.get("CPU", 1))) if resource is None else int(has.get(resource, 0))
@@ -114,7 +113,7 @@ class RayExecutor:
                     self._start(resource, pool, worker)
 
     def _start(self, resource: str | None, pool: Pool, worker: int) -> None:
-        """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
+        """Start a worker, perhaps to replace a dead one. It gets work once it has introduced itself."""
         # Workers with a resource reserve no CPU: the resource alone limits their place and number.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
         options["enable_task_events"] = False  # recording calls costs the most, and nobody reads the list
@@ -127,7 +126,7 @@ class RayExecutor:
         self._starting[actor.introduce.remote()] = (resource, worker)
 
     def _ask_around(self) -> list[str | None]:
-        """Per rung, why no worker can serve it."""
+        """Return, for each rung, why no worker can serve it."""
         said = {resource: self._first_words(resource) for resource in self._pools}
         return [
             said[need.resource][rung] if need.resource in said else _missing(need.resource)
@@ -169,7 +168,7 @@ class RayExecutor:
         pool.welcome(worker, said.place)
 
     def _look_after(self) -> None:
-        """Give up a rung whose workers are gone and do not come back.
+        """Give up a rung whose workers are lost and cannot be replaced.
 
         Raises:
             StudyError: when it is the rung of every design.
@@ -300,7 +299,7 @@ class RayExecutor:
         return self._again(pool, loss.tasks, died_alone(reference), loss.reason)
 
     def _close_cases(self) -> list[Measurement]:
-        """Conclude without an answer what has waited for one too long."""
+        """Conclude losses whose node has not answered in time."""
         late = time.monotonic() - AUTOPSY_SECONDS
         overdue = [(pool, r) for pool in self._pools.values() for r, loss in pool.losses.items() if loss.since < late]
         return [found for pool, reference in overdue for found in self._conclude(pool, reference)]

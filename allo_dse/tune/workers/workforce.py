@@ -20,7 +20,7 @@ class Workforce(Struct, frozen=True):
     """An executor, and which rungs of the ladder it can serve.
 
     Attributes:
-        notes: what to say at the start about rungs that it cannot.
+        notes: messages for the start of a run about rungs that it cannot serve.
     """
 
     executor: Executor
@@ -91,10 +91,10 @@ def recruit(
 
 
 def unusable_here(evaluators: Sequence[Evaluator]) -> list[str | None]:
-    """Per evaluator why it cannot run on this machine; None where it can.
+    """Return, for each evaluator, why it cannot run on this machine; None if it can.
 
     Raises:
-        StudyError: when the evaluator of every design cannot.
+        StudyError: if the evaluator of every design cannot.
     """
     problems = [why_unavailable(evaluator) for evaluator in evaluators]
     _refuse_first(evaluators, problems)
