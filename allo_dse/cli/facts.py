@@ -96,7 +96,7 @@ def objective(table: RunTable, row: int, name: str) -> float | None:
 
 
 def _texts(table: RunTable, name: str) -> list[str]:
-    """A column as texts; empty where there is nothing."""
+    """Return a column as texts; missing cells are empty."""
     column = table.column(name)
     values = [None] * len(table) if column is None else column.values(np.arange(len(table)))
     return ["" if value is None else str(value) for value in values]

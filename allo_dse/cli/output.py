@@ -42,7 +42,7 @@ COPIED = ("run", "go on with")
 
 
 def flowing(text: str) -> str:
-    """Help whose paragraphs end their lines where the terminal does; lines that begin with a space stay as they are."""
+    """Let help paragraphs wrap at the terminal's width; lines that begin with a space stay as they are."""
     return re.sub(r"(?m)(?<=\S)\n(?=\S)", " ", text)
 
 

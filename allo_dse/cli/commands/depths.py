@@ -1,4 +1,4 @@
-"""`allo-tune depths`: what stream depths of a design or a trace cost in memory, and save in cycles."""
+"""`allo-tune depths`: trade-off between memory and cycles over the stream depths of a design or a trace."""
 
 from __future__ import annotations
 

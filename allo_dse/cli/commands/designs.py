@@ -192,7 +192,7 @@ SHOWN = 20
 
 
 def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
-    """Replay a run's log and print what differs; returns the exit code."""
+    """Replay a run's log and print the differences; return the exit code."""
     from allo_dse.tune.rerun import replay_run
     from allo_dse.tune.search.budget import StopSignals
     from allo_dse.tune.store.rundir import find_run

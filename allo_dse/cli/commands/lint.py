@@ -1,4 +1,4 @@
-"""`allo-tune lint STUDY.py`: what of the programs of a study file its target does not build, line by line."""
+"""`allo-tune lint STUDY.py`: parts of a study file's programs that its target does not build, line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`allo-tune verify`: whether designs of a run compute what their program does, for all inputs."""
+"""`allo-tune verify`: proof that designs of a run compute the same as their program, for all inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a run: propose, screen, evaluate, write down, count, tell, show."""
+"""Main loop of a run: propose, screen, evaluate, log, count, learn, show."""
 
 from __future__ import annotations
 

@@ -342,9 +342,9 @@ class SideFiles:
     def tick(
         self, at: float, evaluated: int, certificate: Callable[[], Certificate | None], *, last: bool
     ) -> Tick | None:
-        """Running totals for the log, when they have changed: now and then, and with every tenth more designs.
+        """Return running totals for the log if they changed: from time to time, and with every 10 % more designs.
 
-        What is decided about the space is written where readers of the run look for it, too.
+        Decisions about the space are also written to `run.json`, for readers of the run.
         """
         now = time.monotonic()
         if not last and now - self._ticked < TICK_SECONDS and evaluated < self._next:

@@ -252,7 +252,7 @@ def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
 
 
 def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:
-    """Place the front's designs on the array: the search only asked whether they fit in number."""
+    """Place the front's designs on the array; the search only checked their counts against the limits."""
     placed = ledger.history.placed
     for best in ledger.result("").front:
         if stop.requested:

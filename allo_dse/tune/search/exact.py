@@ -69,7 +69,7 @@ class Proposer(Protocol):
         ...
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
-        """Go on where an earlier run stopped, after `next_number` proposals.
+        """Resume after an earlier run with `next_number` proposals.
 
         Args:
             told: turns a record into the result that a model learns.

@@ -32,7 +32,7 @@ def in_notebook() -> bool:
 
 
 class NotebookReporter(QuietReporter):
-    """tqdm's bars: of the designs, then of their verification. They are widgets where ipywidgets is installed."""
+    """tqdm bars for the designs and then for their verification; widgets if ipywidgets is installed."""
 
     def __init__(self) -> None:
         super().__init__()

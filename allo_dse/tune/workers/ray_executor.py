@@ -94,7 +94,7 @@ class RayExecutor:
         try:
             with undisturbed(PUT_OFF_SECONDS if address else START_SECONDS), nullcontext() if address else _alone():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-        except Exception as error:  # whatever class it is of: Ray raises its base class too
+        except Exception as error:  # of any class: Ray also raises `Exception` itself
             raise unreachable(address, self._folder.with_logs(str(error))) from error
 
     def _local_resources(self, study: StudySpec) -> dict[str, float]:
