@@ -76,7 +76,7 @@ class Budget:
     def trials_left(self, done: int) -> int:
         """Return how many more designs may be started.
 
-        At least one may, however short the time, so that there is a result.
+        If time is up before the first one, one may still be started, so that there is a result.
         """
         if self.search_time_is_up:
             return 0 if done else 1

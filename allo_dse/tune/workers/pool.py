@@ -249,8 +249,8 @@ class Pool:
     def batch_size(self, rung: int) -> int:
         """Return how many designs to send to a worker at once.
 
-        Batches are large enough that sending is cheap beside evaluating. It also takes little of the time in which the
-        driver serves each worker once, and the cores of a node take one batch for each of their workers.
+        Sending must be cheap beside evaluating. Batches must also last long enough that the driver can serve every
+        worker meanwhile, and that receiving them takes little of a node's cores.
         """
         seconds = self.seconds.get(rung, 0.0)
         if seconds <= 0:
