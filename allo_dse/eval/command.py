@@ -79,7 +79,7 @@ class Command:
 
     @property
     def deadline_s(self) -> float:
-        """What one design may take in all: the command's limit, and time to write and read."""
+        """Time limit of one design in seconds: the command's own limit, and time to write and read files."""
         return self.seconds + _MARGIN_S
 
     def bind(self, reference: Callable[..., Any] | None) -> None:
@@ -143,7 +143,7 @@ class Command:
         return shutil.which(str(self.cwd / word) if "/" in word else word)
 
     def _digest(self) -> str:
-        """Of the command, and of what it runs: its results are others when that changes."""
+        """Return a hash of the command and the files that it names; results are reused only while it is the same."""
         digest = hashlib.sha256(self.command.encode())
         for word in self.words:
             path = self.cwd / word
@@ -206,7 +206,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def last_words(folder: Path) -> str:
-    """What a command said last: its errors if it has printed any."""
+    """Return the last lines that a command printed, of its errors if there are any."""
     text = tail(folder / ERRORS).strip() or tail(folder / LOG)
     lines = [line for line in text.splitlines() if line.strip()]
     return " / ".join(map(printable, lines[-_SHOWN_LINES:])) or "no message"

@@ -126,7 +126,7 @@ def _allo_files(design: Design, reference: Reference | None, verify_with: Smalle
 
 
 def tensor_facts(program: Program) -> build.Tensors:
-    """What a script must know of a program's tensors to feed them."""
+    """Return the facts about a program's tensors that a script needs to feed them."""
     written = directions(program)[1]
     return [
         {
@@ -152,13 +152,13 @@ def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
 
 
 def not_taken(files: Files) -> list[str]:
-    """What Allo does not take of the design of some files."""
+    """Return the notes on design decisions that Allo ignores, from the files of a design."""
     notes: list[str] = json.loads(files[DESIGN]).get("allo", {}).get("not_taken", [])
     return notes
 
 
 def _not_taken(design: Design) -> list[str]:
-    """What was decided about an NPU design that Allo decides by itself, in words."""
+    """Describe the decisions about an NPU design that Allo makes by itself."""
     notes = []
     depths = design.buffering
     for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):

@@ -1,4 +1,4 @@
-"""What an evaluator is, and what it returns."""
+"""The protocol of evaluators, and the metrics that they return."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Metrics(Mapping[str, Any]):
-    """What an evaluator found out about one design: a read-only mapping whose entries are also attributes.
+    """Metrics of one design: a read-only mapping whose entries are also attributes.
 
     Units are part of the names: `latency_cycles`, `latency_us`, `throughput_gops`, `pe_count`, `utilization` (0 to 1),
     `local_memory_bytes`, `dram_bytes`. `bound` maps a resource to the share of the run time it was busy, `bottleneck`
-    names the one with the largest share, `evaluator` says who measured.
+    names the one with the largest share, and `evaluator` names the evaluator.
 
         >>> m = Metrics(latency_us=12.5, pe_count=4)
         >>> m.latency_us, m["pe_count"]
@@ -62,7 +62,7 @@ class Metrics(Mapping[str, Any]):
 
 
 def no_metric(name: str, metrics: Iterable[str]) -> str:
-    """What to say of a metric that an evaluator does not give."""
+    """Return the error message for a metric that an evaluator does not report."""
     known = list(metrics)
     return f"no metric {name!r}; {did_you_mean(name, known)}there are {', '.join(known)}"
 
@@ -109,7 +109,7 @@ class Needs(Struct, frozen=True):
 
 
 def needs(evaluator: Evaluator) -> Needs:
-    """What an evaluator asks of the place it runs in."""
+    """Return the requirements of an evaluator on the place where it runs."""
     deadline = getattr(evaluator, "deadline_s", None)
     memory = getattr(evaluator, "memory_bytes", None)
     isolate = bool(getattr(evaluator, "isolate", False)) or deadline is not None or memory is not None
@@ -194,8 +194,10 @@ def bounding_of(evaluator: Any) -> Bounding | None:
 
 
 def _is_replaced(kind: type, name: str, member: Any) -> bool:
-    """Whether a function of a class is not the one that the body of the class defines. Its code keeps the name that it
-    was compiled with, also where a decorator copies names."""
+    """Return whether a class's function is another one than the class body defines.
+
+    Code keeps the name that it was compiled with, even if a decorator copies names.
+    """
     if name == "bounding" or (name.startswith("__") and name != "__init__"):
         return False
     return isinstance(member, FunctionType) and (
@@ -230,17 +232,17 @@ class FunctionEvaluator:
 
 
 def takes_a_design(given: Any) -> bool:
-    """Whether something is a function of a design, and not one that makes an evaluator."""
+    """Return whether a value is a function of a design, rather than a factory of evaluators."""
     return inspect.isfunction(given) and _needed(given) == 1
 
 
 def needs_arguments(given: Any) -> bool:
-    """Whether something can be called, but not without arguments."""
+    """Return whether a value is callable, but not without arguments."""
     return callable(given) and _needed(given) > 0
 
 
 def _needed(given: Callable[..., Any]) -> int:
-    """How many arguments a function needs that are given by their position."""
+    """Return the number of positional arguments that a function requires."""
     try:
         parameters = inspect.signature(given).parameters.values()
     except ValueError:  # of some functions in C nothing is known

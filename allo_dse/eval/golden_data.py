@@ -1,4 +1,4 @@
-"""What an exported project is tested with: random or given inputs, and the outputs that they should give."""
+"""Test data of an exported project: random or given inputs, and the expected outputs."""
 
 from __future__ import annotations
 
@@ -83,8 +83,10 @@ def _golden_set(
 
 
 def _told(program: Program, reference: Callable[..., object], before: Arrays, outputs: Sequence[str]) -> Arrays | None:
-    """What a reference says of the outputs; None where it does not say it to the last bit: of fixed-point numbers in
-    floats, which do not round and wrap as these do."""
+    """Return the outputs that a reference computes, or None if they are not exact to the last bit.
+
+    Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
+    """
     found = reference(*(as_computable(before[name]) for name in asked(program, reference)))
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     told: Arrays = {}

@@ -16,10 +16,10 @@ SAMPLES = 400
 
 
 class Recording(Struct, frozen=True):
-    """What happens in a run: of the whole what is counted anyway, of any part every operation.
+    """The events of a run: totals and samples of the whole, and every operation of any chosen part.
 
     Attributes:
-        whole: the whole run, of which no single operations are kept.
+        whole: the whole run, without single operations.
     """
 
     network: Network
@@ -34,7 +34,7 @@ class Recording(Struct, frozen=True):
 
     @property
     def samples(self) -> Samples:
-        """How far everybody had come now and then."""
+        """Progress of all processes, sampled during the run."""
         assert self.whole.samples is not None
         return self.whole.samples
 

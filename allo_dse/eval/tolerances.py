@@ -29,11 +29,11 @@ _LEAST = 4
 
 
 class Tolerance(Struct, frozen=True):
-    """How far a tensor may be from what is expected, over the root mean square of its finite expected elements.
+    """Allowed difference of a tensor from its expected values, over the root mean square of the finite ones.
 
     Attributes:
-        largest: any element.
-        rms: the root mean square of all differences, which a factor or a missing part does not hide in.
+        largest: limit for any element.
+        rms: limit for the root mean square of all differences, which reveals a wrong factor or a missing part.
     """
 
     largest: float

@@ -115,24 +115,23 @@ def prove_design(
     always: bool = False,
     exported: Path | None = None,
 ) -> VerifyResult:
-    """Whether a folded design computes the function of its unfolded program, at random points of a prime field.
+    """Check at random points of a prime field that a folded design computes its unfolded program's function.
 
-    Where data decides on loops, indices or streams, they are compared on the paths that random inputs take, or
-    given ones.
+    When data decides on loops, indices or streams, they are compared on the paths of random or given inputs.
 
     Args:
-        verify_with: from the design's parameters to those to change for a smaller instance with the same mesh, which
-            is compared where the design itself, at its stream depths, takes more than `most_operations`.
+        verify_with: maps the design's parameters to the changes for a smaller instance with the same mesh. It is
+            compared when the design itself, at its stream depths, takes more than `most_operations`.
         inputs: as for `verify_design`.
         seconds: time limit of each run.
-        most_operations: on data, of one run.
-        always: go on to the end at the smaller size, or without one at the only size there is.
-        exported: the folder that the design was written to: its program, folded as its mapping says, is compared
+        most_operations: limit of the operations on data in one run.
+        always: ignore the limit at the smaller size, or at the only size if there is no smaller one.
+        exported: the folder that the design was written to. Its program, folded as its mapping says, is compared
             instead of the design.
 
     Raises:
-        Undecidable: where tokens are polled or vendor kernels called, or the unfolded program does not end.
-        TooMuchWork: where both sizes take more operations than that.
+        Undecidable: when tokens are polled or vendor kernels called, or the unfolded program does not end.
+        TooMuchWork: when both sizes take more operations than that.
     """
     design, verify_with = as_built(design), _of_size(verify_with, inputs)
     try:
@@ -179,8 +178,10 @@ def verify_and_prove(
     inputs: object = None,
     seed: int = 0,
 ) -> VerifyResult:
-    """What is done with the designs of a front: they are run on random or given inputs, and compared with the program
-    for all inputs where that is affordable. The message says which."""
+    """Verify a design of a front on random or given inputs, then prove it for all inputs where that is affordable.
+
+    The message says which of the two was done.
+    """
     started = time.perf_counter()
     found = verify_design(design, reference=reference, verify_with=verify_with, inputs=inputs, seed=seed)
     if not found.ok:
@@ -234,11 +235,11 @@ def _compare(
 
 
 class Largest(Struct, frozen=True, order=True):
-    """Where a tensor's roundings are largest, over its largest exact value.
+    """The largest rounding error of a tensor, over its largest exact value.
 
     Attributes:
-        error: the difference there.
-        bound: that the operations before it allow there.
+        error: the difference at its place.
+        bound: the error that the operations before it allow there.
     """
 
     error: float
@@ -278,7 +279,7 @@ def _expected(
     depths: Mapping[str, int],
     seconds: float,
 ) -> _Expected:
-    """What designs with this program have in common, computed once."""
+    """Return the results that all designs with this program share, computed once."""
     digest = hashlib.sha256()
     for array in arrays.values():
         digest.update(array.tobytes())
@@ -310,7 +311,7 @@ def _computed(
 
 
 def largest_of(name: str, one: Analysed) -> Largest:
-    """Where the error of a tensor is largest."""
+    """Return the largest rounding error of a tensor with its place."""
     if not one.exact.size:
         return Largest(0.0, 0.0, name)
     error = np.where(np.isnan(one.error), np.inf, one.error)
@@ -425,7 +426,7 @@ def asked(program: CompiledProgram, reference: Callable[..., object] | None = No
 
 
 def _arguments(function: Callable[..., object]) -> int:
-    """How many arguments a function must have."""
+    """Return the number of positional arguments that a function must have."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -496,7 +497,7 @@ def _differs_from_reference(
     found: Arrays,
     analysis: Analysis,
 ) -> str:
-    """How the outputs differ from the reference's; empty if they agree."""
+    """Return a text on how the outputs differ from the reference's; empty if they agree."""
     expected = _asked_of(reference, [arrays[name] for name in inputs])
     with of_the_study("reference", _LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in found]
@@ -520,8 +521,9 @@ def _differs_from_reference(
 def unlike_reference(
     one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
 ) -> tuple[NDArray[np.bool_], str]:
-    """Where the exact results of a program are not what a reference says, or its roundings exceed their bound; and by
-    how much most.
+    """Return the elements that contradict a reference, as a mask, and a text on the largest difference.
+
+    An element contradicts it if its exact result differs from the reference, or its roundings exceed their bound.
 
     Args:
         single: the reference computes in float32, however few bits its values have.
@@ -558,7 +560,7 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.b
 
 
 def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
-    """Where integers are not what a reference says, and why that may be the reference's fault."""
+    """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
     with np.errstate(invalid="ignore"):
         if wanted.dtype.kind == "f":  # which does not wrap
             return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"

@@ -31,10 +31,10 @@ UNEXPLAINED_AT_LEAST = 0.1
 
 @dataclass(frozen=True)
 class Measurement:
-    """How long a design took.
+    """The measured latency of a design.
 
     Attributes:
-        label: where it comes from, for people: "line 12: 9f3c2a".
+        label: its origin, for people: "line 12: 9f3c2a".
     """
 
     design: Design
@@ -83,7 +83,7 @@ class FittedParameter(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What is to be said of it."""
+        """The reason why the parameter was left alone; empty if it was fitted."""
         if self.deviation is not None:
             return ""
         if self.alike:
@@ -102,11 +102,11 @@ class FittedParameter(Struct, frozen=True):
 
 
 class Calibration(Struct, frozen=True, dict=True):
-    """What a fit has found.
+    """The result of a fit.
 
     Attributes:
-        device: the device with the fitted numbers; as it was where nothing was learned.
-        learned: whether the fit predicts designs that have no part in it better than the device did before.
+        device: the device with the fitted numbers, unchanged when nothing was learned.
+        learned: whether the fit predicts held-out designs better than the original device.
         scale: standard deviation of the logarithm of predicted over measured, without outliers.
     """
 
@@ -131,7 +131,7 @@ class Calibration(Struct, frozen=True, dict=True):
 
     @property
     def accuracy(self) -> tuple[Accuracy, ...]:
-        """How good predictions of the device are for what had no part in a fit, where enough was measured to say so.
+        """Accuracy of the device's predictions on held-out designs, per kind of program with enough measurements.
 
         The calibrated board is the default one of the file that is written.
         """
@@ -239,7 +239,7 @@ def _described(parameters: Sequence[Parameter], device: NpuDevice, found: Fit) -
 
 
 def _folds(measurements: Sequence[Measurement]) -> NDArray[np.int64]:
-    """Of each measurement, with all measurements of a design in one."""
+    """Return the cross-validation fold of each measurement; all measurements of a design share one."""
     distinct = {key: i for i, key in enumerate(dict.fromkeys(m.design.key for m in measurements))}
     return np.array([distinct[m.design.key] % FOLDS for m in measurements])
 

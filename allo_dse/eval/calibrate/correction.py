@@ -1,11 +1,11 @@
-"""What the measured designs of a run say of its predictions: a factor on predicted latencies, by what bounds a design.
+"""Correction of predicted latencies by the designs that a run has measured, depending on their bottlenecks.
 
     correction = Correction.of([Pair(predicted_metrics, measured_us=412.0), ...])
-    correction.applied(metrics)             # of the next prediction
+    correction.applied(metrics)             # metrics of the next prediction
 
-Unlike a calibration it changes no number of the device and simulates nothing, so that a search can afford it after
-every measurement. The logarithm of measured over predicted is taken to be a constant plus the shares of the run time
-that each resource works, weighted; both are zero before anything is measured, and outliers count little.
+Unlike a calibration it changes no number of the device and simulates nothing, so a search can afford it after every
+measurement. It models the logarithm of measured over predicted latency as a constant plus a weighted sum of the busy
+shares of the resources. All of these start at zero, and outliers count little.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Pair(Struct, frozen=True):
 
     @property
     def shares(self) -> dict[str, float]:
-        """How much of the work each resource does; "" stands for all of it."""
+        """Share of the work that each resource does; "" stands for all of it."""
         bound = self.predicted.get(BOUND) or {}
         total = sum(bound.values())
         return {"": 1.0, **({name: share / total for name, share in bound.items()} if total > 0 else {})}
@@ -110,11 +110,11 @@ class Correction(Struct, frozen=True, dict=True):
 
     @property
     def step(self) -> int:
-        """How many more measurements it takes to learn from again, so that all of a run together cost little."""
+        """Number of further measurements before the next fit; it grows, so that all fits of a run cost little."""
         return _step(self.used)
 
     def factor(self, predicted: Metrics) -> float:
-        """What a predicted latency is multiplied by."""
+        """Return the factor that corrects a predicted latency."""
         return _factor(self.weights or {}, Pair(predicted, 0.0))
 
     def applied(self, metrics: Metrics) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Correction(Struct, frozen=True, dict=True):
 
     @cached_property
     def corrected_us(self) -> list[float]:
-        """Of each pair what is predicted of it by a fit to the others."""
+        """Predicted latency of each pair, corrected by a fit to the other pairs."""
         found = [pair.predicted_us * _factor(self.weights or {}, pair) for pair in self.pairs]
         for fold in range(min(FOLDS, self.used)):
             out = range(fold, self.used, FOLDS)
@@ -183,7 +183,7 @@ def measured_us(metrics: Metrics | None) -> float | None:
 
 
 def uncorrected(metrics: Metrics) -> dict[str, Any]:
-    """What the evaluator said."""
+    """Return the metrics as the evaluator reported them."""
     plain = {name: value for name, value in metrics.items() if name != PREDICTED}
     return {**plain, **(metrics.get(PREDICTED) or {})}
 

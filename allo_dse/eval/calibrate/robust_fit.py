@@ -51,12 +51,12 @@ _End = tuple[Vector, Vector, Matrix]
 
 
 class Problem(Struct, frozen=True):
-    """What is fitted.
+    """A fitting problem.
 
     Attributes:
-        residuals_at: residuals at coordinates.
+        residuals_at: returns the residuals at given coordinates.
         low, high: limits of the coordinates.
-        rates: positions of coordinates that have no effect where they are high enough.
+        rates: positions of coordinates that have no effect when they are high enough.
     """
 
     residuals_at: Callable[[Vector], Vector]
@@ -92,14 +92,19 @@ class Problem(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """Which parameters the data determines; the others with those they cannot be told from, none without effect."""
+    """The parameters that the data determines.
+
+    Attributes:
+        free: the parameters that are fitted.
+        alike: per undetermined parameter, those that it cannot be told from; empty if it has no effect.
+    """
 
     free: list[int]
     alike: dict[int, list[int]]
 
 
 class Fit(Struct, frozen=True):
-    """Where a fit has ended: coordinates, residuals, their slopes and scale, and which coordinates are free."""
+    """The end of a fit: coordinates, residuals, slopes, scale and the selection of free coordinates."""
 
     at: Vector
     residuals: Vector
@@ -150,7 +155,7 @@ def weights_of(residuals: Vector, scale: float) -> Vector:
 
 
 def loss(residuals: Vector, scale: float) -> float:
-    """What the fit makes small."""
+    """Return the robust loss that the fit minimizes."""
     return float(np.log1p((residuals / (CAUCHY * scale)) ** 2).sum())
 
 
@@ -223,7 +228,7 @@ def _cauchy(measurements: int) -> Callable[[Vector], Matrix]:
 
 
 def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[int]) -> Selection:
-    """Which of the allowed parameters these measurements determine."""
+    """Return the selection of allowed parameters that these measurements determine."""
     reach = np.abs(jacobian).max(axis=0)
     free = [i for i in allowed if reach[i] >= NO_EFFECT]
     alike: dict[int, list[int]] = {i: [] for i in allowed if i not in free}
@@ -268,10 +273,11 @@ def fit(problem: Problem, start: Vector) -> Fit:
 
 
 def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
-    """Where a descent has ended, or where it ends without a measurement that bends it.
+    """Return the end of a descent, or a better one reached without a single measurement that bends it.
 
-    A measurement that alone determines a coordinate can pull it so far that those near it look like the outliers, a
-    minimum of its own. The fit without it shows by a far smaller scale [Rousseeuw, Least median of squares, 1984].
+    A measurement that alone determines a coordinate can pull it far away. Measurements near it then look like
+    outliers: a local minimum. The fit without that measurement has a far smaller scale [Rousseeuw, Least median of
+    squares, 1984].
     """
     at, residuals, jacobian = ended
     scale = scale_of(residuals)
@@ -290,7 +296,7 @@ def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
 
 
 def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
-    """Where to begin: with rates lowered where that helps, as one that is far too high shows no slope."""
+    """Return a starting point, with rates lowered where that helps: a rate that is far too high shows no slope."""
     best, residuals = _descend(problem, start, free, TRUST, PROBE_ROUNDS)
     before = problem.residuals_at(start)
     for i in problem.rates:

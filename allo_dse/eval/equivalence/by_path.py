@@ -209,7 +209,7 @@ class PathLog(Entries):
 
     @property
     def undefined_decides(self) -> bool:
-        """Whether memory that was never written decided on control."""
+        """Return whether memory that was never written decided on control."""
         return bool(self.words[0, 2])
 
     def numbers(self, words: IntArray) -> IntArray:

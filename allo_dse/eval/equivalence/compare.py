@@ -1,12 +1,12 @@
-"""Whether two programs compute the same function, with a bound of the probability that the answer is wrong.
+"""Equivalence check of two programs, with a bound of the probability that the answer is wrong.
 
     found = equivalent(program, folded)
     print(found)                equal: C (64x64) ... error probability below 2.2e-13
 
-Both run over random points of a prime field, through the compiled code, folds, streams and layouts that every run has.
-Polynomials that differ agree at a random point with a probability of at most their degree by the size of the field
-(Schwartz and Zippel). What is not a polynomial is a hash of its name and its operands: two programs are equal when
-they apply the same operations to the same values.
+Both run over random points of a prime field, through the same compiled code, folds, streams and layouts as any run.
+Different polynomials agree at a random point with a probability of at most their degree over the size of the field
+(Schwartz and Zippel). Operations that are not polynomial become hashes of their name and operands: two programs are
+equal when they apply the same operations to the same values.
 """
 
 from __future__ import annotations
@@ -82,20 +82,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Whether two programs are equal; true or false as a condition.
+    """The result of comparing two programs; true as a condition if they are equal.
 
     Attributes:
         points: random points that were tried.
-        degree: bound of the degree of the polynomials at hand.
-        error: bound of the probability that programs that differ are found equal.
-        operations: operations on data that one run of both performs.
-        seconds: that all took.
-        difference: where they differ.
-        reordered: the first float in which they are equal for real numbers only: one of them reassociates.
-        message: what ended one of them early.
-        ended: which of the two that was: 0 or 1.
+        degree: bound of the degree of the compared polynomials.
+        error: bound of the probability that different programs are found equal.
+        operations: operations on data in one run of both.
+        seconds: total time.
+        difference: the first place where they differ.
+        reordered: the first float in which they agree for real numbers only, because one of them reassociates.
+        message: the reason why one of them ended early.
+        ended: the one that ended early: 0 or 1.
         signed_zeros: whether 0.0 and -0.0 are told apart wherever more than the sign of a zero depends on it.
-        paths: on the paths of how many sets of inputs they were compared; 0: for all inputs.
+        paths: number of sets of inputs whose paths were compared; 0 when the result holds for all inputs.
     """
 
     equal: bool
@@ -140,24 +140,25 @@ def equivalent(
     most_operations: int | None = None,
     inputs: Inputs | Sequence[Inputs] | None = None,
 ) -> Equivalence:
-    """Whether two programs compute the same outputs from all inputs.
+    """Return whether two programs compute the same outputs from all inputs.
 
     Args:
         a, b: programs, folded graphs or designs with the same tensors, in the same order.
-        allow_reassociation: floating-point sums and products as those of real numbers; without, their order counts.
-            `reordered` of the answer says where it makes the difference.
-        seed: of the prime and the points.
+        allow_reassociation: treat floating-point sums and products as those of real numbers. By default their order
+            counts; `reordered` of the result says where it matters.
+        seed: seed of the prime and the points.
         seconds: time limit of each run.
-        most_operations: on data, that one run of either may have; also how many elements its tensors may have.
-        inputs: arrays by the names of tensors in `a`, or a list of such sets; what is not given is zero. Programs in
-            which data decides on loops, indices or streams are compared on the paths that these inputs take, for all
-            inputs that take the same.
+        most_operations: limit of the operations on data in one run of either program, and of the elements in its
+            tensors.
+        inputs: arrays by the names of tensors in `a`, or a list of such sets; missing tensors are zero. Programs in
+            which data decides on loops, indices or streams are compared on the paths of these inputs, for all inputs
+            that take the same paths.
 
     Raises:
-        Undecidable: where data decides on more than values (loops, indices, use of streams) and no inputs are given,
-            or on what neither formulas nor inputs tell, naming the place.
-        TooMuchWork: where it takes more operations, or time, than was allowed.
-        SimulationError: for programs whose tensors are not alike, and what keeps one of them from being run at all.
+        Undecidable: when data decides on more than values (loops, indices, use of streams) and no inputs are given,
+            or on something that neither formulas nor inputs tell. The message names the place.
+        TooMuchWork: when it takes more operations or time than allowed.
+        SimulationError: when the tensors of the programs do not match, or one of the programs cannot be run.
     """
     sides = [_side(one, allow_reassociation) for one in (a, b)]
     program = sides[0].vmg.program
@@ -210,10 +211,10 @@ def _compared(sides: list[Side], given: Sequence[Numbers | None], limits: _Limit
 
 
 def points_for(degree: int, hashes: int) -> tuple[int, float]:
-    """How many random points it takes, and the error probability then.
+    """Return the number of random points needed, and the error probability with that many.
 
-    Two of n hashes are equal though their operands are not with probability at most (degree + 1) / p, and there are
-    n**2 / 2 pairs; if none are, the outputs are polynomials of independent variables.
+    Two of n hashes collide with probability at most (degree + 1) / p, and there are n**2 / 2 pairs. Without collisions,
+    the outputs are polynomials of independent variables.
 
     Raises:
         Undecidable: when the degree is too high.
@@ -247,10 +248,10 @@ def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
 
 
 def require_little_work(vmg: VMG, most_operations: int) -> None:
-    """That a graph is not known to need more work, before anything is compiled or run.
+    """Check, before anything is compiled or run, that a graph is not known to need too much work.
 
     Raises:
-        TooMuchWork: saying what there is too much of.
+        TooMuchWork: with the quantity that is too large.
     """
     program = vmg.program
     elements = sum(math.prod(t.shape) for t in program.tensors)
@@ -265,7 +266,7 @@ def require_little_work(vmg: VMG, most_operations: int) -> None:
 
 
 def _least_rounds(nodes: Iterable[Node]) -> int:
-    """How often the innermost loops of a task run at least, as far as that is a number."""
+    """Return a lower bound of the iterations of a task's innermost loops, as far as trip counts are constant."""
     rounds = 0
     for node in nodes:
         if isinstance(node, Loop):
@@ -339,10 +340,10 @@ def _difference(
 
 
 def _require_defined(side: Side, found: list[IntArray], again: list[IntArray]) -> None:
-    """That results are the same whatever stands in memory that was never written.
+    """Check that no result depends on memory that was never written.
 
     Raises:
-        Undecidable: naming the first element that is not, and variables that are declared without a value.
+        Undecidable: with the first element that does, and variables that are declared without a value.
     """
     for tensor, own, other in zip(side.vmg.program.tensors, found, again, strict=True):
         if (own != other).any():
@@ -372,7 +373,7 @@ def _described(sides: list[Side], position: int, own: IntArray, other: IntArray,
 def _formulas(
     sides: list[Side], difference: Difference, operations: int, seconds: float | None
 ) -> tuple[str, str] | None:
-    """What the two programs compute where they differ, from a run that keeps all operations."""
+    """Return the formulas of both programs at a difference, from a run that records all operations."""
     if operations > MOST_ENTRIES:
         return None
     found = []
@@ -405,7 +406,7 @@ def _writer(vmg: VMG, position: int, element: int) -> str:
 def _holds(
     offset: NDArray[np.int64], shape: tuple[int, ...], strides: tuple[int, ...], element: int
 ) -> NDArray[np.bool_]:
-    """Which tiles, given by their first elements, hold an element."""
+    """Return a mask of the tiles, given by their first elements, that hold an element."""
     rest, inside = element - offset, np.ones(len(offset), np.bool_)
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):
         if stride:

@@ -1,8 +1,8 @@
-"""Which values of a task body are data, and which decide on control: indices, loop counters, the pid.
+"""Data flow analysis of a task body: values that are data, and values that decide on control.
 
-Data is what comes from tensors, streams and state, and what is computed from it or stored where it is. Everything else
-stays as it is, and is made a field element where it meets data. What data decides on is refused with its place, but for
-branches without stream operations, which become choices.
+Data comes from tensors, streams and state, is computed from such values, or is stored in the same place. Everything
+else (indices, loop counters, the pid) stays as it is, and becomes a field element where it meets data. Control that
+depends on data is rejected with its place, except branches without stream operations, which become choices.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCKS = ("df.get_block", "df.put_block")
 
 
 class Undecidable(SimulationError):
-    """What a program does is not the same function for all inputs, or cannot be told."""
+    """The program is not one function for all inputs, or the comparison cannot tell."""
 
 
 class TooMuchWork(Undecidable):
@@ -78,7 +78,7 @@ class DataValues:
                 todo += self._next[value]
 
     def _connect(self, op: ir.Operation) -> None:
-        """Where the values of an operation go."""
+        """Record the values and arrays that an operation passes its operands on to."""
         for k, operand in enumerate(op.operands):
             self._next[operand] += self.targets(op, k)
         for result in op.results:
@@ -102,7 +102,7 @@ class DataValues:
         return [r for r in op.results if not (self._by_path and isinstance(r.type, ir.IndexType))]
 
     def _carried(self, op: ir.Operation, k: int) -> list[ir.Value]:
-        """Where the operands of a region's last operation go."""
+        """Return the values that receive operand k of a region's terminator."""
         parent = op.block.owner.operation
         if op.name == "scf.condition":
             return [parent.results[k - 1], parent.regions[1].blocks[0].arguments[k - 1]] if k else []
@@ -144,7 +144,7 @@ class DataValues:
 
 
 def _may_be_undefined(memory: ir.Value) -> bool:
-    """Whether a variable is read where no write comes before, or an array is never written."""
+    """Return whether a variable may be read before it is written, or an array is never written."""
     uses = [use.owner.operation for use in memory.uses]
     if ir.MemRefType(memory.type).rank:
         return all(op.name in ("memref.load", "memref.dealloc", "df.put_block") for op in uses)
@@ -153,7 +153,7 @@ def _may_be_undefined(memory: ir.Value) -> bool:
 
 
 def _comes_before(write: ir.Operation, read: ir.Operation) -> bool:
-    """Whether one operation runs before another whenever that runs."""
+    """Return whether one operation always runs before the other, whenever the other runs."""
     around: ir.Operation | None = read
     while around is not None and around.name != "func.func":
         if around.block == write.block:

@@ -1,12 +1,12 @@
-"""What programs compute with in place of numbers, as MLIR functions and in Python.
+"""Domains of symbolic runs, which replace numbers, as MLIR functions and in Python.
 
-`FieldDomain`: elements of a prime field of 61 bits, in Montgomery form (x stands as x * 2**64 mod p). Integers and
+`FieldDomain`: elements of a prime field of 61 bits, in Montgomery form (x is stored as x * 2**64 mod p). Integers and
 binary fractions map to it as a ring does; any other operation is a hash of its name and operands.
-`DegreeDomain`: how high the polynomials of such a run are in its variables at most, and how many operations it has.
+`DegreeDomain`: upper bounds of the degrees of the polynomials in such a run, and counts of its operations.
 
-Both are computed by the same functions, so that a body is rewritten and compiled once. Each takes the task's own words
-first: the key of the hashes and the state of undefined values, or the counts of operations and of hashes; then the
-address of a log, where there is one, and which of the two it is to compute.
+The same functions compute both, so a body is rewritten and compiled once. Each function takes the task's own words
+first. These are the key of the hashes and the state of undefined values, or the counts of operations and of hashes;
+then the address of a log, if there is one, and the domain to compute in.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ SIGNATURES = {
 
 
 class Constants(Protocol):
-    """What words stand for numbers."""
+    """The words that stand for numbers."""
 
     def constant(self, value: Fraction | float) -> int:
         """The word that stands for a number."""
 
 
 class Log(Constants, Protocol):
-    """Where the functions of a domain keep what they did."""
+    """The place where the functions of a domain record their operations."""
 
     address: int
 
 
 class Domain(Constants, Protocol):
-    """What a run computes with."""
+    """The arithmetic that a run computes in."""
 
     @property
     def mode(self) -> int:
-        """What the functions are to compute: the last of a task's own words."""
+        """The computation that the functions perform: the last of a task's own words."""
 
     @property
     def compiled(self) -> Code:

@@ -1,7 +1,7 @@
-"""What elements of results were computed as: a domain whose words number the operations of a run.
+"""Formulas of result elements: a domain whose words number the operations of a run.
 
-Where two programs differ, both run once more over it, and `told_apart` says what the first element that differs is in
-the one and in the other, without the terms that both have.
+When two programs differ, both run again over it. `told_apart` then writes the first element that differs as a formula
+of either program, without the terms that both have.
 """
 
 from __future__ import annotations

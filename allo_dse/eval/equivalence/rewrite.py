@@ -90,10 +90,10 @@ class _Operand(Struct, frozen=True):
 
 
 class _Plan(Struct, frozen=True):
-    """What is to be done with an operation, decided before anything is rewritten.
+    """The rewrite of an operation, decided before anything is rewritten.
 
     Attributes:
-        places: per operand whether data lies where it goes.
+        places: per operand, whether data lies where it goes.
         result: the type of its only result, if that is data.
         is_kept: whether it is an extension that changes nothing.
     """
@@ -405,7 +405,7 @@ def _accesses(block: ir.Block, array: ir.Value) -> list[ir.Operation]:
 
 
 def _is_whole(array: ir.Value) -> bool:
-    """Whether an array is not a part, or another name, of one."""
+    """Return whether an array is neither a part of another array nor another name for one."""
     return isinstance(array, ir.BlockArgument) or array.owner.name in MEMORY
 
 

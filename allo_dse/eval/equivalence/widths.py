@@ -1,4 +1,4 @@
-"""Which extensions of integers change nothing, because only bits count that were there before or the value fits."""
+"""Integer extensions that change nothing: only the original bits count later, or the value fits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Widths:
         self._intervals: dict[ir.Value, Interval | None] = {}
 
     def changes_nothing(self, extension: ir.Operation) -> bool:
-        """Whether the polynomial of an extended integer stands for the extension as well."""
+        """Return whether the polynomial of an extended integer stands for the extension as well."""
         source, result = extension.operands[0], extension.results[0]
         return self.needed_bits(result) <= width_of(source.type) or self._fits(extension)
 
@@ -49,7 +49,7 @@ class Widths:
         return known is not None and low <= known[0] and known[1] <= high
 
     def needed_bits(self, value: ir.Value) -> int:
-        """How many of an integer's lowest bits matter afterwards."""
+        """Return the number of an integer's lowest bits that later operations need."""
         if value not in self._needed:
             self._needed[value] = max((self._needed_by(use) for use in value.uses), default=0)
         return self._needed[value]

@@ -92,8 +92,11 @@ class Analysed(Struct, frozen=True):
 
     @property
     def most(self) -> Doubles:
-        """Of the worst case what is worth something: where it exceeds the value, as after exponentials of differences,
-        the larger of the value, which roundings in one direction may lose, and of what independent ones come to."""
+        """The worst-case bound, capped at the larger of the value itself and the error of independent roundings.
+
+        After exponentials of differences, say, the bound exceeds the value, and says nothing.
+        Roundings in one direction may lose the whole value.
+        """
         with np.errstate(invalid="ignore"):
             worth: Doubles = np.fmin(
                 self.bound, np.maximum(DEVIATIONS * np.sqrt(self.variance), np.nan_to_num(np.abs(self.exact)))
@@ -102,8 +105,11 @@ class Analysed(Struct, frozen=True):
 
     @property
     def tolerance(self) -> Doubles:
-        """How far another implementation in the same types may be from exact: the worst case, or `ROOM` times the
-        error of this run where the variances are largest compared with it."""
+        """Largest allowed distance of another implementation in the same types from the exact result.
+
+        It is the worst case, or less: a number of standard deviations. That number is `ROOM` times the largest of this
+        run, but at most `DEVIATIONS`.
+        """
         deviation = np.sqrt(self.variance)
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = self.error / deviation
@@ -123,7 +129,7 @@ class Analysis(Struct, frozen=True):
 
 
 def unit_roundoff(dtype: DType) -> float:
-    """How far a number may be from the nearest of a floating-point type, relative to it."""
+    """Return the unit roundoff of a floating-point type: the largest relative error of rounding to nearest."""
     return _unit(_element(dtype))
 
 
@@ -139,7 +145,7 @@ def unit_of(values: Array) -> float:
 
 
 def has_floats(program: CompiledProgram) -> bool:
-    """Whether a program rounds anything."""
+    """Return whether a program computes with floating-point numbers, and so may round."""
     return any("f16" in c.body.mlir or "f32" in c.body.mlir or "f64" in c.body.mlir for c in program.task_classes)
 
 
@@ -222,8 +228,10 @@ def _element_in_memory(dtype: DType) -> np.dtype[Any]:
 
 
 def _apply_external(known: External, call: ExternalCall, arrays: list[NDArray[Any]]) -> None:
-    """What a vendor kernel computes of rounded and of exact values; its roundings, which are unknown, are taken for as
-    large as the root mean square of what these differ by."""
+    """Apply a vendor kernel to the rounded and to the exact values.
+
+    Its own roundings are unknown. They are assumed to be as large as the root mean square difference of the results.
+    """
     types = [dtype for dtype, _ in call.operands]
     rounded = [
         one["rounded"].astype(numpy_dtype(dtype)) if dtype.is_float else one
@@ -529,7 +537,10 @@ class _Helper:
         return self._by_differences(op, known, w)
 
     def _by_differences(self, op: str, known: list[list[str]], w: str) -> list[str]:
-        """How far a function moves if its arguments do: by the bound, a standard deviation and single roundings."""
+        """Return the error of a function by the change of its result when its arguments change.
+
+        The three parts are a worst-case bound, a variance, and the unit error for arguments off by single roundings.
+        """
         bound = spread = unit = self._number(0.0)
         for k, (_, _, e, v, u) in enumerate(known):
             single = self._number(SINGLE)

@@ -314,7 +314,7 @@ def run_graph(
 
 
 class Run(Struct, frozen=True):
-    """What a run needs beside the graph.
+    """Everything that a run needs beside the graph.
 
     Attributes:
         tensors: arguments and shared memory, by name.
