@@ -1,4 +1,4 @@
-"""A model of what designs are worth: Gaussian-process regression with an automatically found length per feature.
+"""A surrogate model of losses: Gaussian-process regression with an automatically fitted length per feature.
 
 Covariance is Matern with smoothness 5/2 (C. Rasmussen and C. Williams, "Gaussian Processes for Machine Learning", MIT
 Press 2006, chapters 2, 4 and 5). Lengths and noise maximise the marginal likelihood times a prior; the scale of the
@@ -29,11 +29,11 @@ JITTER = 1e-6
 
 
 class Scales(Struct, frozen=True):
-    """Over which distances features make a difference, and how much they do not explain.
+    """Length scales of features, and the noise that they leave unexplained.
 
     Attributes:
-        lengths: logarithms of the distances, (groups of features,).
-        noise: logarithm of the standard deviation of what features do not explain, as a share of what they do.
+        lengths: logarithms of the length scales, (groups of features,).
+        noise: logarithm of the standard deviation that features do not explain, as a share of what they do.
     """
 
     lengths: Floats
@@ -126,8 +126,8 @@ class Features(Struct, frozen=True):
     """Genes as numbers: positions in their ranges from 0 to 1, and one number per category that was met.
 
     Attributes:
-        names: of the genes.
-        met: the categories of each gene that is one of them, that designs have.
+        names: names of the genes.
+        met: the categories of each categorical gene that designs have.
         groups: the position in `names` of the gene that each feature belongs to, (features,).
     """
 
@@ -187,7 +187,7 @@ class Numbers(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many of them differ."""
+        """Number of features that vary."""
         return int((self.span > 0).sum())
 
     def encode(self, numbers: Floats) -> Floats:
@@ -203,8 +203,10 @@ class Numbers(Struct, frozen=True):
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within it NumPy's linear algebra uses one thread, where NumPy brings the OpenBLAS that its wheels are made with;
-    elsewhere nothing changes."""
+    """Restrict NumPy's linear algebra to one thread within the context.
+
+    It changes nothing unless NumPy uses the OpenBLAS of its wheels.
+    """
     library = _openblas()
     if library is None:
         yield
