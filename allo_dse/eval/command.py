@@ -102,7 +102,7 @@ class Command:
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
         with workspace(self.directory, design.key) as folder:
-            from .design_folder import design_files, write_files  # with all that programs are run and compared by
+            from .design_folder import design_files, write_files  # slow to import: it runs and compares programs
 
             write_files(design_files(design, reference=self.reference), folder)
             found = self._run(folder)
@@ -125,7 +125,7 @@ class Command:
                 return _read(folder)
             self._complain(code, folder)
         except AlloDseError:
-            print(tail(folder / LOG) + tail(folder / ERRORS), flush=True)  # kept by who runs this in its own process
+            print(tail(folder / LOG) + tail(folder / ERRORS), flush=True)  # the parent process keeps it
             raise
 
     def _complain(self, code: int | str, folder: Path) -> NoReturn:

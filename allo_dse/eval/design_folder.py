@@ -27,9 +27,9 @@ HLS = "hls"
 """The directory of an FPGA design's HLS project."""
 MAX_JSON_PRIMITIVES = 5000
 MOST_GOLDEN_ELEMENTS = 1 << 18
-"""Of all tensors, up to which expected results are computed when a reference has no source to go with the program."""
+"""Most elements of all tensors for which the results of a reference without source are computed here."""
 ALLO_FIFO_DEPTH = 2
-"""Of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
+"""Depth of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
 
 DESIGN, BUILD, FOLDING = "design.json", "build.py", "allo_folding.py"
 GOLDEN = "golden.npz"
@@ -145,7 +145,7 @@ def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
     expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
     names = [tensor["name"] for tensor in tensors if tensor["written"]]
     data = io.BytesIO()
-    # NumPy's files know no types of ml_dtypes.
+    # NumPy's file format does not support the types of ml_dtypes.
     plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
     np.savez(data, **dict(zip(names, plain, strict=True)))
     return data.getvalue()

@@ -133,14 +133,14 @@ def versioned(version: str, **options: bool) -> str:
     return " ".join([version, *(name for name, counts in options.items() if counts)])
 
 
-# What can be said of a design's metrics before it is evaluated, for searches that prove that nothing better exists.
+# Bounds of metrics before evaluation, for searches that prove that no better design exists.
 
 
 Interval = tuple[float, float]
-"""The least and the most that a metric can be."""
+"""The smallest and the largest possible value of a metric."""
 
 Bounds = Mapping[str, Interval]
-"""By metric; nothing is known of those that are missing."""
+"""Intervals by metric; missing metrics have no bounds."""
 
 
 class Bounding(Protocol):
@@ -205,9 +205,6 @@ def _is_replaced(kind: type, name: str, member: Any) -> bool:
     )
 
 
-# A plain function of a design as an evaluator.
-
-
 class FunctionEvaluator:
     """Measures designs by calling a function.
 
@@ -245,6 +242,6 @@ def _needed(given: Callable[..., Any]) -> int:
     """Return the number of positional arguments that a function requires."""
     try:
         parameters = inspect.signature(given).parameters.values()
-    except ValueError:  # of some functions in C nothing is known
+    except ValueError:  # some C functions have no signature
         return 0
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)

@@ -22,7 +22,7 @@ DATA = "data"
 """The directory of a test bench's first inputs."""
 SEED = 0
 _SECONDS = 120.0
-_ANSWERS_KEPT = 4  # of a study's instance and its small one, and of two sets of parameters
+_ANSWERS_KEPT = 4  # a study's instance and its reduced one, for two sets of parameters
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -32,7 +32,7 @@ class Remembered:
     the same, each in its way, and in numpy that takes long."""
 
     def __init__(self, reference: Callable[..., object]) -> None:
-        update_wrapper(self, reference)  # with its parameters
+        update_wrapper(self, reference)  # keeps its signature
         self._reference = reference
         self._known: dict[tuple[tuple[object, ...], ...], object] = {}
 
@@ -95,7 +95,7 @@ def _told(program: Program, reference: Callable[..., object], before: Arrays, ou
         if value.dtype.kind == "f" and own.dtype.kind in "iu":
             if types[name].is_fixed:
                 return None
-            value = value.astype(np.int64)  # from which what does not fit wraps
+            value = value.astype(np.int64)  # values that do not fit wrap from int64
         told[name] = value.astype(own.dtype).reshape(own.shape)
     return told
 

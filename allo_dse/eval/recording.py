@@ -10,9 +10,9 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels, Network
 
 MAX_EVENTS = 300_000
-"""Operations of a part that are kept; one that has more ends earlier."""
+"""Most operations kept of a part; a part with more ends earlier."""
 SAMPLES = 400
-"""Points in time at which it is noted how far everybody has come."""
+"""Points in time at which progress is sampled."""
 
 
 class Recording(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Recording(Struct, frozen=True):
         operations.
         """
         end = self.cycles if end is None else end
-        repeats = self.whole.skipped > 0  # else to look for it would be in vain
+        repeats = self.whole.skipped > 0  # look for repetition only if there is any
         result = table_engine().run(self.network, record=self.max_events, window=(start, end), extrapolate=repeats)
         result.labels = self.labels
         return result

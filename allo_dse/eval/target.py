@@ -100,7 +100,7 @@ class Buildable(Struct, frozen=True):
         if self._npu is None:
             return
         from allo_dse.backends.npu.fold_bounds import (
-            task_excess,  # with devices and the simulator, which are slow to import
+            task_excess,  # imports devices and the simulator, which is slow
         )
 
         if excess := task_excess(ports, self._npu, self.buffering):

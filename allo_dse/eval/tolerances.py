@@ -22,10 +22,10 @@ from .execute.rounding import DEVIATIONS, ROOM, Analysed, analysed, unit_roundof
 from .verify import Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
-"""Iterations of loops that an analysis may take: less than a second."""
+"""Most loop iterations of an analysis: less than a second."""
 _SECONDS = 60.0
 _LEAST = 4
-"""Unit roundoffs of its type that a result may be off in any case."""
+"""Unit roundoffs of its type that a result may always be off."""
 
 
 class Tolerance(Struct, frozen=True):
@@ -74,7 +74,7 @@ def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tole
     for make in (random_arrays, positive_arrays):
         try:
             analysis = analysed(own.vmg, make(own, asked(own), 0), depths={}, seconds=_SECONDS)
-        except SimulationError:  # what a program says of random inputs need not be numbers
+        except SimulationError:  # random inputs may not give numbers
             continue
         for tensor in written:
             one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype)).grown(growth)

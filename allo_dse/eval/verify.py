@@ -46,17 +46,17 @@ from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has
 from .execute.run import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
-"""Above this, the unfolded program is not run where there is a reference to compare with."""
+"""Above this, a comparison with a reference replaces the run of the unfolded program."""
 
 QUICK_OPERATIONS = 8_000_000
-"""Operations on data that are compared, in one run, without being asked for: less than a second's."""
+"""Most operations on data of a run that is compared by default: less than a second."""
 
 _RAW = "; it gets and returns raw integers of fixed-point numbers"
 
 _LOST = "nothing is lost: correct it, and the same command verifies the front"
 
 Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
-"""From parameters to those to change for a smaller instance with the same mesh."""
+"""Maps parameters to the changes for a smaller instance with the same mesh."""
 _REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
 and each is run and proved."""
@@ -266,7 +266,7 @@ class _Expected(Struct, frozen=True):
 
 
 _EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, bytes], _Expected]] = WeakKeyDictionary()
-"""By program, its reference and the digest of the inputs."""
+"""Results by program, its reference and the digest of the inputs."""
 
 
 def _expected(
@@ -532,7 +532,7 @@ def unlike_reference(
     finest = 2.0**-53 if one.rounded.dtype == np.float64 else SINGLE
     with np.errstate(invalid="ignore", over="ignore"):
         allowed = max(finest, min(roundoff, SINGLE)) * one.unit
-        if roundoff > SINGLE:  # the reference rounds as programs do, at least in the end
+        if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
             allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
         wrong = _apart(own, one.exact, allowed)
         if wrong.any():
@@ -562,7 +562,7 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.b
 def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
     """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
     with np.errstate(invalid="ignore"):
-        if wanted.dtype.kind == "f":  # which does not wrap
+        if wanted.dtype.kind == "f":  # floats do not wrap
             return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"
         return value != wanted.astype(value.dtype), ""
 

@@ -21,7 +21,7 @@ _OTHERS = (
     str(Path(__file__).resolve().parents[1]), "<frozen", "<string>",
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")),
 )  # fmt: skip
-"""How the names of files begin that are not the user's; that of a dataclass's own methods is <string>."""
+"""Prefixes of the names of files that are not the user's; that of a dataclass's own methods is <string>."""
 
 
 class ProgramWarning(UserWarning):
@@ -143,10 +143,8 @@ class UnknownModule(ProgramError, ModuleNotFoundError):
         self.name = name
 
 
-# Functions of the language.
-#
-# In a kernel the front end recognises them by their name; outside they compute the same with NumPy, so that a function
-# that is a program also runs as Python: this is how programs are compared with their references.
+# Functions of the language. In a kernel the front end recognises them by name. Outside they compute the same with
+# NumPy, so that a function can also run as plain Python: programs are compared with their references this way.
 
 
 def _windows(image: Array, shape: tuple[int, ...]) -> Array:

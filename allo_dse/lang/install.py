@@ -16,7 +16,7 @@ from allo_dse.common.errors import did_you_mean
 
 from .diagnostics import ProgramError, UnknownModule
 
-# What each module of Allo that programs import is made of here; an empty tuple is a package without names of its own.
+# Modules of this package that make up each module of Allo; an empty tuple is a package without names of its own.
 MODULES: dict[str, tuple[str, ...]] = {
     "allo": ("allo.dsl", "schedule"),
     "allo.dataflow": ("allo.dataflow",),
@@ -43,8 +43,8 @@ FOREIGN: dict[str, str] = {
     "allo.primitives": "it works on the modules of Allo's own compiler",
     "allo.autoscheduler": "allo-tune searches for schedules",
 }
-"""Modules of Allo that mean nothing here, by how their names begin. They are imported, and say why when they are used:
-Allo's own library and tests import them for what only some of their functions need.
+"""Reasons why modules of Allo are not supported, by prefix of their names. Importing them works, and using them is an
+error with the reason: Allo's own library and tests import them for a few functions only.
 """
 
 
@@ -129,12 +129,12 @@ def install() -> bool:
         return True
     if "allo" in sys.modules or _is_installed():
         return False
-    sys.meta_path.insert(0, _Finder())  # before the folder that the program is run from: it may be Allo's sources
+    sys.meta_path.insert(0, _Finder())  # before the program's own folder, which may hold Allo's sources
     return True
 
 
 def _from_sources(fullname: str) -> ModuleSpec:
-    """Return the spec of a module of Allo's sources that is itself a program; Allo's own machinery is left out.
+    """Return the spec of the library in Allo's sources, whose modules are ordinary programs.
 
     Sources are searched on Python's path, and around the program and the current folder: these may lie in a checkout.
     """

@@ -21,7 +21,7 @@ from .diagnostics import ProgramError, ProgramStop, UnknownArray, UnknownFunctio
 from .region import Instance, variables_around
 from .targets import builder_of
 
-# Primitives of schedules, and how they name what they work on: loops, nests of loops and arrays.
+# Primitives of schedules, and names of their operands: loops, nests of loops and arrays.
 
 
 class Partition:
@@ -114,7 +114,7 @@ class Bands:
 
 DEFAULT_TARGET = "llvm"
 DIRECTIVES = ("partition", "pipeline", "unroll")
-"""Primitives that change nothing of a program: code generators and cost models read them."""
+"""Primitives that do not change a program: code generators and cost models read them."""
 
 
 class Session(Protocol):
@@ -301,7 +301,7 @@ class Schedule:
 
     @property
     def is_rewritten(self) -> bool:
-        """Return whether primitives other than directives were applied."""
+        """Return whether a session rewrites the program, beyond directives."""
         return self._session is not None
 
     def build(self, target: str | None = None, **options: Any) -> Any:
@@ -356,7 +356,7 @@ _PRIMITIVES = [name for name, value in vars(Schedule).items() if not name.starts
 for _method in _PRIMITIVES:
     setattr(Schedule, _method, _checked(getattr(Schedule, _method)))
 REGISTERED: dict[object, Callable[[Schedule], Schedule]] = {}
-"""How functions of a library are customized, for `compose(function)`."""
+"""Schedules of library functions, for `compose(function)`."""
 
 
 def _registered(function: object, arguments: Sequence[object] | None) -> Schedule:
@@ -400,9 +400,9 @@ def verify(schedule_a: Any, schedule_b: Any) -> bool:
     try:
         found = equivalent(load(schedule_a), load(schedule_b), allow_reassociation=True)
     except SimulationError as error:
-        if type(error) is not SimulationError:  # it cannot be told
+        if type(error) is not SimulationError:  # undecidable
             raise
-        found = error  # they do not have the same arguments
+        found = error  # their arguments differ
     if isinstance(found, SimulationError) or not found:
         print(found)
         return False

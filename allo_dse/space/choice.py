@@ -32,21 +32,20 @@ from allo_dse.common.errors import StudyError
 
 from .design import Design, Draft
 
-# Genes: named integers with a fixed range each, which any sampler can propose, and where their values come from.
+# Genes are named integers, each with a fixed range, which any sampler can propose.
 #
-# Optuna wants one fixed distribution per name, but what is legal depends on what was chosen before: a mesh axis of 32
-# has other divisors than one of 48. So a gene says what is *wanted*, in terms that mean the same for every program of
-# the study ("8 nodes along m", "the outermost loop is n"), and decoding takes the legal option that comes closest.
-# Crossing two designs or changing a tile size then keeps the rest of the mapping as far as it can be kept. Genes that
-# want the impossible decode to a neighbour's design; such repeats cost nothing, because designs are told apart by
-# their key, not by their genes.
+# Optuna requires one fixed distribution per name, but legal values depend on earlier choices: a mesh axis of 32 has
+# other divisors than one of 48. So a gene states a *wanted* value that means the same for every program of the study
+# ("8 nodes along m", "the outermost loop is n"), and decoding takes the nearest legal option. Crossover or a new tile
+# size then keeps the rest of the mapping where possible. Impossible genes decode to a neighbour's design; such repeats
+# cost nothing, because designs are identified by their key, not by their genes.
 
 
 Genes = dict[str, int]
 Kind = Literal["ordinal", "log", "fine", "categorical"]
 FINE = 64
-"""Ranges of more integers than this are searched in steps of all sizes rather than one by one."""
-FINE_STEPS = (0.5, 5.0)  # of a fine gene, as negative powers of ten of its range
+"""Larger ranges are searched in steps of all sizes rather than one by one."""
+FINE_STEPS = (0.5, 5.0)  # steps of a fine gene, as negative powers of ten of its range
 
 
 class Gene(Struct, frozen=True):
@@ -70,7 +69,7 @@ class Gene(Struct, frozen=True):
         """Draw any value; each octave of a logarithmic gene is equally likely."""
         if self.kind == "log":
             low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
-            return self.clip(round(math.exp(low + (high - low) * rng.random())))  # in half of the time of `uniform`
+            return self.clip(round(math.exp(low + (high - low) * rng.random())))  # takes half the time of `uniform`
         return int(rng.integers(self.low, self.high + 1))
 
     def step(self, value: int, rng: np.random.Generator) -> int:
@@ -80,14 +79,14 @@ class Gene(Struct, frozen=True):
             other = self.draw(rng)
             return other if other != value else self.low + (value - self.low + 1) % (self.high - self.low + 1)
         up = bool(rng.integers(2))
-        if self.kind == "fine":  # steps of all sizes: which one helps depends on how near the best is
+        if self.kind == "fine":  # the distance to the best is unknown: try steps of all sizes
             size = max(1, round((self.high - self.low) * 10.0 ** -rng.uniform(*FINE_STEPS)))
         else:
             size = value if self.kind == "log" else 1  # doubling and halving
         down = size if self.kind == "fine" else (size + 1) // 2
         moved = value + size if up else value - down
         back = -1 if up else 1
-        for other in (value + back, value - back):  # beyond the end: a step back, or the only way there is
+        for other in (value + back, value - back):  # at an end of the range, step back
             moved = moved if self.clip(moved) == moved else other
         return self.clip(moved)
 
@@ -219,7 +218,7 @@ def every_way(decide: Callable[[Ask], T]) -> Iterator[tuple[T, list[tuple[Questi
 
     The last answer varies fastest.
     """
-    path: list[int] = []  # which of the values each question gets
+    path: list[int] = []  # position of the value that answers each question
     while True:
         asked: list[Question] = []
 

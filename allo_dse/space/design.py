@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from allo_dse.device.device import Device
     from allo_dse.mapper.fold.vmg import VMG
 
-# Most strings that designs have many of them have: what is kept takes a third of the time of an encoder.
+# Cache encoded strings: most designs share them, and encoding takes three times as long as the lookup.
 _string = lru_cache(maxsize=1 << 14)(json.dumps)
 
 
@@ -64,7 +64,7 @@ class Design:
     @cached_property
     def mapping(self) -> DeviceMapping:
         """The folded graph on the device, with everything that checks, evaluators and exports derive from it."""
-        from allo_dse.backends.npu.mapping import DeviceMapping  # which knows all devices' limits
+        from allo_dse.backends.npu.mapping import DeviceMapping  # slow to import: limits of all devices
 
         return DeviceMapping(self.vmg, self.device, self.buffering, self.schedule, dict(self.depths))
 
@@ -82,7 +82,7 @@ class Design:
     @cached_property
     def key(self) -> str:
         """Hash of everything that decides a design's metrics: program, fold, buffering, device, schedule, depths."""
-        # The text of a fold is the longest part by far, and late in a search most proposals have a known one.
+        # The fold's text is by far the longest part, and late in a search most proposals have a known fold.
         parts = {name: json_text(value) for name, value in self._beside_fold().items()}
         text = ", ".join(f'"{name}": {part}' for name, part in sorted({**parts, "fold": self.fold.text}.items()))
         return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
@@ -99,7 +99,7 @@ class Design:
             "device": self.device.name,
             "device_key": self.device.key,
         }
-        # A design without them keeps the key that results are stored under.
+        # Without them the key must not change, because results are stored under it.
         if self.schedule:
             decided["schedule"] = [str(directive) for directive in self.schedule]
         if self.program.apart:
@@ -120,9 +120,6 @@ def json_text(value: Any) -> str:
     if isinstance(value, str):
         return _string(value)
     return repr(value) if type(value) is int else json.dumps(value)
-
-
-# A design while it is being decided.
 
 
 @dataclass(frozen=True)

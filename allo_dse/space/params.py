@@ -213,7 +213,7 @@ class ParameterSpace:
         try:
             if self._pairs is not None and len(said) == len(self.parameters) and said.items() <= self._pairs:
                 return True
-        except TypeError:  # a value that cannot be looked up
+        except TypeError:  # a value that is not hashable
             pass
         return self.recorded(said) is not None
 

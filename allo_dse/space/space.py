@@ -84,7 +84,7 @@ class Space:
                 return None
             decided = choice.decode(draft, ask)
             if decided is None:
-                # The others are asked all the same: proposals of a seed then do not depend on what turns out illegal.
+                # Ask the others anyway, so that the proposals of a seed do not depend on which options are illegal.
                 undecided |= choice.writes
             else:
                 draft = decided
@@ -171,10 +171,8 @@ class Space:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-# A space in regions: designs that differ in nothing but the fold, and are folded onto the same number of nodes.
-#
-# How many designs a region has is known before any of them is made, so that a search can rule all of them out at once.
-# A region has parts, whose designs have the same number of nodes along each axis.
+# Regions of a space: designs that differ in the fold only, and use the same number of nodes. They are counted before any
+# is made, so a search can rule them all out at once. The parts of a region fix the number of nodes along each axis.
 
 
 class Region(Struct, frozen=True):
@@ -225,10 +223,7 @@ def _regions(space: Space, position: int) -> Iterator[Region]:
             yield Region(draft, genes, nodes, size, folds)
 
 
-# Programs that one process has compiled, for the others that work on the same study.
-
-
-MOST_BYTES = 256 << 20  # of packed programs that are kept to be sent; others are compiled where they are needed
+MOST_BYTES = 256 << 20  # of packed programs kept for sending; workers compile the rest themselves
 
 
 def parameters_of(space: Space) -> ParameterChoice | None:

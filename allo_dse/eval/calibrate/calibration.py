@@ -192,7 +192,7 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
     found = fit(problem, start)
     before, held_out = residuals_at(start), found.held_out(_folds(measurements))
-    # As a sum of logarithms: where the median hides what has become better, and an outlier counts little.
+    # The median alone hides improvements elsewhere. In logarithms an outlier counts little.
     error_before, error = np.quantile(np.abs([before, held_out]), (0.5, 0.9), axis=1).sum(axis=0)
     learned = bool(error_before - error >= LEAST_PERCENT / 100)
     moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if learned and i in found.selection.free}

@@ -34,9 +34,9 @@ Metrics = Mapping[str, Any]
 
 LATENCY, RANGE, PREDICTED, BOUND = "latency_us", "latency_range", "predicted", "bound"
 LEAST_US, MOST_US = 1e-3, 1e10
-"""Of a call that was measured: a clock cycle, and three hours. Anything else is a mistake."""
-STEP_SHARE = 8  # of what is known: so much more must be measured before it is learned from
-TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # standard deviations of the logarithm: of the constant, and of a resource's weight
+"""Plausible latencies in microseconds: from one clock cycle to three hours. Anything else is a mistake."""
+STEP_SHARE = 8  # refit after used / STEP_SHARE more measurements
+TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # prior standard deviations of the constant and the weights
 _FOLLOWS = {LATENCY: 1, "latency_cycles": 1, "throughput_gops": -1, "utilization": -1}
 """Metrics in proportion to the latency, or to its inverse."""
 
@@ -45,7 +45,7 @@ def merged_metrics(below: dict[str, Any] | None, above: dict[str, Any] | None) -
     """The metrics of two rungs, those of the higher one where both have them."""
     metrics = {**(below or {}), **(above or {})}
     if LATENCY in (above or {}) and RANGE not in (above or {}):
-        metrics.pop(RANGE, None)  # of a prediction
+        metrics.pop(RANGE, None)  # it belongs to a prediction
     return metrics
 
 

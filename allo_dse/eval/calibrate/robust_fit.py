@@ -20,29 +20,29 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 FOLDS = 8
-"""Of a cross-validation."""
+"""Folds of the cross-validation."""
 FEWEST_TO_JUDGE = 5
 LEAST_PERCENT = 0.1
-"""What is said of an accuracy at best, and from how many measurements on."""
+"""The best accuracy that is claimed, in percent, and the fewest measurements to claim one."""
 CAUCHY = 2.385  # scales; 95 % efficient where errors are normal
 MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 LEAST_SCALE = 0.002
-SELECTION_SCALE = 0.05  # what is taken for noise as long as the fit is still far off
+SELECTION_SCALE = 0.05  # assumed noise while the fit is still far off
 UNDETERMINED = 0.3  # standard deviation of a logarithm: known to a third only
-NO_EFFECT = 0.002  # change of a time's logarithm by a parameter's: a factor of two changes none by 0.2 %
+NO_EFFECT = 0.002  # slope of log time by log parameter: doubling it changes no time by 0.2 %
 PARTNER = 0.2
 STEP = 0.04
 LONGEST_STEP = 0.7  # a factor of two
 ROUNDS = 10
-TRIES = 20  # steps of one round, in which the scale stays
+TRIES = 20  # steps of one round, with a constant scale
 TRUST = 1.0  # standard deviation of a logarithm before anything is measured: a factor of e
 PROBE_ROUNDS = 2
 RATE_QUARTERS = 5
 RATE_SHOWS = 0.02
 RATE_DOMINATES = 3.0
-RATE_HELPS = 1.0  # of the loss; a residual that is no outlier any more
+RATE_HELPS = 1.0  # decrease of the loss: one outlier less
 SMALL_STEP = 2e-3
-BENT = 0.7  # of the scale, that a fit without one measurement must be below to be another minimum
+BENT = 0.7  # share of the scale below which a fit without one measurement is another minimum
 FEWEST_PER_PARAMETER = 2
 
 
@@ -118,12 +118,12 @@ class Fit(Struct, frozen=True):
         free = self.jacobian[:, self.selection.free]
         if not free.shape[1]:
             return np.zeros(0)
-        # A robust fit goes through as many measurements as it has parameters: their residuals say nothing of errors.
+        # A robust fit passes through as many measurements as it has parameters: their residuals tell nothing.
         telling = np.sort(np.abs(self.residuals))[free.shape[1] :]
         scale = scale_of(telling) if len(telling) else self.scale
         weights = weights_of(self.residuals, scale)
         covariance = np.linalg.pinv(free.T @ (weights[:, None] * free))
-        # Bessel's correction: residuals are smaller than errors by as many degrees of freedom as were fitted.
+        # Bessel's correction: each fitted degree of freedom makes residuals smaller than errors.
         excess = len(self.residuals) / max(1, len(self.residuals) - free.shape[1])
         result: Vector = scale * np.sqrt(np.diag(covariance) * excess)
         return result
@@ -177,14 +177,14 @@ def _minimum(
     Args:
         trust: standard deviation of coordinates around the start.
     """
-    from scipy.optimize import least_squares  # takes a second to import, which runs that fit nothing need not wait for
+    from scipy.optimize import least_squares  # takes a second to import: only for runs that fit
 
     at = start
     for _ in range(rounds if len(start) else 0):
         now = residuals_at(at)
         unit = CAUCHY * scale_of(now)
-        # A row for each coordinate that wants it where it began (ridge regression): without these, steps along what the
-        # data does not determine would be as long as noise makes them.
+        # Ridge regression: a row per coordinate pulls it to its start. Otherwise noise would set the length of steps
+        # in directions that the data does not determine.
         prior = min(1.0, CAUCHY * SELECTION_SCALE / unit) / (CAUCHY * trust)
         known: tuple[Vector, Vector, Matrix] | None = None
 
@@ -192,8 +192,8 @@ def _minimum(
             return np.concatenate([residuals_at(z) / unit, prior * (z - start)])
 
         def jacobian_at(z: Vector, unit: float = unit, prior: float = prior) -> Matrix:
-            # Slopes cost as many residuals as there are coordinates: within a round, what the steps themselves show of
-            # them will do [Broyden, A class of methods, 1965].
+            # Slopes cost one evaluation of the residuals per coordinate. Within a round, update them from the steps
+            # instead [Broyden, A class of methods, 1965].
             nonlocal known
             rows = residuals_at(z)
             if known is None:
@@ -239,8 +239,8 @@ def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[
         weakest = singular[-1] if len(singular) == len(free) else 0.0
         if len(free) <= most and weakest * UNDETERMINED >= scale:
             break
-        # Along the right singular vector of the smallest singular value residuals change least: its largest entry is
-        # the parameter that the others can stand in for, and those with large entries are what it is mistaken for.
+        # Residuals change least along the right singular vector of the smallest singular value. Its largest entry is
+        # the parameter that others can replace; these have large entries too.
         direction = np.abs(directions[-1])
         position = int(direction.argmax())
         alike[free[position]] = [i for i, part in zip(free, direction, strict=True) if part > PARTNER * direction.max()]
@@ -308,7 +308,7 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
             if shift.max() < RATE_SHOWS:
                 continue  # still no bottleneck anywhere: lower it further
             if np.median(shift) > RATE_DOMINATES:
-                break  # half of all times are its alone by now: lower still explains nothing more
+                break  # it dominates half of all times by now: lowering it further explains nothing more
             tried, then = _descend(problem, moved, free, TRUST, PROBE_ROUNDS)
             if loss(then, SELECTION_SCALE) < loss(residuals, SELECTION_SCALE) - RATE_HELPS:
                 best, residuals, better = tried, then, True

@@ -19,7 +19,7 @@ from allo_dse.compiler.program.tensors import IntArray
 from .data_values import HINT, Undecidable
 from .domains import WORDS_TYPE, Constants, Domain
 
-# What a run writes down: entries of four words, which compiled code appends to a log and names by their numbers.
+# The log of a run: compiled code appends entries of four words, and refers to them by number.
 
 
 ENTRY_WORDS = 4

@@ -170,7 +170,7 @@ def equivalent(
     found = _compared(sides, given, limits := _Limits(seed, seconds, most_operations))
     if found.ended is None and any(t.dtype.is_float for t in program.tensors) and found.equal == allow_reassociation:
         others = [replace(side, allow_reassociation=not allow_reassociation) for side in sides]
-        with suppress(Undecidable):  # then it is not told, but the answer is one
+        with suppress(Undecidable):  # `reordered` stays unknown, but the answer holds
             other = _compared(others, given, limits)
             return (
                 replace(found, reordered=found.difference or other.difference) if found.equal != other.equal else found
@@ -219,8 +219,8 @@ def points_for(degree: int, hashes: int) -> tuple[int, float]:
     Raises:
         Undecidable: when the degree is too high.
     """
-    # Schwartz 1980, Zippel 1979: a polynomial of this degree that is not zero is zero at a random point of a field with
-    # probability degree / p at most. Points are drawn independently, so that their probabilities multiply.
+    # Schwartz 1980, Zippel 1979: a nonzero polynomial of this degree vanishes at a random point of a field with
+    # probability degree / p at most. Points are independent, so their probabilities multiply.
     once = (degree + 1) * (1 + hashes * hashes / 2) / 2 ** (PRIME_BITS - 1)
     points = math.ceil(math.log(ERROR) / math.log(once)) if once < 1 else MAX_POINTS + 1
     if points > MAX_POINTS:
@@ -325,10 +325,10 @@ def _difference(
     """The first difference, and how many points were tried."""
     for point in range(points):
         rng = np.random.default_rng([limits.seed, point])
-        key = int(rng.integers(1 << 62))  # of the hashes: what collides at one point does not at the next
+        key = int(rng.integers(1 << 62))  # a new one per point: hashes that collide at one point do not at the next
         words = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
         for one in given:
-            # Memory that was never written differs on the two sides: results that are equal do not depend on it.
+            # Unwritten memory differs between the two sides, so equal results do not depend on it.
             run = partial(_run, domain=field, words=words, given=one, key=key, seconds=limits.seconds)
             found = [run(side, undefined=k)[0] for k, side in enumerate(sides)]
             for position, (own, other) in enumerate(zip(*found, strict=True)):
@@ -379,7 +379,7 @@ def _formulas(
     found = []
     for side in sides:
         domain, tensors = FormulaDomain(), side.vmg.program.tensors
-        # Numbers that are no constants have entries, too; there are hardly more of them than operations.
+        # Numbers that are not constants have entries too; there are hardly more of them than operations.
         log = FormulaLog(domain, [(t.name, t.shape) for t in tensors], 2 * operations + 1000)
         side.run(domain, log.inputs, 0, seconds, log=log)
         if log.is_full:

@@ -58,8 +58,8 @@ class DataValues:
 
     def _choices(self) -> list[ir.Operation]:
         """Branches on data. What they write is data too, so that there may be more of them."""
-        # A fixed point: a branch makes data of what it writes, which can turn another condition into data. Values only
-        # ever become data, so it is reached.
+        # Iterate to a fixed point: a branch turns everything it writes into data, possibly another condition too.
+        # Values never stop being data, so this terminates.
         known = -1
         while known != len(self.data):
             known = len(self.data)

@@ -36,8 +36,8 @@ SIGNATURES = {
     **dict.fromkeys(("sum", "product", "commutative"), 3),
     **{"apply1": 2, "apply2": 3, "apply3": 4, "choose": 3, "integer": 1, "constant": 1, "undefined": 1},
 }
-"""How many words each function takes after the task's own; `constant` takes the word of a number, `integer` the number,
-`real` a float of 64 bits. Each call of `undefined` is a new variable: memory that was never written."""
+"""Number of words that each function takes after the task's own. `constant` takes the word of a number, `integer` the
+number, and `real` a float of 64 bits. Each call of `undefined` is a new variable: memory that was never written."""
 
 
 class Constants(Protocol):
@@ -372,7 +372,7 @@ def _real(field: FieldDomain) -> str:
         "  %minus = arith.cmpi slt, %bits, %zero : i64",
         "  %signed = arith.select %minus, %negated, %mantissa : i64",
         f"  %m = func.call @integer(%w, %signed) : ({WORDS_TYPE}, i64) -> i64",
-        # Biased exponents count from 2**-1075 for a mantissa that is an integer.
+        # With an integer mantissa, biased exponents count from 2**-1075.
         f"  %scale = arith.constant {field.constant(Fraction(1, 1 << _EXPONENTS))} : i64",
         "  %r0 = " + call.format("%m", "%scale"),
     ]

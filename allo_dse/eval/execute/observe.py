@@ -33,7 +33,7 @@ from .compile_places import compile_places
 from .decided import data_sites
 from .run import Externals, Labels, Run, initial_state, network_of, wiring_of
 
-# Memory of a task's own, as one more argument of its body: what a rewritten body writes down there.
+# A rewritten body records its decisions in memory of the task's own, passed as one more argument.
 
 
 def with_own_words(body: TaskBody, type_: str) -> str:
@@ -52,13 +52,13 @@ def with_own_words(body: TaskBody, type_: str) -> str:
 
 
 Inputs = Mapping[str, object]
-"""Arrays or numbers by the name of the tensor."""
+"""Arrays or numbers by tensor name."""
 IntArray = NDArray[np.int64]
 
-_ENTRY = 3  # words: site, number, last value of the loop's variable
-_MOST_WORDS = 1 << 25  # of all tasks together
-_MOST_ENTRIES = 1 << 20  # of a task
-_DEEP = 1 << 12  # so that depths, which are decided later, do not end the run
+_ENTRY = 3  # words per entry: site, number, last value of the loop's variable
+_MOST_WORDS = 1 << 25  # for all tasks together
+_MOST_ENTRIES = 1 << 20  # per task
+_DEEP = 1 << 12  # FIFO depths are decided later, and must not end this run
 _MOST_SLOTS = 1 << 22
 _HELPERS = """
 func.func private @df_enter(%w: {type}, %site: i64) -> index {{

@@ -47,10 +47,10 @@ Array = NDArray[np.generic]
 Doubles = NDArray[np.float64]
 
 DEVIATIONS = 6.0
-"""Standard deviations within which a result lies, if its roundings are independent, but for one of 10**7 (Hoeffding:
+"""Standard deviations that all but one of 10**7 results stay within, if roundings are independent (Hoeffding:
 2 exp(-DEVIATIONS**2 / 2); roundings are uniform rather than at their bounds, which leaves more room)."""
 ROOM = 3.0
-"""Times the largest error that was seen, over its standard deviation: another order of the same operations."""
+"""Factor on the largest observed error over its standard deviation, for another order of the same operations."""
 SINGLE = 2.0**-24
 """Unit roundoff of float32: references compute in it unless they say otherwise."""
 
@@ -60,7 +60,7 @@ _WORD = "i320"
 _OWN = "memref<1xi64, strided<[?], offset: ?>>"
 _MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
-"""Half of the distance of subnormal numbers."""
+"""Half the distance between subnormal numbers."""
 _DIGITS = {"f16": 3, "bf16": 2, "f32": 6, "f64": 15}
 _KEPT_ENGINES = 64
 
@@ -464,7 +464,7 @@ class _Helper:
             terms = self._propagated(op, known, w)
         if op in (*_MOVES, *_EXTREMES):
             return self._record_of(n, w, *terms)
-        # Functions of a library are right to a unit in the last place, twice the roundoff.
+        # Library functions are accurate to a unit in the last place, which is twice the roundoff.
         return self._rounded(n, w, terms, result, 2.0 if op.startswith("math.") and op != "math.sqrt" else 1.0)
 
     def lift(self, type_: str) -> str:
@@ -511,7 +511,7 @@ class _Helper:
             found = [self._add(x, y) for x, y in zip(a[2:], b[2:], strict=True)]
             if op == "arith.addf":
                 return found
-            # A value less itself, as of a running maximum that stays, is zero however it was rounded.
+            # A value minus itself is zero despite rounding, as for a running maximum that does not change.
             same = self._do(f"arith.cmpi eq, %a0, %a1 : {_WORD}")
             return [self._do(f"arith.select {same}, {self._number(0.0)}, {one} : f64") for one in found]
         if op == "arith.mulf":
@@ -524,7 +524,7 @@ class _Helper:
             (_, _, ea, va, ua), (_, wb, eb, vb, ub) = known
             z, y = self._abs(w), self._abs(wb)
             zero = self._number(0.0)
-            # Where the divisor's bound reaches zero, as that of 1 + exp(x) does upwards only: twice the first order.
+            # If the divisor's bound reaches zero, allow twice the first order: that of 1 + exp(x) extends upwards only.
             left = self._do(f"arith.maximumf {self._sub(y, eb)}, {self._mul(y, self._number(0.5))} : f64")
             spread = self._div(self._add(va, self._mul(self._mul(z, z), vb)), self._mul(y, y))
             found = [
@@ -556,16 +556,16 @@ class _Helper:
             values = [record[1] for record in known]
             values[k] = self._do(f"{kind} {values[k]}, {step} : f64")
             off = self._abs(self._sub(self._do(f"{op} {', '.join(values)} : f64"), w))
-            found = self._do(f"arith.maxnumf {found}, {off} : f64")  # not outside of the function's domain
+            found = self._do(f"arith.maxnumf {found}, {off} : f64")  # skips NaN, outside of the function's domain
         return found
 
     def _rounded(self, n: str, w: str, terms: list[str], type_: str, ulps: float) -> str:
         bound, spread, unit = terms
         roundoff = self._number(ulps * _unit(type_))
         size, infinite = self._abs(w), self._number(math.inf)
-        is_infinite = self._do(f"arith.cmpf oeq, {size}, {infinite} : f64")  # which no rounding changes
+        is_infinite = self._do(f"arith.cmpf oeq, {size}, {infinite} : f64")  # rounding does not change infinity
         size = self._do(f"arith.select {is_infinite}, {self._number(0.0)}, {size} : f64")
-        # Rounded is what the operation gives for rounded arguments, which may be larger than the exact ones by a bound.
+        # The operation rounds the result of rounded arguments, which may exceed the exact one by the bound.
         most = self._add(self._mul(self._add(size, bound), roundoff), self._number(_LEAST[type_]))
         own = self._add(self._mul(size, roundoff), self._number(_LEAST[type_]))
         return self._record_of(

@@ -39,9 +39,6 @@ from allo_dse.simulator.run_time.fifo import Variant
 
 from .compile_places import compile_places
 
-# What lives from call to call: variables of tasks, and memory that tasks share.
-
-
 class State(Struct, frozen=True):
     """Attributes:
     variables: per kernel and class, one array for each of the class's variables: a row per task.
@@ -62,9 +59,6 @@ def initial_state(program: CompiledProgram) -> State:
                 for v in task_class.state
             ]
     return State(result, {one.tensor.name: stored(one.initial, one.tensor.dtype) for one in program.shared})
-
-
-# The FIFOs of a folded graph with their depths, as engines and generated code have them.
 
 
 class Wiring(Struct, frozen=True):
@@ -124,7 +118,7 @@ def _numbered_depths(vmg: VMG, depths: IntArray) -> IntArray:
     return depths
 
 
-# Vendor kernels in a run: compiled code calls back into what the study says they compute.
+# Vendor kernels in a run: compiled code calls back into the study's definitions.
 
 
 def cycles_of(task_class: TaskClass) -> IntArray:

@@ -94,16 +94,13 @@ def bounds_of(graph: ProgramGraph, device: Device) -> FoldBounds | None:
     return FoldBounds(graph, device) if isinstance(device, NpuDevice) else None
 
 
-# Single tasks gathered in nodes, for programs whose kernels cannot be folded as a whole.
-#
-#     Study(..., folds="tasks")
-#
-# Every task is a choice: a node of its own, or that of a task before it. Small programs are searched exhaustively; of
-# larger ones the folds that a beam search finds, and whatever a sampler proposes.
+# `Study(..., folds="tasks")`: single tasks grouped in nodes, for programs whose kernels cannot be folded as a whole.
+# Each task takes a new node or the node of an earlier task. Small programs are enumerated; larger ones use the folds of
+# a beam search and the proposals of a sampler.
 
 
 MOST_ENUMERATED = 8
-"""Programs of more tasks are not enumerated: a set of 8 has 4,140 partitions, one of 12 has 4,213,597."""
+"""Programs with more tasks are not enumerated: a set of 8 has 4,140 partitions, one of 12 has 4,213,597."""
 
 
 class TaskFolds(FoldChoice):

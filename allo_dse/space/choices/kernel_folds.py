@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from allo_dse.device.device import Device
 
 MOST_KEPT = 10_000
-"""Decided folds that are kept: late in a search most proposals are repeats."""
+"""Cached folds: late in a search most proposals are repeats."""
 
 
 class KernelFolds(FoldChoice):

@@ -19,11 +19,11 @@ from ..params import Assignment, Parameter, ParameterSpace
 from ..programs import Packed, Programs
 
 MOST_TRIED = 256
-"""Assignments around one that cannot be built that are looked at before it is left as it is."""
+"""Most neighbours that are tried for an assignment that cannot be built."""
 
 
 Positions = tuple[int, ...]
-"""In the values of all free parameters, in their order."""
+"""Positions in the values of all free parameters, in the order of the parameters."""
 
 
 class Meaning(NamedTuple):
@@ -77,7 +77,7 @@ class ParameterChoice(QuestionChoice):
         self._refused: dict[tuple[tuple[str, int], ...], AlloDseError] = {}
         self._free = tuple(parameters.free)
         self._repaired: dict[Positions, Draft | None] = {}
-        self._made: dict[Positions, Draft] = {}  # since it was last asked what is new
+        self._made: dict[Positions, Draft] = {}  # since the last call of `meanings`
         self._known: set[Positions] = set()
         self._told: dict[Positions, Meaning] = {}
 

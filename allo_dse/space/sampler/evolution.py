@@ -34,12 +34,12 @@ from .pareto import Floats, Individual, Parents, Results, front_with
 from .prospects import Memory
 from .surrogate import one_thread
 
-MAX_ATTEMPTS = 1000  # per proposal, before nothing is bred any more
-MAX_FRUITLESS = 300  # the same where there is another way to find something new
-PICKY = 32  # children of a proposal that may be passed over because they cannot be better than the front
-MOST_SEEN = 20_000  # children that are kept to tell that they are bred again, which is late in a search most of them
+MAX_ATTEMPTS = 1000  # children per proposal before the search gives up
+MAX_FRUITLESS = 300  # the same if `otherwise` can find a new design
+PICKY = 32  # children per proposal that are skipped if they cannot be better than the front
+MOST_SEEN = 20_000  # remembered children: late in a search most are repeats
 NEAR = 3  # parents whose neighbours are candidates
-VALUES = 12  # of a gene that neighbours have
+VALUES = 12  # values per gene among the neighbours
 BRED, STRAYS = 200, 60  # candidates with parents, and without
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class _State:
     parents: list[Mapping[str, int]] = field(default_factory=list)  # genes of the selected, best first
     front: Floats = field(default_factory=lambda: np.empty((0, 1)))  # losses of the best of earlier generations
     promising: list[Genes] | None = (
-        None  # children of this generation by what a model expects, best first; None: not yet
+        None  # children of this generation, ranked by a model, best first; None: not ranked yet
     )
 
 
@@ -126,7 +126,7 @@ class Evolution:
         self.breeding = breeding
         self._state = _State(Parents(breeding.population))
         self._memory: Memory | None = Memory(genes)
-        # Genes that decide all, where that is known or illegal, and where it is no better than the front; for good.
+        # Genes that decide a known or illegal design, and those of designs no better than the front; both for good.
         self._seen: dict[Decided, None] = {}
         self._outdone: dict[Decided, None] = {}
 
@@ -198,7 +198,7 @@ class Evolution:
             known = self._memory.designs
             self._memory = Memory(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
         state.selection.revise(results)
-        state.front = state.front[:0]  # bounds are not of values that change
+        state.front = state.front[:0]  # bounds do not hold for values that change
 
     def outdoes(self, least: Sequence[float]) -> bool:
         """Return whether some earlier design is at least as good as the given losses in every objective."""
@@ -241,7 +241,7 @@ class Evolution:
         rng = np.random.default_rng((self._seed, number))
         if self._state.promising is None:
             self._state.promising = self._promising()
-        # Designs that are proposed at the same time begin at different places.
+        # Concurrent proposals start at different ranks.
         rank = number - self.breeding.first_of(generation)
         for child in self._state.promising[rank:]:
             yield child, rng
@@ -286,7 +286,7 @@ class Evolution:
     def _select(self, generation: int) -> None:
         """Choose the parents of a generation, and let models learn from those before it."""
         state = self._state
-        # Designs of others may be of the generation that begins: a run that is resumed then does not choose by them.
+        # Results may already belong to the generation that begins. Leave them out, as a resumed run would.
         end = self.breeding.first_of(generation) if generation > state.generation else sys.maxsize
         state.generation = generation
         told = sorted((i for i in state.told if i.number < end), key=lambda i: i.number)

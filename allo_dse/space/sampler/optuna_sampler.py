@@ -23,11 +23,8 @@ from ..params import rising
 from .evolution import Breeding, Evolution, check_sizes, default_sizes
 from .pareto import Individual, Results
 
-# Genes as Optuna's distributions, and Optuna's parameters as genes.
-
-
 GRID = 2**52
-"""Steps of a real number's range: as fine as floating-point numbers of one binade."""
+"""Steps of a real number's range: as fine as the floating-point numbers of one binade."""
 
 
 def distribution(gene: Gene) -> BaseDistribution:
@@ -66,7 +63,7 @@ def coding_of(distribution: BaseDistribution) -> Coding:
     if isinstance(distribution, CategoricalDistribution):
         choices, number = distribution.choices, distribution.to_internal_repr
         last = len(choices) - 1
-        # Optuna has no other way to say which numbers than as categories.
+        # Optuna can list arbitrary numbers only as categories.
         gene = Gene.ordered(0, last) if rising(choices) else Gene(0, last, "categorical")
         return Coding(gene, lambda n: choices[n], lambda v: int(number(v)))
     if not isinstance(distribution, IntDistribution | FloatDistribution):
@@ -153,7 +150,7 @@ class EvolutionSampler(BaseSampler):
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Everything else follows from the trials of a study.
+        # The rest of the state follows from the trials of a study.
         options: dict[str, Any] = {**structs.asdict(self._breeding), **self._sizes}
         return functools.partial(EvolutionSampler, **options), (self._seed,)
 
@@ -167,8 +164,8 @@ class EvolutionSampler(BaseSampler):
         sizes = {**default_sizes(objectives), **{name: size for name, size in self._sizes.items() if size is not None}}
         return Evolution(self._seed, genes, replace(self._breeding, **sizes))
 
-    # Parameters are decided one by one as the objective asks for them: which ones there are, and in which ranges, may
-    # depend on the values of those before. So to Optuna all of this is "independent" sampling.
+    # The objective asks for parameters one by one; their names and ranges may depend on earlier values. To Optuna this
+    # is all "independent" sampling.
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {}
@@ -205,9 +202,9 @@ class _StudySearch:
         self._codings: dict[str, Coding] = {}
         self._evolution = sampler.search(self._genes, objectives)
         self._generation = self._evolution.breeding.generation
-        self._current = -1  # the generation that the trials were looked at for
-        self._looked = 0  # trials looked at so far
-        self._open: list[int] = []  # of them those that had not finished
+        self._current = -1  # the generation for which trials were last read
+        self._looked = 0  # number of trials read so far
+        self._open: list[int] = []  # those among them that had not finished
         self._children: dict[int, tuple[Genes, np.random.Generator]] = {}
         self._seen = _Paths()
 
@@ -229,7 +226,8 @@ class _StudySearch:
         self._see(trial, state)
 
     def _see(self, trial: FrozenTrial, state: TrialState) -> None:
-        if state in (TrialState.COMPLETE, TrialState.PRUNED):  # what failed may have stopped anywhere, and work again
+        # A failed trial may have stopped anywhere, and may succeed next time.
+        if state in (TrialState.COMPLETE, TrialState.PRUNED):
             self._seen.add(self._encoded(trial))
 
     def _look(self, study: Study, number: int) -> None:

@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-AT_ONCE = 512  # results that are compared with each other
-PAIRS = 8192  # of points that are compared at once
+AT_ONCE = 512  # results per pairwise comparison
+PAIRS = 8192  # pairs of points per comparison
 
 
 class Individual(Struct, frozen=True):
@@ -93,7 +93,7 @@ class Parents:
         known = self.best + children
         ends = len(self.best) + np.array([0, len(children)] if starts is None else starts)
         if len(known):
-            pass  # imports Numba: a quarter of the time of a command of a few trials
+            pass  # imports Numba, a quarter of the time of a command with a few trials
 
             self.best = known[selected(known.losses, known.penalty, ends, self._size)]
 
@@ -117,7 +117,7 @@ def beaten(points: Floats, front: Floats) -> Booleans:
     left, columns = np.arange(len(points)), np.ascontiguousarray(points.T)
     start = 0
     while start < len(front) and len(left):
-        # Few beat most: of many points some are left soon, and those are compared with more at once.
+        # A few points of the front beat most others. The rest can be compared with more at once.
         some = front[start : start + max(1, PAIRS // len(left))]
         start += len(some)
         under = np.logical_and.reduce(some.T[:, :, None] <= columns[:, None, :]).any(0)
@@ -142,8 +142,8 @@ def front_with(front: Floats, results: Results) -> Floats:
     return front
 
 
-# The choice of parents, generation after generation, in machine code: by domination rank, then by crowding distance,
-# as in NSGA-II. There are a few dozen designs at a time, and as many as 10^5 generations when a search is resumed.
+# Selection as in NSGA-II (domination rank, then crowding distance), compiled to machine code: each step has a few dozen
+# designs, but resuming a search replays up to 10^5 generations.
 
 
 @inlined
@@ -181,7 +181,7 @@ def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Intege
     count = len(those)
     ranks = np.zeros(count, np.int64)
     penalties = np.empty(count)
-    dominating = np.zeros(count, np.int64)  # by how many designs of the ranks to come each one is dominated
+    dominating = np.zeros(count, np.int64)  # number of unranked designs that dominate each one
     left = 0
     for one in range(count):
         penalties[one] = penalty[those[one]]
@@ -309,5 +309,5 @@ def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> In
             fenced = fenced and penalty[kept[place]] == 0
             worst += ranks[order[place]] == ranks[order[-1]]
         best = kept
-        fence = best[len(best) - worst :]  # they are in order of their ranks
+        fence = best[len(best) - worst :]  # sorted by rank
     return best

@@ -11,11 +11,11 @@ from ..choice import Gene, Genes
 from .pareto import Booleans, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Features, Scales, Surrogate, fitted_scales
 
-DRAWS = 64  # values and directions in which the improvement by a candidate is averaged
-WORST_SHARE = 0.1  # of the losses that count as equally bad, so that models attend to what is good
-REFERENCE_MARGIN = 0.1  # of the hypervolume's reference point beyond the front, as a share of its span
-GROWTH = 1.2  # of the number of designs between two fits of a model's scales
-FEWEST = 3  # designs with losses to learn from
+DRAWS = 64  # samples of values and directions to average a candidate's improvement over
+WORST_SHARE = 0.1  # share of the losses that count as equally bad, so that models attend to good ones
+REFERENCE_MARGIN = 0.1  # distance of the hypervolume's reference point from the front, as a share of its span
+GROWTH = 1.2  # factor on the number of designs between two fits of a model's scales
+FEWEST = 3  # least number of designs with losses to learn from
 
 
 class Memory:
@@ -159,7 +159,7 @@ class Prospects:
         worth = self._gain(coded, rng)
         if len(self._fits) > self._objectives:
             worth = worth * self._probability(coded)
-        # Those that are equally good stay in order, also where another machine rounds differently.
+        # Round, so that equally good candidates stay in order on every machine.
         order = np.argsort(-np.round(worth / worth.max(), 7), kind="stable")
         return [candidates[n] for n in order.tolist()]
 
@@ -192,7 +192,7 @@ def expected_gain(
         known = np.minimum(known, (reference[n] - front[:, n, None]) / along)
     best = known.max(0, initial=0.0)
     gain: Floats = (np.maximum(reached, best) ** count - best**count).mean(1)
-    # Where no draw is an improvement, what comes nearest to one is the best.
+    # If no draw is an improvement, prefer the nearest miss.
     gain += 1e-6 * np.exp(np.minimum(expected - best, 0)).mean(1)
     return gain
 

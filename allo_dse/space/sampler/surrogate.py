@@ -24,7 +24,7 @@ STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of leng
 RATE = 0.2
 LENGTH, NOISE = math.log(0.8), math.log(0.15)  # centre of the prior: a feature spans 0 to 1, losses have variance 1
 SHORTEST, LONGEST = math.log(0.02), math.log(50)
-SPREAD = 1.0  # standard deviation of the prior, of the logarithms
+SPREAD = 1.0  # standard deviation of the prior, in logarithms
 JITTER = 1e-6
 
 
@@ -116,10 +116,7 @@ def _matern(squares: Floats) -> tuple[Floats, Floats]:
     return (1 + distances + 5 / 3 * squares) * decay, 5 / 3 * (1 + distances) * decay
 
 
-# Designs as points: what a model takes to be alike.
-
-
-ABSENT = -0.5  # feature of a gene that a design does not have; those that it has are 0 to 1
+ABSENT = -0.5  # feature of an absent gene; present ones range from 0 to 1
 
 
 class Features(Struct, frozen=True):
@@ -154,7 +151,7 @@ class Features(Struct, frozen=True):
         for name, gene, met in zip(self.names, self.ranges, self.met, strict=True):
             values = np.array([design.get(name, gene.low - 1) for design in designs], float)
             if gene.kind == "categorical":
-                # Each is at distance 1 from those that were met; all others are as far from these, and share a number.
+                # Each met category is at distance 1 from the others. Unmet ones share a number, at the same distance.
                 others = (values >= gene.low) & ~np.isin(values, met)
                 columns += [which * 0.5**0.5 for which in (*(values == value for value in met), others)]
             else:
@@ -197,8 +194,8 @@ class Numbers(Struct, frozen=True):
         return coded
 
 
-# Linear algebra on one thread: for matrices of some hundred rows, threads that wait for each other on a busy machine
-# take twenty times as long as one alone, and what they find depends on their number.
+# Linear algebra on one thread: on a busy machine, threads that wait for each other take twenty times as long as one for
+# a few hundred rows. Results would also depend on the number of threads.
 
 
 @contextmanager
