@@ -28,11 +28,11 @@ _SHOWN_LINES = 3
 
 
 class CommandError(AlloDseError):
-    """A command that is written wrongly, failed, took too long, or left no metrics."""
+    """A command that is malformed, failed, took too long, or left no metrics."""
 
 
 class DesignRefused(CommandError):
-    """A command that ran well and said that it cannot take the design."""
+    """A command that ran well and rejected the design."""
 
 
 class Command:
@@ -87,7 +87,7 @@ class Command:
         self.reference = self.reference or reference
 
     def unavailable(self) -> str | None:
-        """Why the command cannot be run here; None if it can."""
+        """Return the reason why the command cannot run here; None if it can."""
         if self._program() is not None:
             return None
         if (self.cwd / self.words[0]).is_file():
@@ -95,10 +95,10 @@ class Command:
         return f"there is no {self.words[0]}: looked in {self.cwd if '/' in self.words[0] else 'the folders of PATH'}"
 
     def evaluate(self, design: Design) -> Metrics:
-        """Metrics of one design: as the command gives them, and where it gives none, what the mapping decides.
+        """Return the metrics of one design: the command's own, and those of the mapping for the rest.
 
         Raises:
-            DesignRefused: if the command says that it cannot take the design.
+            DesignRefused: if the command rejects the design.
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
         with workspace(self.directory, design.key) as folder:
@@ -153,7 +153,7 @@ class Command:
 
 
 def located(command: str) -> str:
-    """A command whose program is found from every working directory."""
+    """Return a command whose program is found from every working directory."""
     program, *others = _words(command)
     return shlex.join([str(Path(program).absolute()) if "/" in program else program, *others])
 
@@ -171,7 +171,7 @@ def _words(command: str) -> list[str]:
 
 
 def _decided(design: Design) -> dict[str, int]:
-    """Metrics of a design that nothing has to be run for, so that commands that only time it serve every study."""
+    """Return the metrics that need no run, so that commands that only measure time serve every study."""
     cores = {"pe_count": design.vmg.node_count}
     if design.device.family != "npu":
         return cores

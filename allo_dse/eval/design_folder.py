@@ -1,4 +1,4 @@
-"""A design as a folder of files that other tools read: what was decided, the mapping, and sources to build from."""
+"""A design as a folder of files for other tools: its decisions, its mapping, and sources to build from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Files = dict[str, str | bytes]
 
 
 def write_files(files: Files, folder: Path) -> list[Path]:
-    """Write files into a folder; returns them."""
+    """Write files into a folder, and return them."""
     written = []
     for name, content in files.items():
         path = folder / name
@@ -57,12 +57,12 @@ def design_files(
     facts: JsonObject | None = None,
     hls: bool = True,
 ) -> Files:
-    """`design.json`, `parameters.json`, the mapping, and an HLS project or a program that Allo builds.
+    """Return `design.json`, `parameters.json`, the mapping, and an HLS project or a program that Allo builds.
 
     Args:
         reference: computes the expected results from the inputs, with NumPy.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
-        facts: for `design.json`, beside what the design itself says.
+        facts: further entries of `design.json`.
         hls: write the HLS project of an FPGA design.
     """
     files: Files = {
@@ -83,12 +83,12 @@ def design_files(
 
 
 def json_text(values: Any) -> str:
-    """Values as an indented file."""
+    """Return values as the text of an indented JSON file."""
     return json.dumps(values, indent=2, default=str) + "\n"
 
 
 def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
-    """The design's HLS project, with the depths of its streams that the simulator and the HLS flow take."""
+    """Return the design's HLS project, with the stream depths that the simulator and the HLS flow use."""
     from allo_dse.backends.fpga.depths.depths import decided_depths
     from allo_dse.backends.fpga.hls.design_project import hls_project
 
@@ -97,7 +97,7 @@ def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
 
 
 def _allo_files(design: Design, reference: Reference | None, verify_with: Smaller | None) -> tuple[Files, JsonObject]:
-    """A program that Allo builds, the script that does it, and what the script must know of the design."""
+    """Return a program that Allo builds, the build script, and the facts about the design that it needs."""
     program = design.program
     read = directions(program)[0]
     if reference is not None and asked(program, reference) != read:
@@ -141,7 +141,7 @@ def tensor_facts(program: Program) -> build.Tensors:
 
 
 def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
-    """The results that a reference without source of its own computes from the inputs of seed 0."""
+    """Return the results of a reference without its own source, for the inputs of seed 0."""
     expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
     names = [tensor["name"] for tensor in tensors if tensor["written"]]
     data = io.BytesIO()

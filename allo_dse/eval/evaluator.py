@@ -118,18 +118,18 @@ def needs(evaluator: Evaluator) -> Needs:
 
 
 def why_unavailable(evaluator: Evaluator) -> str | None:
-    """Why an evaluator cannot run on this machine, with what to install; None when it can."""
+    """Return the reason why an evaluator cannot run on this machine, and what to install; None if it can."""
     ask = getattr(evaluator, "unavailable", None)
     return ask() if callable(ask) else None
 
 
 def full_name(evaluator: Evaluator) -> str:
-    """Name and version: what a result is known by."""
+    """Return name and version, which identify a result."""
     return f"{evaluator.name} {evaluator.version}"
 
 
 def versioned(version: str, **options: bool) -> str:
-    """A version that says which options count: results with others are other results."""
+    """Return a version with the names of the active options, because they change results."""
     return " ".join([version, *(name for name, counts in options.items() if counts)])
 
 
@@ -147,30 +147,30 @@ class Bounding(Protocol):
     """Bounds metrics of designs that have not been evaluated.
 
     Attributes:
-        levels: how many ways there are, each tighter than the one before, and dearer.
-        metrics: those that it says something of.
+        levels: number of methods, each tighter and more expensive than the one before.
+        metrics: the metrics that it bounds.
     """
 
     levels: int
     metrics: frozenset[str]
 
     def __call__(self, design: Design, level: int) -> Bounds:
-        """Bounds that hold for what the evaluator will say of a design.
+        """Return bounds that hold for the evaluator's metrics of a design.
 
         Raises:
-            AlloDseError: where a design is such that nothing can be said of it.
+            AlloDseError: when the design has no bounds.
         """
         ...
 
 
 class RegionBounding(Bounding, Protocol):
-    """Bounds metrics of many designs at once, too."""
+    """Bounds metrics of single designs, and of many at once."""
 
     def of_region(self, draft: Draft, nodes: int, layout: Layout | None) -> Bounds:
-        """Bounds that hold for every design that a draft without a fold becomes, folded onto so many nodes.
+        """Return bounds for every design that completes a draft with a fold onto this number of nodes.
 
         Args:
-            layout: how many of them there are along each axis; None for any.
+            layout: number of nodes along each axis; None for any.
         """
         ...
 
@@ -209,7 +209,7 @@ class FunctionEvaluator:
     """Measures designs by calling a function.
 
     Args:
-        function: of a design; returns metrics as a mapping, or one number, which is a metric of the function's name.
+        function: takes a design; returns metrics as a mapping, or one number, which is a metric of the function's name.
             Its attributes `version`, `isolate`, `deadline_s`, `memory_bytes` and `resource` count as an evaluator's.
     """
 

@@ -28,8 +28,10 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 class Remembered:
-    """A reference that is asked once for each of the inputs that it was asked for last: the programs of a study compute
-    the same, each in its way, and in numpy that takes long."""
+    """A reference that caches the results of its latest inputs.
+
+    All programs of a study compute the same, each in its own way, and NumPy takes long for that.
+    """
 
     def __init__(self, reference: Callable[..., object]) -> None:
         update_wrapper(self, reference)  # keeps its signature
@@ -46,11 +48,11 @@ class Remembered:
 def golden_data(
     program: Program, reference: Callable[..., object] | None = None, sets: Sequence[Inputs] = ()
 ) -> dict[str, bytes]:
-    """Files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of those that the program writes.
+    """Return the files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of the written tensors.
 
     Args:
-        reference: from the input arrays to the output array (or a tuple of them); without it the program itself is run.
-        sets: of inputs, in place of random ones; the second and further ones are in `data/set2`, `data/set3`, ...
+        reference: maps the input arrays to the output array (or a tuple of them); without it the program itself is run.
+        sets: sets of inputs in place of random ones; from the second on they are in `data/set2`, `data/set3`, ...
 
     Raises:
         SimulationError: when the program cannot be run on these numbers.

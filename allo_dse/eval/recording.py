@@ -45,16 +45,16 @@ class Recording(Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """Cycles whose operations can be kept, if there are as many at any time; of a short run all."""
+        """Longest part in cycles whose operations can all be kept, at the average rate; all of a short run."""
         operations = self.whole.operations + int(self.whole.resource_requests.sum())
         if operations <= self.max_events:
             return self.cycles
         return max(1, int(self.cycles * (0.9 * self.max_events / operations)))
 
     def part(self, start: int = 0, end: int | None = None) -> RunResult:
-        """Every operation from one cycle to another, by default of the whole run.
+        """Return every operation between two cycles, by default of the whole run.
 
-        What comes before is not executed where it repeats. The timeline says where the part ends if there were too many
+        Repeating parts before it are not executed. The timeline says where the part ends if there were too many
         operations.
         """
         end = self.cycles if end is None else end
@@ -65,7 +65,7 @@ class Recording(Struct, frozen=True):
 
 
 def whole_run(network: Network, labels: Labels) -> RunResult:
-    """Run a network to its end, noting how far everybody has come.
+    """Run a network to its end, and sample its progress.
 
     Raises:
         DeadlockError: if it does not finish.

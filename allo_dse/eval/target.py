@@ -69,7 +69,7 @@ class Target(Struct, frozen=True):
         return [violation for violation in violations if violation.constraint not in self.replaced]
 
     def check_program(self, mapping: DeviceMapping) -> list[Violation]:
-        """The rules that the program breaks however it is folded."""
+        """Return the rules that the program breaks under any fold."""
         subject = Subject(mapping)
         return [violation for rule in self.rules if not rule.folded for violation in rule.check(subject)]
 
@@ -130,7 +130,7 @@ TARGETS: Mapping[str, Target] = {
 
 
 def target(name: str | None, device: Device) -> Target:
-    """A target by name; without one, Allo for NPUs and the model for everything else.
+    """Return a target by name; by default Allo for NPUs and the model for everything else.
 
     Raises:
         AlloDseError: for an unknown name, or a target that does not build for the device.

@@ -1,7 +1,7 @@
 """Tolerances of results that are computed elsewhere: by a device, by C++, or by another evaluator of a network.
 
 They follow from running error analysis (`eval.execute.rounding`) of the program on random inputs. A smaller instance
-stands for a program that is too large for that, and errors grow with the root of the operations behind a result.
+replaces a program that is too large for that; errors grow with the root of the number of operations behind a result.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _KNOWN: WeakKeyDictionary[Program, dict[str, Tolerance]] = WeakKeyDictionary()
 
 
 def tolerances_of(program: Program, verify_with: Smaller | None = None) -> Mapping[str, Tolerance]:
-    """The tolerance of each tensor of floats that a program writes.
+    """Return the tolerance of each floating-point tensor that a program writes.
 
     Args:
-        verify_with: from the parameters to those to change for a smaller instance.
+        verify_with: maps the parameters to the changes for a smaller instance.
     """
     if program not in _KNOWN:
         _KNOWN[program] = _tolerances(program, verify_with)
@@ -101,13 +101,13 @@ def _written_floats(program: Program) -> list[Tensor]:
 
 
 def _operations(program: Program) -> float:
-    """About how many operations are behind a result."""
+    """Return the approximate number of operations behind a result."""
     written = directions(program)[1]
     results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in written)
     return max(1.0, (program.elements_computed or 1) / max(1, results))
 
 
 def _estimate(program: Program, tensor: Tensor) -> Tolerance:
-    """Without an analysis: as many roundings as operations, independent of each other."""
+    """Estimate a tolerance without analysis: as many independent roundings as operations."""
     likely = math.sqrt(_operations(program)) * unit_roundoff(tensor.dtype)
     return Tolerance(DEVIATIONS * likely, ROOM * likely)

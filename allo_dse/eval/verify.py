@@ -1,12 +1,11 @@
-"""Verification: a folded program computes what it should.
+"""Verification: checks that a folded program computes the right results.
 
 The design's program is instantiated at a reduced size with the same mesh, folded exactly as the design is, and executed
-on random inputs, or on the study's own. Two statements follow, and messages tell them apart:
+on random inputs, or on the study's own. Messages distinguish two statements:
 
-* *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never what they compute;
-* *equal to the reference*, if the study has one: what the program computes without rounding is what the reference says,
-  within the roundings of the reference, and what it computes with rounding is within their bound
-  (`eval.execute.rounding`).
+* *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never their results;
+* *equal to the reference*, if the study has one: results without rounding agree with the reference, within the
+  roundings of the reference. Results with rounding are within their bound (`eval.execute.rounding`).
 """
 
 from __future__ import annotations
@@ -66,8 +65,10 @@ _Result = TypeVar("_Result")
 
 
 class VerifyResult(Struct, frozen=True):
-    """Attributes:
-    message: what was compared, or how it differs.
+    """The result of a check.
+
+    Attributes:
+        message: the statement that was checked, or the difference.
     """
 
     ok: bool
@@ -155,7 +156,7 @@ def prove_design(
 def _compared(
     design: Design, folded: VMG | Design, inputs: object, seed: int, seconds: float, most_operations: int | None
 ) -> Equivalence:
-    """With the design's program, for all inputs, or else for all on the paths of given or random ones."""
+    """Compare a fold with the design's program, for all inputs or else on the paths of given or random ones."""
     program = design.program
     whole = replace(design, fold=unfolded(program)) if design.depths else program
     try:
@@ -256,8 +257,8 @@ class _Expected(Struct, frozen=True):
     """A program's results on inputs.
 
     Attributes:
-        outputs: bit by bit, whatever the fold.
-        wrong: how they differ from the reference, if they do.
+        outputs: bit by bit, the same for every fold.
+        wrong: their difference from the reference, if there is one.
     """
 
     outputs: Arrays
@@ -336,7 +337,7 @@ def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDAr
 def _ignored(
     program: Program, reference: Callable[..., object], sets: list[dict[str, NDArray[np.generic]]], read: list[str]
 ) -> list[str]:
-    """Tensors of which the reference makes nothing: on no set of inputs does it change with them."""
+    """Return the tensors that a reference ignores: they change its results on no set of inputs."""
     known = _EXPECTED.setdefault(program, {})
     if (reference, b"") not in known:
         first, other = sets[0], sets[-1]
@@ -362,15 +363,15 @@ def _asked_of(reference: Callable[..., object], arrays: list[NDArray[np.generic]
 
 
 def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:
-    """The smaller instance, unless the inputs are arrays, which fit the design's own size."""
+    """Return the smaller instance, unless the inputs are arrays: these fit the design's own size only."""
     return verify_with if inputs is None or callable(inputs) else None
 
 
 def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """The arrays that a program is run on: those of a study's sets of inputs; what they do not give is random.
+    """Return the arrays that a program is run on: the study's sets of inputs, completed by random ones.
 
-    Without such sets there are two: of both signs and like magnitudes, and positive of very different ones, so that no
-    activation hides what is before it.
+    Without such sets there are two. One has both signs and similar magnitudes, the other is positive with very
+    different magnitudes, so that no activation hides the values before it.
     """
     others = random_arrays(program, read, seed)
     if inputs is None:
@@ -407,7 +408,7 @@ def reduced(program: Program, verify_with: Smaller) -> Program:
 
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
-    """Names of the tensors that are only read, and of those that are written."""
+    """Return the names of the tensors that are only read, and of those that are written."""
     written = {port.tensor.name for port in program.tensor_ports if port.writes}
     names = [tensor.name for tensor in program.tensors]
     return [name for name in names if name not in written], [name for name in names if name in written]
@@ -549,7 +550,7 @@ def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_
 
 
 def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.bool_]) -> str:
-    """The element that differs most."""
+    """Describe the element that differs most."""
     if not wrong.any():
         return ""
     off = np.abs(found - exact)
@@ -568,8 +569,11 @@ def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[ND
 
 
 def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
-    """In steps of a fixed-point type: each operation on the way to a result, and the rounding of that, drops less than
-    one step of the coarsest such type that a tensor or stream has, and all drop in one direction."""
+    """Return an error bound in steps of a fixed-point type.
+
+    Each operation on the way to a result, and its final rounding, drops less than one step of the coarsest fixed-point
+    type of a tensor or stream. All of them drop in one direction.
+    """
     types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
     coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
     results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in outputs)
@@ -580,7 +584,7 @@ def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
 def _steps_apart(
     value: NDArray[np.generic], wanted: NDArray[np.generic], dtype: DType, steps: float
 ) -> tuple[NDArray[np.bool_], str]:
-    """The same of fixed-point numbers, which wrap, and a reference in floats, which does not round each of them."""
+    """Compare fixed-point numbers, which wrap, with a reference in floats, which does not round each of them."""
     span = 2.0**dtype.bits
     with np.errstate(invalid="ignore"):
         apart = (value.astype(np.float64) - wanted.astype(np.float64) + span / 2) % span - span / 2
@@ -588,7 +592,7 @@ def _steps_apart(
 
 
 def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """A copy, which a function of the user's may write to; narrow floats as float32, which NumPy computes with."""
+    """Return a copy that the user's function may write to; narrow floats become float32 for NumPy."""
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array.copy()
 
 

@@ -171,8 +171,8 @@ class Space:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-# Regions of a space: designs that differ in the fold only, and use the same number of nodes. They are counted before any
-# is made, so a search can rule them all out at once. The parts of a region fix the number of nodes along each axis.
+# Regions of a space: designs that differ in the fold only, and use the same number of nodes. They are counted before
+# any is made, so a search can rule them all out at once. The parts of a region fix the number of nodes along each axis.
 
 
 class Region(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Calibration: measured designs in, a device whose numbers explain them out, with what is known of each number.
+"""Calibration: fits a device's numbers to measured designs, and reports how well each number is known.
 
 found = calibrate([Measurement(design, latency_us=412.0), ...])
 found.device, found.parameters, found.cross_validated
@@ -43,7 +43,7 @@ class Measurement:
 
 
 class Judged(Struct, frozen=True):
-    """A measurement, and what the model said of it: with the device as it was, as fitted, and fitted without it.
+    """A measurement with the model's predictions: by the original device, by the fitted one, and by a fit without it.
 
     Attributes:
         unexplained: whether it is too far from the fitted model to be noise.
@@ -56,7 +56,7 @@ class Judged(Struct, frozen=True):
     unexplained: bool
 
     def to_dict(self) -> JsonObject:
-        """For machines."""
+        """Return plain data for JSON."""
         return {
             "label": self.measurement.label,
             "measured_us": self.measurement.latency_us,
@@ -68,11 +68,11 @@ class Judged(Struct, frozen=True):
 
 
 class FittedParameter(Struct, frozen=True):
-    """A number before and after.
+    """A number of the device before and after the fit.
 
     Attributes:
-        deviation: its standard deviation; None where it was left alone.
-        alike: numbers it cannot be told from; with no deviation and none of them, no measurement depends on it.
+        deviation: its standard deviation; None if it was left alone.
+        alike: numbers it cannot be told from. With no deviation and none of them, no measurement depends on it.
     """
 
     name: str
@@ -91,7 +91,7 @@ class FittedParameter(Struct, frozen=True):
         return "left alone: no measurement depends on it"
 
     def to_dict(self) -> JsonObject:
-        """For machines."""
+        """Return plain data for JSON."""
         return {
             "name": self.name,
             "before": self.before,
@@ -155,7 +155,7 @@ class Calibration(Struct, frozen=True, dict=True):
         )
 
     def to_dict(self) -> JsonObject:
-        """For machines."""
+        """Return plain data for JSON."""
         return {
             "device": self.device.name,
             "board": self.device.board_name,
@@ -167,7 +167,7 @@ class Calibration(Struct, frozen=True, dict=True):
 
 
 def predicted_us(design: Design, device: NpuDevice) -> float:
-    """The model's time of a design on a device."""
+    """Return the model's latency of a design on a device, in microseconds."""
     return float(NpuSimulator().evaluate(design.on(device)).latency_us)
 
 

@@ -1,9 +1,9 @@
-"""Least squares on logarithms that outliers do not bend, and that leave alone what the data does not determine.
+"""Robust least squares on logarithms: outliers count little, and undetermined parameters stay as they are.
 
-Residuals are weighted by Cauchy's function at 95 % efficiency, their scale is the median absolute residual [Huber and
-Ronchetti, Robust Statistics, 2009]. Of parameters that have much the same effect, those with the least are left alone:
-as long as the weakest singular direction of the Jacobian is not determined, the parameter with the largest part in it
-goes (subset selection by singular vectors [Golub and Van Loan, Matrix Computations, 5.5.7]).
+Residuals are weighted by Cauchy's function at 95 % efficiency, and their scale is the median absolute residual [Huber
+and Ronchetti, Robust Statistics, 2009]. Of parameters with similar effects, the weakest are left alone: while the
+weakest singular direction of the Jacobian is undetermined, the parameter with the largest part in it is removed
+(subset selection by singular vectors [Golub and Van Loan, Matrix Computations, 5.5.7]).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Problem(Struct, frozen=True):
         return result
 
     def slopes(self, at: Vector, residuals: Vector, of: Iterable[int]) -> Matrix:
-        """Change of each residual per change of some coordinates, by steps that stay within the limits; else zero."""
+        """Return the slopes of residuals by some coordinates, from steps within the limits; zero for the others."""
         result = np.zeros((len(residuals), len(at)))
         for i in of:
             step = STEP if at[i] + STEP <= self.high[i] else -STEP
@@ -79,7 +79,7 @@ class Problem(Struct, frozen=True):
         return result
 
     def remembering(self) -> Problem:
-        """The same, in which residuals that are asked for again are not computed again."""
+        """Return the same problem with cached residuals."""
         known: dict[bytes, Vector] = {}
 
         def residuals_at(at: Vector) -> Vector:
@@ -129,7 +129,7 @@ class Fit(Struct, frozen=True):
         return result
 
     def held_out(self, folds: NDArray[np.int64]) -> Vector:
-        """Residuals of each fold by a fit to the others, in which times are linear in what is free."""
+        """Return the residuals of each fold by a fit to the others, linearized in the free coordinates."""
         free = self.jacobian[:, self.selection.free]
         result = self.residuals.copy()
         for fold in np.unique(folds) if free.size else ():
@@ -139,7 +139,7 @@ class Fit(Struct, frozen=True):
 
 
 def scale_of(residuals: Vector) -> float:
-    """Their standard deviation, were they normal; outliers do not count."""
+    """Return the standard deviation of residuals as if they were normal; outliers do not count."""
     return max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals))))
 
 
@@ -160,7 +160,7 @@ def loss(residuals: Vector, scale: float) -> float:
 
 
 def _linear(jacobian: Matrix, residuals: Vector) -> Vector:
-    """Return the change that makes residuals small where they are linear in it."""
+    """Return the change that minimizes residuals that are linear in it."""
     return _minimum(lambda change: residuals + jacobian @ change, lambda _: jacobian, np.zeros(jacobian.shape[1]))
 
 
@@ -172,7 +172,7 @@ def _minimum(
     trust: float = np.inf,
     rounds: int = ROUNDS,
 ) -> Vector:
-    """Return where the robust loss is smallest, by SciPy's trust region, for the scale that residuals have there.
+    """Return the minimum of the robust loss, by SciPy's trust region, for the scale of the residuals there.
 
     Args:
         trust: standard deviation of coordinates around the start.
@@ -320,10 +320,10 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
 def _descend(
     problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS
 ) -> tuple[Vector, Vector]:
-    """Return where the robust loss of the free coordinates is smallest, and the residuals there.
+    """Return the minimum of the robust loss over the free coordinates, and the residuals there.
 
     Args:
-        trust: standard deviation of coordinates around where they are.
+        trust: standard deviation of coordinates around their current values.
     """
     free = list(free)
 

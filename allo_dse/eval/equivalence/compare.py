@@ -56,10 +56,10 @@ class Difference:
     Attributes:
         tensor: its name in the first program.
         index: the first element that differs, in row-major order.
-        elements: how many differ, of `size`.
-        values: what the two have there: elements of the field, at the random point.
-        writers: the tasks of the two programs whose tiles hold the element, and where they are in the source.
-        formulas: what they compute there, without the terms that both have; empty where a run is too long to tell.
+        elements: number of elements that differ, of `size`.
+        values: the two values there: elements of the field, at the random point.
+        writers: the tasks of the two programs whose tiles hold the element, with their places in the source.
+        formulas: the two formulas there, without common terms; empty if a run is too long to record.
     """
 
     tensor: str
@@ -179,7 +179,7 @@ def equivalent(
 
 
 class _Limits(Struct, frozen=True):
-    """The seed, and what runs may take."""
+    """The seed, and the limits of runs."""
 
     seed: int
     seconds: float | None
@@ -309,7 +309,7 @@ def _run(
 
 
 def _degree(side: Side, domain: DegreeDomain, limits: _Limits, given: Sequence[Numbers | None]) -> tuple[int, int, int]:
-    """The highest degree, and the numbers of operations and of hashes."""
+    """Return the highest degree, and the numbers of operations and of hashes."""
     ones = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
     found = [
         _run(side, domain, ones, one, seconds=limits.seconds, most_operations=limits.most_operations) for one in given
@@ -322,7 +322,7 @@ def _degree(side: Side, domain: DegreeDomain, limits: _Limits, given: Sequence[N
 def _difference(
     sides: list[Side], field: FieldDomain, points: int, limits: _Limits, given: Sequence[Numbers | None]
 ) -> tuple[Difference | None, int]:
-    """The first difference, and how many points were tried."""
+    """Return the first difference, and the number of points that were tried."""
     for point in range(points):
         rng = np.random.default_rng([limits.seed, point])
         key = int(rng.integers(1 << 62))  # a new one per point: hashes that collide at one point do not at the next
@@ -390,7 +390,7 @@ def _formulas(
 
 
 def _writer(vmg: VMG, position: int, element: int) -> str:
-    """The tasks that write tiles with an element of a tensor, and where their kernels are."""
+    """Return the tasks that write tiles with an element of a tensor, and the places of their kernels."""
     program, found = vmg.program, []
     name = program.tensors[position].name
     for group in vmg.graph.class_tasks:

@@ -26,14 +26,16 @@ class Undecidable(SimulationError):
 
 
 class TooMuchWork(Undecidable):
-    """To tell whether programs are equal takes more work than was allowed."""
+    """The comparison takes more work than allowed."""
 
 
 class DataValues:
-    """Attributes:
-    data: values and arrays that hold data.
-    branches: `scf.if` operations on data that become choices, inner ones first; none where data decides by its number
-        on given inputs (`by_path`).
+    """The data values of a task body, and the branches that depend on them.
+
+    Attributes:
+        data: values and arrays that hold data.
+        branches: `scf.if` operations on data that become choices, inner ones first; none if data decides by its number
+            on given inputs (`by_path`).
     """
 
     def __init__(self, function: ir.Operation, task_class: TaskClass, words: ir.Value, *, by_path: bool) -> None:
@@ -57,7 +59,7 @@ class DataValues:
         self._require_control()
 
     def _choices(self) -> list[ir.Operation]:
-        """Branches on data. What they write is data too, so that there may be more of them."""
+        """Return branches on data. Their writes become data too, which may add further branches."""
         # Iterate to a fixed point: a branch turns everything it writes into data, possibly another condition too.
         # Values never stop being data, so this terminates.
         known = -1
@@ -86,7 +88,7 @@ class DataValues:
                 self._next[result] += [o for o in op.operands if isinstance(o.type, ir.MemRefType)]
 
     def targets(self, op: ir.Operation, k: int) -> list[ir.Value]:
-        """The values and arrays to which operand `k` of an operation goes, itself or as what is computed from it."""
+        """Return the values and arrays that operand `k` of an operation flows into, as it is or in a result."""
         if op.name == "memref.store":
             return [op.operands[1]] if k == 0 else []
         if op.name == "memref.load":
@@ -112,7 +114,7 @@ class DataValues:
         return [parent.results[k], *carried]
 
     def _require_control(self) -> None:
-        """No data where control is decided, no stream operation where data decides."""
+        """Check that no data decides on control, and that branches on data have no stream operations."""
         for op in self._ops:
             if op.name in POLLS:
                 raise self._refusal("what it does depends on when tokens come", op)
@@ -129,7 +131,7 @@ class DataValues:
                 raise self._refusal("data decides whether a stream is used", op)
 
     def _refusal(self, what: str, op: ir.Operation) -> Undecidable:
-        """The error that names the place in the source: the stream operation's, or that of the innermost loop."""
+        """Return the error with its place in the source: that of the stream operation or of the innermost loop."""
         location = self._class.location
         around: ir.Operation | None = op
         while around is not None and around.name != "func.func":

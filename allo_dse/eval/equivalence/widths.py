@@ -12,7 +12,7 @@ _SUMS = ("arith.addi", "arith.subi", "arith.muli")
 
 
 def constant_of(value: ir.Value) -> int | None:
-    """The value of an integer constant, as its type holds it with sign."""
+    """Return the value of an integer constant, signed as its type holds it."""
     if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
         return None
     text = str(value.owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
@@ -26,7 +26,7 @@ def width_of(type_: ir.Type) -> int:
 
 
 def range_of(width: int, *, signed: bool) -> Interval:
-    """The values that an integer type holds; one bit is 0 or 1."""
+    """Return the values that an integer type holds; one bit is 0 or 1."""
     return (-(1 << width - 1), (1 << width - 1) - 1) if signed and width > 1 else (0, (1 << width) - 1)
 
 

@@ -89,7 +89,7 @@ class SimulatorModule(_Built):
         return returned_values(self.program, arrays, returned)
 
     def _tell_of_left(self, stream: str, tokens: int) -> None:
-        """Tokens that the run has left in a stream, unless the compiler has said so."""
+        """Report tokens that the run has left in a stream, unless the compiler has done so."""
         if any(f"`{stream}" in warning for warning in self.program.warnings):
             return
         (where,) = (one.location for one in self.program.streams if one.name == stream)
@@ -101,7 +101,7 @@ class SimulatorModule(_Built):
 
 
 def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[Array]:
-    """Arrays for what a plain function returns, when the caller gives none; fixed-point numbers come as floats."""
+    """Return arrays for the results of a plain function, if the caller gives none; fixed-point ones are floats."""
     from allo_dse.compiler.model.arguments import numpy_dtype
 
     tensors, results = program.tensors, len(program.results)
@@ -122,7 +122,7 @@ def returned_values(program: CompiledProgram, arrays: tuple[Any, ...], returned:
 
 
 def build_aie(region: Any, **options: Any) -> SimulatorModule:
-    """The target "aie" without NPU tools: the folded design runs in the simulator, and says so."""
+    """Build for the target "aie" without NPU tools: the folded design runs in the simulator, with a note."""
     print('allo-dse: no NPU tools here; target "aie" runs the folded design in the simulator')
     return SimulatorModule(region, **options)
 
@@ -175,12 +175,12 @@ class HlsModule(_Built):
         return self.hls_project.hls_code
 
     def __call__(self, *arrays: Any) -> Any:
-        """Run on arrays, which are written in place: C simulation through g++ or clang++, without the vendor's tool.
+        """Run on arrays, which are written in place: C simulation by g++ or clang++, without the vendor's tool.
 
-        Other modes than "csim" run the tool in the project directory.
+        Modes other than "csim" run the tool in the project directory.
 
         Returns:
-            What a plain function returns, when the arrays for its results are not given; else None.
+            The results of a plain function, when the arrays for them are not given; else None.
 
         Raises:
             AlloDseError: when the mode needs the tool and it is absent, or a run fails.

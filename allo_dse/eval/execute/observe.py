@@ -106,7 +106,7 @@ func.func private @df_decide(%w: {type}, %site: i64, %holds: i1) {{
 
 
 def observed(program: Program, sets: Sequence[Inputs]) -> Program:
-    """The program with what it decides on each set of inputs; the program itself where data decides on nothing.
+    """Return the program with its decisions on each set of inputs; unchanged if data decides on nothing.
 
     Raises:
         StudyError: for inputs that the program does not have.
@@ -153,7 +153,7 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
 
 
 def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:
-    """The arguments of a run: what is not given is zero."""
+    """Return the arguments of a run; missing ones are zero."""
     names = [tensor.name for tensor in program.tensors]
     for name in inputs:
         if name not in names:
@@ -168,7 +168,7 @@ def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:
 
 
 def _decisions(words: IntArray, entries: int) -> dict[int, IntArray]:
-    """By site the rows of what a task has written down."""
+    """Return the recorded rows of a task, by site."""
     count = int(words[0]) // _ENTRY
     if count > entries:
         raise SimulationError(
@@ -195,7 +195,7 @@ def _body(task_class: TaskClass, sites: frozenset[int] | None, entries: int) -> 
 
 
 class _Writer:
-    """Makes a body write down what it decides."""
+    """Makes a body record its decisions."""
 
     def __init__(self, function: ir.Operation, type_: str) -> None:
         self._function = function
@@ -204,7 +204,7 @@ class _Writer:
         self._i64, self._index = ir.IntegerType.get_signless(64), ir.IndexType.get()
 
     def write(self, wanted: frozenset[int]) -> None:
-        """Write down these sites, numbered as `compiler.ir.nest` does."""
+        """Record the decisions at these sites, numbered as in `compiler.ir.nest`."""
         site = 0
         for op in self._control():
             with op.location:
@@ -259,10 +259,10 @@ class _Writer:
 
 
 def sets_of(given: object, program: CompiledProgram) -> list[Inputs]:
-    """A study's `inputs` for a program: one set, several, or a function of the parameters that returns either.
+    """Return a program's sets of inputs from a study's `inputs`: one set, several, or a function of the parameters.
 
     Raises:
-        StudyError: for anything else, and where the function fails.
+        StudyError: for anything else, and when the function fails.
     """
     with of_the_study("inputs", 'a function of the parameters: inputs=lambda p: [{"X": x(p.N)}]'):
         found = given(Assignment(program.params)) if callable(given) else given

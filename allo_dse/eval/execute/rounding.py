@@ -69,11 +69,11 @@ class Analysed(Struct, frozen=True):
     """A tensor after a run, element by element.
 
     Attributes:
-        rounded: as the program computes it.
-        exact: by the same operations without rounding.
-        bound: of the difference, in the worst case.
-        variance: of the difference, for independent roundings.
-        unit: bound of the difference, over the unit roundoff, for operations that all round alike.
+        rounded: the program's values.
+        exact: the values of the same operations without rounding.
+        bound: worst-case bound of the difference.
+        variance: variance of the difference, for independent roundings.
+        unit: bound of the difference over the unit roundoff, for operations that all round alike.
     """
 
     rounded: Array
@@ -119,9 +119,11 @@ class Analysed(Struct, frozen=True):
 
 
 class Analysis(Struct, frozen=True):
-    """Attributes:
-    tensors: those that the program has, by name; integers without bounds are left out.
-    undecided: comparisons and conversions to integers that came out otherwise than for exact values.
+    """The analysed tensors of a run.
+
+    Attributes:
+        tensors: the program's tensors by name; integers without bounds are left out.
+        undecided: number of comparisons and conversions to integers with another result than for exact values.
     """
 
     tensors: Mapping[str, Analysed]
@@ -134,7 +136,7 @@ def unit_roundoff(dtype: DType) -> float:
 
 
 def unit_of(values: Array) -> float:
-    """The unit roundoff of the narrowest type that holds all of some floats."""
+    """Return the unit roundoff of the narrowest type that holds all of some floats."""
     wide = np.asarray(values).astype(np.float64)
     for name in ("bfloat16", "float16", "float32"):
         narrow = np.dtype(name) if name != "bfloat16" else numpy_dtype(bfloat16)
@@ -198,7 +200,7 @@ def analysed(
 
 
 def _records(array: Array, dtype: DType) -> NDArray[Any]:
-    """Values that are exact."""
+    """Return records of exact values."""
     if not dtype.is_float:
         return array
     found = np.zeros(array.shape, _RECORD)
@@ -207,7 +209,7 @@ def _records(array: Array, dtype: DType) -> NDArray[Any]:
 
 
 def _round_from(records: NDArray[Any], values: Array) -> None:
-    """Say what the elements of a tensor were before they were rounded."""
+    """Set the values that the elements of a tensor had before they were rounded."""
     records["exact"] = values.reshape(records.shape).astype(np.float64)
     with np.errstate(invalid="ignore"):
         off = np.nan_to_num(np.abs(records["rounded"] - records["exact"]), nan=0.0, posinf=0.0)
