@@ -350,7 +350,7 @@ func.func private @integer(%%w: %(words)s, %%x: i64) -> i64 {
 
 
 def _real(field: FieldDomain) -> str:
-    """Return the function `real`: mantissa times a power of two, by the bits of the exponent; other values are hashed."""
+    """Return the function `real`: mantissa times a power of two, by the exponent's bits; other values are hashed."""
     call = f"func.call @mul(%w, {{}}, {{}}) : ({WORDS_TYPE}, i64, i64) -> i64"
     bits = (_EXPONENTS + 1024).bit_length()
     lines = [

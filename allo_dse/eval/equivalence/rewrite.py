@@ -367,7 +367,7 @@ class _PathRewriter(_Rewriter):
         return from_bits(func.CallOp([type_], callee, [self._words, value]).results[0], operand.type)
 
     def _compute_both(self, plan: _Plan, target: ir.Type) -> None:
-        """Return the formula of a result; the operation itself runs on the numbers."""
+        """Compute the formula of a result, and beside it the operation itself on numbers."""
         op, before = plan.op, plan.operands
         own = list(op.operands)
         if op.name == "arith.select":
