@@ -113,7 +113,7 @@ class Command:
         return self._call(words, folder, within(self.seconds))
 
     def _call(self, words: Sequence[str], folder: Path, overdue: Overdue) -> dict[str, Any]:
-        """Run a command in a design's folder and read its metrics; what it printed is printed when it fails."""
+        """Run a command in a design's folder and read its metrics; print its output if it fails."""
         program = self._program(words[0])
         if program is None:
             raise CommandError(f"{self.name} cannot run: {self.unavailable()}")

@@ -176,11 +176,11 @@ class RegionBounding(Bounding, Protocol):
 
 
 def bounding_of(evaluator: Any) -> Bounding | None:
-    """Bounds that an evaluator states of itself: what its member `bounding()` returns; None where it states none.
+    """Return the bounds that an evaluator declares by its member `bounding()`; None if it declares none.
 
-    Bounds describe what `evaluate` returns, so they hold for the class that states both and for nothing derived from
-    it. A subclass, a wrapper, an instance whose members were replaced and a class whose functions were replaced after
-    it was written all have none, unless their own class defines `bounding`.
+    Bounds describe the results of `evaluate`, so they hold only for the class that defines both. A subclass, a wrapper,
+    an instance with replaced members and a class whose functions were replaced later have no bounds, unless their own
+    class defines `bounding`.
     """
     kind = type(evaluator)
     stated = vars(kind)

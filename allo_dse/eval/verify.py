@@ -387,10 +387,10 @@ def _sizes(program: CompiledProgram) -> str:
 
 
 def reduced(program: Program, verify_with: Smaller) -> Program:
-    """The smaller instance of a program that a study names.
+    """Return the smaller instance of a program that a study names.
 
     Raises:
-        StudyError: where there is none; the design is not at fault.
+        StudyError: when it cannot be made, which is not the design's fault.
     """
     known = _REDUCED.get(program)
     if known is not None and known[0] is verify_with:
@@ -415,10 +415,10 @@ def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
 
 
 def asked(program: CompiledProgram, reference: Callable[..., object] | None = None) -> list[str]:
-    """Names of the tensors that a reference takes, in order, and that have values before a run.
+    """Return the names of the tensors that a reference takes, in order, with values before a run.
 
-    They are those that the program reads. Of those that it writes too, all or none: they are left out, and zero, where
-    the reference has parameters for the others only (those with defaults are its own).
+    These are the tensors that the program reads. Tensors that it also writes are passed all or none: they are left out,
+    and zero, if the reference has parameters for the others only (parameters with defaults are its own).
     """
     only = directions(program)[0]
     read = {port.tensor.name for port in program.tensor_ports if port.reads}

@@ -38,7 +38,7 @@ class Rules:
             raise ProgramError(f"check={self.check!r} is not known", hint=f"known: {', '.join(map(repr, CHECKS))}")
 
     def allow(self, what: Literal["tasks", "streams", "elements", "unrolled"], count: int, owner: str) -> None:
-        """Check that a size is within its limit; larger ones are hardly intended.
+        """Check that a size is within its limit; a larger one is probably a mistake.
 
         Raises:
             ProgramError: with the limit, and how to raise it.

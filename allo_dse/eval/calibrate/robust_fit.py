@@ -250,8 +250,11 @@ def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[
 
 
 def fit(problem: Problem, start: Vector) -> Fit:
-    """Coordinates that make residuals small: first of all, held loosely to where they started; then of those that are
-    determined, with the others where they started."""
+    """Fit the coordinates to small residuals, in two steps.
+
+    The first fits all of them, held loosely to their start. The second fits those that are determined, with the others
+    at their start.
+    """
     problem = problem.remembering()
     residuals = problem.residuals_at(start)
     jacobian = problem.slopes(start, residuals, range(len(start)))

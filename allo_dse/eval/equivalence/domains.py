@@ -148,7 +148,7 @@ class FieldDomain(Struct, frozen=True, dict=True):
 
 
 class DegreeDomain(Struct, frozen=True):
-    """Bounds of total degrees: 1 for what is unknown, 0 for constants; a hash stands for a new variable.
+    """Bounds of total degrees: 1 for unknown values, 0 for constants; a hash counts as a new variable.
 
     Attributes:
         compiled: any field.

@@ -130,7 +130,7 @@ class FormulaLog(Entries):
 
 
 class _Term(Struct, frozen=True, order=True):
-    """The text of a value, cut where it is long, and how tightly it binds; `key` is equal for equal formulas."""
+    """The text of a value, cut if it is long, and its precedence; `key` is equal for equal formulas."""
 
     text: str
     binds: int

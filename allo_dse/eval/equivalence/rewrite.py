@@ -294,7 +294,7 @@ class _Rewriter:
     # -- branches ----------------------------------------------------------------------------------------------------
 
     def _choose(self, branch: ir.Operation) -> None:
-        """Both sides of a branch on data, one after the other; what either writes is chosen."""
+        """Run both sides of a branch on data, one after the other; each value they write becomes a choice."""
         condition = branch.operands[0]
         sides = [block for region in branch.regions for block in region.blocks]
         joined = self._join_stores(condition, *sides) if len(sides) > 1 else []

@@ -31,7 +31,7 @@ def range_of(width: int, *, signed: bool) -> Interval:
 
 
 class Widths:
-    """Answers for the values of a body, of which `data` are field elements."""
+    """Analysis of the integer widths in a body, whose field elements are `data`."""
 
     def __init__(self, data: Container[ir.Value]) -> None:
         self._data = data

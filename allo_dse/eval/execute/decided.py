@@ -1,4 +1,4 @@
-"""Data-dependent control of a task, as observed in a run; the cost model asks for it in program order."""
+"""Data-dependent control of a task, as observed in a run; the cost model reads it in program order."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def matters(node: Branch) -> bool:
 
 
 def data_sites(nodes: Iterable[Node]) -> Iterator[int]:
-    """Return the sites where data decides on a task's times."""
+    """Yield the sites where data decides on a task's times."""
     for node in nodes:
         if isinstance(node, Loop):
             if node.lower is None or node.upper is None or node.step <= 0:

@@ -147,9 +147,11 @@ class Externals:
         element: Callable[[DType], np.dtype[Any]] = storage_dtype,
         apply: Callable[[External, ExternalCall, list[Array]], None] | None = None,
     ) -> None:
-        """Args:
-        element: the NumPy type of elements in memory.
-        apply: has a kernel's meaning write its results.
+        """Make the functions.
+
+        Args:
+            element: the NumPy type of elements in memory.
+            apply: writes the results of a kernel's definition.
         """
         self._element, self._apply = element, apply or apply_meaning
         self._functions: dict[int, Any] = {}
@@ -163,10 +165,10 @@ class Externals:
         return [ctypes.cast(self._functions[id(call)], ctypes.c_void_p).value or 0 for call in task_class.externals]
 
     def require_success(self) -> None:
-        """Raise what a vendor kernel's meaning raised during the run.
+        """Raise the error of a vendor kernel's definition during the run, if any.
 
         Raises:
-            SimulationError: naming the vendor kernel and where it is called.
+            SimulationError: with the vendor kernel and the place of its call.
         """
         if self._failed:
             call, error = self._failed[0]

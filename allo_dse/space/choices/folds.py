@@ -151,7 +151,8 @@ class TaskFolds(FoldChoice):
     def folds(self, program: Program) -> Iterator[Fold]:
         """Yield the folds of a program.
 
-        Of a small one: all, but one only of those that exchange equal tasks. Of a larger one: the beam search's.
+        A small program yields all folds, up to an exchange of equal tasks. A larger one yields those of the beam
+        search.
         """
         yield from self._node_folds(program)
 

@@ -81,9 +81,9 @@ class KernelFolds(FoldChoice):
         return self._spaces[program]
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
-        """The normalised fold, or None when it needs more nodes than there are or breaks a rule.
+        """Return the normalised fold, or None when it needs more nodes than there are or breaks a rule.
 
-        Loops that several kernels share get one order: that of the first kernel, those that most kernels share first.
+        Loops shared by several kernels take the order of the first kernel; those shared by most kernels come first.
         """
         key = (program, tuple(plans))
         if key in self._decided:  # proposals repeat those of the last generations
@@ -138,7 +138,7 @@ class KernelFolds(FoldChoice):
         return self._space(draft.compiled).counts()
 
     def layouts(self, draft: Draft, nodes: int) -> Iterator[Layout]:
-        """Return the options with this number of nodes, by the number of nodes along each axis."""
+        """Yield the layouts with this number of nodes: groups of options with equal nodes along each axis."""
         return self._space(draft.compiled).layouts(nodes)
 
     def of_layout(self, draft: Draft, layout: Layout) -> Iterator[tuple[Draft, Genes]]:

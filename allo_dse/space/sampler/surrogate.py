@@ -41,13 +41,13 @@ class Scales(Struct, frozen=True):
 
 
 class Surrogate:
-    """Mean and standard deviation of a loss where it was not measured.
+    """Gaussian process: mean and standard deviation of an unmeasured loss.
 
     Args:
         features: of the measured designs, (designs, features).
         losses: (designs,), of about mean 0 and variance 1.
         groups: the group of each feature; those of a group (the categories of one parameter) share a length.
-        scales: as `fitted_scales` found them.
+        scales: from `fitted_scales`.
     """
 
     def __init__(self, features: Floats, losses: Floats, groups: Integers, scales: Scales) -> None:
@@ -168,10 +168,10 @@ def _position(values: Floats, gene: Gene) -> Floats:
 
 
 class Numbers(Struct, frozen=True):
-    """Numbers that are features as they are, from 0 to 1 where they were met first.
+    """Numbers that are features themselves, scaled from 0 to 1 over the first designs.
 
     Attributes:
-        low, span: of each number, (numbers,); a span of 0 where it makes no difference.
+        low, span: of each number, (numbers,); a span of 0 for a constant one.
     """
 
     low: Floats
