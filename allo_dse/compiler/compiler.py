@@ -83,7 +83,7 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
 
 
 def _only_calls(task: Task) -> bool:
-    """Whether the called regions simply take the tasks' place."""
+    """Return whether the called regions simply replace the tasks."""
     return bool(task.region_calls) and not task.does_more
 
 
@@ -163,7 +163,7 @@ def _compiled(name: str, source: RegionSource, params: dict[str, object], watch:
 
 
 def _places(kernels: Iterable[Kernel]) -> tuple[Directive, ...]:
-    """Where the program says that arrays are kept."""
+    """Return a directive for each array whose memory the program names."""
     said = {
         (kernel.name, array.name): array.memory
         for kernel in kernels
@@ -185,7 +185,7 @@ def _scheduled(schedule: Schedule) -> CompiledProgram:
 
 
 def _failed(function: FunctionType, params: dict[str, object], error: Exception) -> ProgramError:
-    """What the user's function raised, at the innermost line of its file."""
+    """Return the error for an exception that the user's function raised, at the innermost line of its file."""
     name = function.__code__.co_filename
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == name]
     if not lines:

@@ -138,7 +138,7 @@ def _is_half(value: Value) -> bool:
 
 
 def _is_wider(value: Value) -> bool:
-    """Whether the comparison is one of 32 bits or more: Python's floats are such in Allo."""
+    """Return whether a comparison with this value has 32 bits or more, as with Python's floats in Allo."""
     if isinstance(value, Const):
         return isinstance(value.value, float)
     return _is_float(value) and not _is_half(value)

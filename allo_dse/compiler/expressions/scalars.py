@@ -114,7 +114,7 @@ def _fixed_result(op: str, a: DType, b: DType, both: DType) -> DType:
 
 
 def holds(dtype: DType, form: Form) -> bool:
-    """Whether an integer type has all values of a form."""
+    """Return whether an integer type can represent all values of a form."""
     if form.low is None or form.high is None:
         return dtype.kind == "index"
     lowest, highest = (
@@ -124,7 +124,7 @@ def holds(dtype: DType, form: Form) -> bool:
 
 
 def mean_the_same(a: DType, b: DType) -> bool:
-    """Whether two types with the same MLIR type also mean the same bits."""
+    """Return whether two types with the same MLIR type also interpret bits alike."""
     return a.is_float == b.is_float and a.fraction_bits == b.fraction_bits
 
 

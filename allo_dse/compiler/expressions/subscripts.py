@@ -85,7 +85,10 @@ def _form(task: Task, node: ast.expr) -> Form | None:
 
 
 def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | Scalar]:
-    """Which bits a subscript names: the lowest one, and how many (a run-time `index` where that depends on data)."""
+    """Return the bits that a subscript selects: the lowest bit, and their number.
+
+    The number is a run-time `index` if it depends on data.
+    """
     part = node.slice
     if not isinstance(part, ast.Slice):
         low, width = task.lower(task, part), 1
@@ -193,8 +196,12 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
 
 
 class Position(Struct, frozen=True):
-    """Where an element is, as MLIR writes it: the indices, and the attribute that says which of them are checked when
-    the body runs (see `allo_dse.simulator.codegen.bodies`)."""
+    """The position of an element, as MLIR writes it.
+
+    Attributes:
+        indices: one value per dimension.
+        checks: the attribute that lists the indices to check at run time (see `allo_dse.simulator.codegen.bodies`).
+    """
 
     indices: tuple[str, ...] = ()
     checks: str = ""
@@ -205,7 +212,11 @@ class Position(Struct, frozen=True):
 
 
 def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Position | None]:
-    """What a subscript of a tile means: the tile and the position of one element, or a part of the tile and None."""
+    """Resolve a subscript of a tile.
+
+    Returns:
+        The tile and the position of one element, or a part of the tile and None.
+    """
     parts = parts_of(node)
     if len(parts) > len(base.shape):
         task.fail(node, f"{len(parts)} indices for a tile of shape {list(base.shape)}")
@@ -295,7 +306,7 @@ def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
 
 
 def _length(task: Task, node: ast.Slice, start: Value, stop: Value) -> int | None:
-    """How many elements a slice spans, if that is the same for all tasks and all values of run-time variables."""
+    """Return the number of elements in a slice, if it is the same for all tasks and run-time values."""
     if isinstance(start, Const) and isinstance(stop, Const) and type(start.value) is int and type(stop.value) is int:
         return stop.value - start.value
     upper = (

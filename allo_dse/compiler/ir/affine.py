@@ -114,7 +114,7 @@ class Linear(Struct, frozen=True):
 
 
 class Derived(Struct, frozen=True):
-    """What control is made of beside sums: `left // right`, shifts, or the smaller or larger of two forms."""
+    """A control expression that is not a sum: `left // right`, a shift, or the minimum or maximum of two forms."""
 
     name: str
     left: Linear
@@ -137,7 +137,10 @@ DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def derive(name: str, left: Linear, right: Linear) -> Linear:
-    """What `name` makes of two forms: a number of numbers; a quotient without the multiples of its divisor."""
+    """Apply `name` to two forms.
+
+    Two constants give a constant. A quotient takes the multiples of its divisor out as a linear part.
+    """
     if left.is_constant and right.is_constant:
         return Linear((), int(DERIVE[name](left.constant, right.constant)))
     if name == "arith.shrsi" and right.is_constant:
@@ -171,7 +174,7 @@ def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
 
 
 def holds(predicate: str, difference: int) -> bool:
-    """Whether `left predicate right`, given left - right."""
+    """Return whether `left predicate right` holds, given left - right."""
     return _HOLDS[predicate.lstrip("su") if predicate not in ("eq", "ne") else predicate](difference)
 
 
@@ -196,7 +199,7 @@ Test: TypeAlias = bool | Compare | Choice
 
 
 def decided(test: Test | None, variables: Mapping[int, int]) -> bool | None:
-    """Whether a condition holds; None when it depends on data, or on variables that are not given."""
+    """Evaluate a condition; None if it depends on data, or on variables that are not given."""
     if test is None or isinstance(test, bool):
         return test
     if isinstance(test, Compare):
@@ -265,7 +268,11 @@ class LinearForms:
         return self._tests.get(condition)
 
     def choose(self, op: ir.Operation, then: Iterable[ir.Value], otherwise: Iterable[ir.Value]) -> bool:
-        """Whether all that an `scf.if` without operations of its own yields are conditions, which are then known."""
+        """Record the results of an `scf.if` without operations as conditions, if everything it yields is one.
+
+        Returns:
+            Whether they were recorded.
+        """
         test = self.test(op.operands[0])
         pairs = [(self.test(one), self.test(other)) for one, other in zip(then, otherwise, strict=True)]
         if test is None or not pairs or any(one is None or other is None for one, other in pairs):
@@ -277,9 +284,10 @@ class LinearForms:
         return True
 
     def compute(self, op: ir.Operation) -> bool:
-        """Whether an operation is index arithmetic or a condition on it, which is then known by its form.
+        """Record the form of an operation if it is index arithmetic, or a condition on it.
 
-        So are shifts, but they are hardware too.
+        Returns:
+            Whether the form replaces the operation. It does not for shifts: they have a form, but are hardware too.
         """
         if op.name == "arith.cmpi":
             return self._compare(op)
@@ -303,7 +311,10 @@ class LinearForms:
         return self._wrapped(value, form, signed=op.name != "arith.extui")
 
     def _wrapped(self, value: ir.Value, form: Linear, *, signed: bool) -> Linear:
-        """What a value is that has a form: linear still where all of it wraps as often."""
+        """Return the form of a value after it wraps to the width of its type.
+
+        It stays linear if the whole range wraps equally often.
+        """
         bits = ir.IntegerType(value.type).width if isinstance(value.type, ir.IntegerType) else _MOST_NARROW + 1
         if bits > _MOST_NARROW:
             return form

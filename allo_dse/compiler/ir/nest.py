@@ -110,7 +110,7 @@ class Loop(Struct, frozen=True):
 
     @property
     def trips(self) -> Linear | None:
-        """How often it runs, where that is a number or a linear form."""
+        """Return the number of iterations, if it is a constant or a linear form."""
         if self.lower is None or self.upper is None or not self.step:
             return None
         length = self.upper + self.lower.scaled(-1)
@@ -372,7 +372,7 @@ class _Reader:
         )
 
     def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
-        """What an operation is in hardware, where that is less than its name says because one operand is constant."""
+        """Return the hardware operation, which is cheaper than its name says if one operand is constant."""
         if name not in _BY_POWER and name not in SHIFTS:
             return name
         forms = [self._forms.get(value) for value in (operands if name == "arith.muli" else operands[1:])]
@@ -395,7 +395,7 @@ def _source(op: ir.Operation) -> int | None:
 
 
 def element_of(type_: ir.Type) -> str:
-    """How device files write a type: f32, i16, ..."""
+    """Return the name of a type in device files: f32, i16, ..."""
     text = str(type_)
     return "i32" if text == "index" else text
 

@@ -1,4 +1,4 @@
-"""How often something in a task body happens: loops with known bounds around it, and conditions on their variables."""
+"""Execution counts in a task body, from loops with known bounds and conditions on their variables."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ Path: TypeAlias = tuple[Around | Under, ...]
 
 
 def rounds(path: Sequence[Around | Under], known: Mapping[int, int], left: Iterator[int]) -> int | None:
-    """How often something happens; None where data decides, or where that takes long to count.
+    """Count the executions of something; None if data decides, or if counting takes too long.
 
     Args:
-        known: process ids, and loop variables further out, by value number.
-        left: has an item for each value of a loop variable that may be gone through; several answers may share it.
+        path: the loops and conditions around it, outermost first.
+        known: process ids, and variables of loops further out, by value number.
+        left: has an item for each value of a loop variable that may be tried; several calls may share it.
     """
     if not path:
         return 1

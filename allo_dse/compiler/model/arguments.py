@@ -74,7 +74,7 @@ def _has_more_rows(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def _compatible(given: np.dtype[np.generic], expected: np.dtype[np.generic], dtype: DType) -> bool:
-    """Whether values can be exchanged.
+    """Return whether values of the given type can be exchanged for the expected one.
 
     Equal types; integers for integers; floats for floats and for fixed-point numbers; raw bytes of the same size; for
     wide integers any structure of as many bytes, or Python integers.

@@ -29,12 +29,15 @@ _ORDER = itertools.count()
 
 
 def is_zero(number: Number) -> bool:
-    """Whether a number is 0 in all tasks. (NumPy takes microseconds for a Python number, which most are.)"""
+    """Return whether a number is 0 in all tasks.
+
+    Most are Python numbers, which are compared directly: a NumPy call takes microseconds.
+    """
     return number == 0 if isinstance(number, int) else not np.any(number)
 
 
 def is_natural(number: Number) -> bool:
-    """Whether a number is at least 0 in all tasks."""
+    """Return whether a number is at least 0 in all tasks."""
     return number >= 0 if isinstance(number, int) else bool(np.all(number >= 0))
 
 
@@ -269,7 +272,7 @@ def worst(
 
 
 def _directions(form: Form, task: Sequence[int], largest: bool) -> dict[Symbol, bool] | None:
-    """Of the variables that matter, whether each must be large."""
+    """Return for each variable that matters whether it must be large; None if the bounds are unknown."""
     found: dict[Symbol, bool] = {}
     while form.terms:
         symbol = _innermost(form.terms)

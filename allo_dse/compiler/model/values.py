@@ -1,4 +1,4 @@
-"""What an expression of a kernel can stand for while it is compiled."""
+"""Values of a kernel's expressions while it is compiled."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ def pid_index(text: FunctionText, value: Meta, entry: TableEntry) -> str:
 
 
 def _computable(tree: Tree) -> bool:
-    """Whether a function of the pid can be computed by index arithmetic."""
+    """Return whether a function of the pid can be computed by index arithmetic."""
     if tree[0] in ("pid", "const"):
         return True
     if tree[0] == "table":

@@ -1,12 +1,11 @@
-"""What the front end hands to the rest of allo-dse: a compiled program, described per task class.
+"""A compiled program, described per task class: the result of the front end.
 
-A kernel with mesh `[32, 32, 32]` is 32,768 tasks but only a few *task classes*: tasks whose `meta_if` conditions
-resolve alike. Everything here is stated per kernel, per class and as functions of the process id (pid), so that nothing
-grows with the number of tasks; `CompiledProgram.pids` and the index maps materialise as many tasks as a caller asks
-for.
+A kernel with mesh `[32, 32, 32]` has 32,768 tasks but only a few *task classes*: tasks whose `meta_if` conditions
+have the same outcome. Everything is stated per kernel, per class and as functions of the process id (pid). So nothing
+grows with the number of tasks. `CompiledProgram.pids` and the index maps list as many tasks as a caller asks for.
 
-Task ids: the tasks of all kernels are numbered consecutively, kernel by kernel in program order, and within a kernel in
-row-major order of the pid.
+Task ids number the tasks of all kernels consecutively: kernels in program order, tasks in row-major order of the
+pid.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Decisions(Struct, frozen=True):
     classes: Mapping[tuple[str, str], Mapping[Pid, Mapping[int, NDArray[np.int64]]]]
 
     def of_class(self, kernel: str, name: str) -> Mapping[Pid, Mapping[int, NDArray[np.int64]]]:
-        """What tasks of a class decided; empty where data decides on nothing."""
+        """Return the decisions of the tasks of a class; empty if none of them depends on data."""
         return self.classes.get((kernel, name), {})
 
     @property
@@ -110,7 +109,7 @@ class Directive:
 
 
 def stream_depth(directive: Directive) -> int:
-    """How many elements an array that is passed on as a stream holds; 2 where the program does not say."""
+    """Return the depth of an array that is passed on as a stream, in elements; 2 if the program gives none."""
     return max(2, int(directive.options.get("depth", 0)))
 
 
@@ -156,7 +155,7 @@ class CompiledProgram:
 
     @property
     def tensor_ports(self) -> Iterator[TensorPort]:
-        """Those of all classes."""
+        """Yield the tensor ports of all classes."""
         return (port for task_class in self.task_classes for port in task_class.tensor_ports)
 
     @cached_property
@@ -245,7 +244,7 @@ _BESIDE = ("params", "warnings")  # parameters may be any objects; what is made 
 
 
 def program_digest(program: CompiledProgram) -> str:
-    """Of everything that a program says, but for where it stands in the source: a comment makes no difference."""
+    """Return a hash of everything in a program but its place in the source: comments do not change it."""
     known: dict[int, str] = {}
     told = [_text(getattr(program, own.name), known) for own in fields(CompiledProgram) if own.name not in _BESIDE]
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]

@@ -31,17 +31,17 @@ from .tensors import (
 
 
 class TileUse(Struct, frozen=True):
-    """What a tile operation works on.
+    """The operands and the target of a tile operation.
 
     Attributes:
         scalars: operands that are single values.
         part_bytes: bytes of the operands that are parts of tiles.
         result_bytes: bytes of the operands that the task has computed.
         sums: whether it adds to a product in the same expression.
-        is_new: whether the result is the first thing that an array of the task holds, or part of an array, or what a
-            function, other than a sum, makes of what the array holds.
+        is_new: whether the result is the first content of a task's array, or part of an array, or a function (other
+            than a sum) of the array's content.
         is_part: whether it is part of an array.
-        copy: the iterations of the loops at compile time around it that `meta_if` looks at.
+        copy: the iterations of the surrounding compile-time loops that `meta_if` tests.
     """
 
     scalars: int = 0
@@ -167,7 +167,7 @@ class TaskClass(Struct, frozen=True):
 
     @property
     def polls(self) -> bool:
-        """Whether what it does depends on how many tokens streams hold: a recorded run cannot be re-timed."""
+        """Return whether tasks react to the fill level of streams: a recorded run cannot be re-timed then."""
         return any(not op.blocking for op in self.stream_ops)
 
 
@@ -193,7 +193,7 @@ class Kernel:
 
     @cached_property
     def class_sizes(self) -> list[int]:
-        """How many tasks each class has."""
+        """Return the number of tasks of each class."""
         table = np.broadcast_to(self.class_table, self.mesh)
         return [int(count) for count in np.bincount(table.ravel(), minlength=len(self.classes))]
 

@@ -26,7 +26,7 @@ REGION = "top"
 
 
 def is_region(scope: str, program: CompiledProgram) -> bool:
-    """Whether a directive's scope is the whole program."""
+    """Return whether a directive's scope is the whole program."""
     return scope in (program.name, REGION) and scope not in {kernel.name for kernel in program.kernels}
 
 
@@ -76,7 +76,7 @@ class Conflict(Struct, frozen=True):
 
 
 def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[Conflict]:
-    """Where schedules of two kernels split what they have in common in different ways."""
+    """Yield the conflicts between schedules of two kernels that split a common tensor differently."""
     said: dict[tuple[str, int], dict[str, tuple[tuple[str, int], Directive]]] = {}
     for number, tensor in _owners(program, directives):
         directive = directives[number]

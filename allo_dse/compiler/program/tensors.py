@@ -60,22 +60,22 @@ class SourceLoop(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How schedules tell it from other loops: `function:band.name`."""
+        """The name that tells it from other loops in schedules: `function:band.name`."""
         return f"{self.function}:{self.band}.{self.name}"
 
     def is_called(self, name: str) -> bool:
-        """Whether a directive means it by a name."""
+        """Return whether a directive's name refers to this loop."""
         return name in (self.name, self.grid, self.label)
 
 
 class SourceArray(Struct, frozen=True):
-    """What an array, or a variable that changes, is called in a function of the source.
+    """The name of an array, or of a variable that changes, in a function of the source.
 
     Attributes:
         function, call: as of a loop.
         argument: its position among the body's parameters, or None for the body's own memory.
         allocation: the position among the body's allocations of its own memory.
-        memory: kind and type of memory ("bram", "ram_2p") where the program says it.
+        memory: kind and type of memory ("bram", "ram_2p") if the program names it.
     """
 
     function: str
@@ -109,13 +109,13 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class IndexMap:
-    """Which element of a grid a task refers to, as a function of its pid.
+    """A task's element of a grid, as a function of the task's pid.
 
     Either affine, `index = matrix @ pid + offset` per grid dimension (`table is None`), or a table over the whole mesh
     that gives the linear index (for expressions that are not affine).
 
     Attributes:
-        grid: the shape of what is indexed (a stream array, a tensor's tile grid).
+        grid: the shape of the indexed object (a stream array, a tensor's tile grid).
         matrix: one row per grid dimension, one column per mesh axis.
         offset: one entry per grid dimension.
     """
@@ -149,7 +149,7 @@ class IndexMap:
         return (factors if factors.any() else None), first
 
     def depends_on(self, axis: int) -> bool:
-        """Whether the index changes with the pid along a mesh axis."""
+        """Return whether the index changes with the pid along a mesh axis."""
         if self.table is not None:
             return bool((self.table != np.take(self.table, [0], axis=axis)).any())
         return any(row[axis] for row in self.matrix)
@@ -341,7 +341,7 @@ class StreamArray(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many streams the array has (1 for a single stream)."""
+        """The number of streams in the array (1 for a single stream)."""
         return math.prod(self.shape)
 
 

@@ -282,9 +282,9 @@ RESULT = "return_"
 
 
 def is_typed(function: FunctionType) -> bool:
-    """Whether a function is a program: all its parameters have types of the language (or strings, to be evaluated).
+    """Return whether a function is a program: all its parameters have types of the language.
 
-    One without parameters is a program if its result has such a type.
+    Types may be strings, which are evaluated. A function without parameters is a program if its result has such a type.
     """
     code = function.__code__
     names = code.co_varnames[: code.co_argcount] or ("return",)

@@ -23,12 +23,12 @@ from ..program.tensors import IndexMap, IntArray, SourceLocation, StreamArray, T
 
 
 class Part(Struct, frozen=True):
-    """What a region's argument stands for: a tensor, or one tile of it when a task passes its tile on.
+    """The value of a region's argument: a tensor, or one tile of it when a task passes its tile on.
 
     Attributes:
         shape: of the tile.
         grid: the number of tiles along each dimension.
-        position: which of them it is.
+        position: the tile's index in the grid.
     """
 
     tensor: Tensor
@@ -84,13 +84,13 @@ class SharedArray(Struct, frozen=True):
 
 
 class Sync(Struct, frozen=True):
-    """How the tasks of a region that another task calls begin and end.
+    """The streams that start the tasks of a called region and report their end.
 
     Attributes:
-        start, done: the arrays of streams that say so.
+        start, done: arrays of streams, for the start and the end.
         repeated: whether there may be any number of calls; a false token ends them.
         node: the call.
-        pid: of the calling task, the leading indices into them.
+        pid: of the calling task, the leading indices into the arrays.
         first: the position of the kernel's first task among those of the region, the last index.
     """
 
@@ -164,9 +164,9 @@ class RegionSource:
         return sum(kernel.task_count for kernel in self.kernels)
 
     def names_of(self, function: FunctionType) -> dict[str, object]:
-        """What the free names of a helper function stand for.
+        """Return the values of a helper function's free names.
 
-        One that is defined beside the region, in the same function, sees the variables that the region sees.
+        A helper defined beside the region, in the same function, sees the variables that the region sees.
         """
         beside = self.scope != "" and function.__qualname__.startswith(self.scope)
         return {**self.around, **names_of(function, self.enclosing if beside else {})}
@@ -248,7 +248,7 @@ def _ties(source: RegionSource, kernel: KernelSource, statements: Sequence[ast.s
 
 
 def _declared(statement: ast.stmt) -> Iterable[str]:
-    """What a statement of the kernel itself, not of a block inside it, gives a value to."""
+    """Yield the names that a statement of the kernel itself assigns; blocks inside it do not count."""
     if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         for target in targets:

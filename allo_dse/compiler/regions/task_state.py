@@ -89,19 +89,19 @@ class Scope:
 
 @dataclass(eq=False)
 class Frame:
-    """Where `break`, `continue` or `return` go: a loop, or the function itself.
+    """The target of `break`, `continue` or `return`: a loop, or the function itself.
 
     Attributes:
         loop: whether it is a loop.
-        loops, guards: how many loops and data-dependent conditions surround it.
+        loops, guards: the number of loops and data-dependent conditions around it.
         skip: the flag that the rest of the iteration (or function) is not executed.
         stop: the flag that the loop is left.
-        jumps: how many jumps to it have been written so far.
+        jumps: the number of jumps to it so far.
         unrolled: whether it is a loop at compile time.
         ended: whether such a loop has been left at compile time.
         returns: the declared type of a helper function's result, if it has one.
-        result: what it returned at its end.
-        slots: where results of conditional returns are kept.
+        result: the value returned at its end.
+        slots: the storage for results of conditional returns.
     """
 
     loop: bool
@@ -119,10 +119,10 @@ class Frame:
 
 @dataclass(eq=False)
 class Loop:
-    """What a loop contains: scalar work and looks at streams directly, and other loops.
+    """The contents of a loop: its own scalar work and stream polls, and other loops.
 
     Attributes:
-        variable: the loop's own, where it has one.
+        variable: the loop's own, if it has one.
     """
 
     has_scalar_work: bool = False
@@ -247,7 +247,7 @@ class Task:
         return self.source.file.location(node)
 
     def parameter(self, position: int) -> Parameter:
-        """What an argument of the body stands for: the kernel's parameters come first, then shared local arrays."""
+        """Return the parameter of an argument of the body: the kernel's come first, then shared local arrays."""
         own = self.kernel.parameters
         return own[position] if position < len(own) else self.shared[position - len(own)].parameter
 
@@ -327,7 +327,7 @@ class Task:
         return names
 
     def is_mutable(self, name: str) -> bool:
-        """Whether a scalar variable is assigned after its declaration."""
+        """Return whether a scalar variable is assigned after its declaration."""
         return name in self.mutable[-1]
 
     # -- sets of tasks -----------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class Task:
             self.copy = outer
 
     def decide(self, condition: Value, node: ast.AST) -> bool:
-        """Whether a compile-time condition holds; splits the set where tasks differ."""
+        """Evaluate a compile-time condition; splits the set of tasks where they differ."""
         if isinstance(condition, Const):
             answer = bool(condition.value)
         elif isinstance(condition, Meta):

@@ -70,11 +70,11 @@ class Body:
         return (op for op in nested_ops(self.function, parents_first=True) if LOOP in op.attributes)
 
     def source(self, loop: ir.Operation) -> SourceLoop:
-        """What a loop is in the source."""
+        """Return the source loop of a loop."""
         return self.sources[number_of(loop)]
 
     def is_copy(self, loop: Loop) -> bool:
-        """Whether a loop of the tree belongs to a round of a nest that has been unfolded."""
+        """Return whether a loop of the tree comes from an unfolded iteration of a nest."""
         return loop.source is not None and self.sources[loop.source].call in self.copies
 
     def marked(self, like: SourceLoop, name: str) -> ir.IntegerAttr:
@@ -83,7 +83,7 @@ class Body:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self.sources) - 1)
 
     def name_of(self, array: ir.Value) -> str:
-        """What an array is called in the body: as a parameter, or by the attribute of its allocation."""
+        """Return the name of an array in the body: its parameter, or the attribute of its allocation."""
         if isinstance(array, ir.BlockArgument):
             return self.parameters[array.arg_number]
         attributes = array.owner.attributes
@@ -116,7 +116,7 @@ class Body:
         )
 
     def _has_outer(self, loop: ir.Operation) -> bool:
-        """Whether a loop of the same call of the same function is around a loop."""
+        """Return whether another loop of the same call of the same function surrounds a loop."""
         own, outer = self.source(loop), loop.parent
         while outer is not None:
             if LOOP in outer.attributes:
@@ -148,7 +148,7 @@ def _with_names(text: str, parameters: Sequence[str]) -> str:
 
 
 def is_pure(op: ir.Operation) -> bool:
-    """Whether an operation only computes values: it can stand wherever its operands are."""
+    """Return whether an operation only computes values, so that it can move to wherever its operands are."""
     return op.name.startswith(PURE) and not list(op.regions)
 
 

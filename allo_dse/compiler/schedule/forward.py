@@ -85,7 +85,7 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
 
 
 def _nest_of(body: Body, op: ir.Operation) -> ir.Operation:
-    """What stands in the function directly, around an operation."""
+    """Return the operation directly in the function's block that contains an operation."""
     outer = op.parent
     while outer is not None and outer != body.function:
         op, outer = outer, outer.parent
@@ -109,7 +109,7 @@ def _called(body: Body, nest: ir.Operation) -> set[str]:
 
 
 def _others(reader: Reader, axis: int) -> tuple[int, ...]:
-    """Which copies stand in one line with it."""
+    """Return a reader's position without one axis: it is equal for all copies in a line along that axis."""
     return reader.place[:axis] + reader.place[axis + 1 :]
 
 
@@ -164,7 +164,7 @@ def _root(array: ir.Value) -> ir.Value:
 
 
 def _same_op(one: ir.Operation, other: ir.Operation, pairs: dict[ir.Value, ir.Value]) -> bool:
-    """Whether two operations do the same, with the second value of each pair in place of the first."""
+    """Return whether two operations are equal, with the second value of each pair in place of the first."""
     attributes = ({str(a): str(op.attributes[a]) for a in op.attributes if str(a) != LOOP} for op in (one, other))
     if one.name != other.name or next(attributes) != next(attributes) or len(one.regions) != len(other.regions):
         return False

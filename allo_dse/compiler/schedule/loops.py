@@ -121,7 +121,7 @@ def value_ranges(loops: Sequence[Loop], known: Ranges) -> dict[int, tuple[int, i
 
 
 class Pairing(Struct, frozen=True):
-    """How the loops of two accesses correspond: `common[i]` are loops whose variables are compared.
+    """Corresponding loops of two accesses: the variables of `left[i]` and `right[i]` are compared.
 
     Attributes:
         left, right: the loops common to both, outermost first (the same ones, unless two nests are merged).
@@ -150,7 +150,7 @@ class Pairing(Struct, frozen=True):
         return all(a is None or b is None or self._equal(a, b, one, other, vector) for a, b in pairs)
 
     def _equal(self, a: Linear, b: Linear, one: Reference, other: Reference, vector: tuple[Direction, ...]) -> bool:
-        """Whether two forms can have one value."""
+        """Return whether two forms can have the same value."""
         if a.derived or b.derived:
             return True
         low = high = a.constant - b.constant
@@ -208,12 +208,12 @@ def _below(left: tuple[int, int], right: tuple[int, int]) -> list[tuple[int, int
 
 
 def first_order(vector: Sequence[Direction]) -> Direction:
-    """Which of two iterations comes first: "<" the first one, "=" neither."""
+    """Return the order of two iterations: "<" if the first one comes first, "=" if neither does."""
     return next((direction for direction in vector if direction != "="), "=")
 
 
 def is_update(one: Reference, other: Reference) -> bool:
-    """Whether two accesses belong to one sum, the order of whose terms does not matter."""
+    """Return whether two accesses belong to one sum, whose terms may come in any order."""
     return one.update >= 0 and one.update == other.update
 
 
@@ -256,13 +256,13 @@ def bounds(loop: ir.Operation) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def trips_of(loop: ir.Operation) -> int | None:
-    """How often a loop runs, where that is a number."""
+    """Return the number of iterations of a loop, if it is a constant."""
     low, high, step = (known(value) for value in bounds(loop))
     return None if low is None or high is None or not step else max(0, -(-(high - low) // step))
 
 
 def _trips(loop: ir.Operation) -> ir.Value:
-    """How often a loop runs, as a value that is computed before it."""
+    """Return the number of iterations of a loop as a value, which is computed before it."""
     number = trips_of(loop)
     if number is not None:
         return constant(number)
@@ -286,7 +286,7 @@ def new_loop(end: ir.Value, mark: ir.IntegerAttr) -> ir.Operation:
 
 
 def _value_at(loop: ir.Operation, round_: ir.Value) -> ir.Value:
-    """What a loop's variable is in a round."""
+    """Return the value of a loop's variable in a given iteration."""
     low, _, step = bounds(loop)
     scaled = round_ if known(step) == 1 else arith.MulIOp(round_, step).result
     return scaled if known(low) == 0 else arith.AddIOp(low, scaled).result

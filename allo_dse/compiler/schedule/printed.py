@@ -74,7 +74,7 @@ def with_affine_loops(text: str) -> str:
 
 
 def _is_unused(line: str, used: Counter[str]) -> bool:
-    """Whether it only computes the bound of a loop that has it now."""
+    """Return whether a line only computes a bound that its loop now states itself."""
     value = _VALUE.match(line)
     return value is not None and bool(value["number"] or value["map"]) and used[value["name"]] == 1
 

@@ -276,7 +276,7 @@ def _short_circuit(task: Task, wanted: bool, left: Value, operand: ast.expr) -> 
 
 
 def facts_of(condition: Value) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
-    """What is at least 0 where a condition holds, and where it does not."""
+    """Return the forms that are at least 0 if a condition holds, and if it does not."""
     return condition.facts if isinstance(condition, Scalar) else ((), ())
 
 

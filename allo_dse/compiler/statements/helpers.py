@@ -101,7 +101,7 @@ def own_names(node: ast.FunctionDef) -> frozenset[str]:
 
 
 def is_helper(task: Task, function: FunctionType) -> bool:
-    """Whether a function is written in the language: any of its parameters, or its result, has a type of ours."""
+    """Return whether a function is written in the language: a parameter or its result has a type of ours."""
     if getattr(function, "__type_params__", ()):
         return True
     annotations = function.__annotations__

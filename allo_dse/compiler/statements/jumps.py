@@ -36,7 +36,7 @@ _FLAG = "memref<i1>"
 
 
 class JumpsOf(Struct, frozen=True):
-    """Which jumps the source of a loop contains."""
+    """The kinds of jumps in the source of a loop."""
 
     leaves: bool
     skips: bool
@@ -65,7 +65,7 @@ def _jumps_in(body: Sequence[ast.stmt]) -> JumpsOf:
 
 @lru_cache(maxsize=1024)
 def may_return_early(node: ast.FunctionDef) -> bool:
-    """Whether a function has a `return` that is not simply its last statement."""
+    """Return whether a function has a `return` that is not simply its last statement."""
     return any(_jumps_in([statement]).leaves for statement in node.body if not isinstance(statement, ast.Return))
 
 
@@ -188,7 +188,7 @@ def _slot(task: Task, type_: DType | TensorType) -> Value:
 
 
 def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) -> Value:
-    """What a helper function returned, after its body."""
+    """Return the result of a helper function, after its body."""
     if frame.slots is None:
         return frame.result if frame.result is not None else Const(None)
     if not task.dead and not task.returned:
@@ -201,7 +201,7 @@ def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) ->
 
 @lru_cache(maxsize=4096)
 def decides(loop: ast.For | ast.With, name: str) -> bool:
-    """Whether a condition at compile time looks at the loop's variable."""
+    """Return whether a compile-time condition in a loop depends on the variable `name`."""
     calls = (item.context_expr for part in ast.walk(loop) if isinstance(part, ast.With) for item in part.items)
     tests = (call for call in calls if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("if"))
     return any(isinstance(part, ast.Name) and part.id == name for test in tests for part in ast.walk(test))
@@ -243,7 +243,7 @@ def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], f
 
 
 def intrinsic_called(task: Task, call: ast.expr | None) -> str | None:
-    """What of the language `with` calls, if anything."""
+    """Return the function of the language that `with` calls, if any."""
     if not isinstance(call, ast.Call):
         return None
     callee = task.lower(task, call.func)
