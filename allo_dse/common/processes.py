@@ -104,7 +104,7 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not everywhere
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -258,5 +258,5 @@ def printable(text: str) -> str:
 
 
 def exit_words(code: int) -> str:
-    """How a tool ended that did not end well."""
+    """Describe the exit of a tool that failed."""
     return f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"

@@ -96,10 +96,10 @@ def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
 
 
 def collection_text(value: Any, text: Callable[[Any], str]) -> str | None:
-    """Of an array, a mapping or a sequence; None for anything else.
+    """Return the text of an array, a mapping or a sequence; None for anything else.
 
     Args:
-        text: of what mappings and sequences hold.
+        text: gives the text of an item of a mapping or sequence.
     """
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"

@@ -51,7 +51,7 @@ def counted(task: Task, mlir: str) -> Iterator[TileOp]:
 def _rounds_of(task: Task, nest: Nest, site: int) -> IntArray | None:
     """Count the executions of one piece of work in each task; broadcasts against the mesh.
 
-    None if data decides, or if there are too many tasks to count.
+    None if data decides, or if there are too many tasks or iterations to count.
     """
     paths = nest.priced.get(site, ())
     deciding = {v for path in paths for around in path for v in around.variables}

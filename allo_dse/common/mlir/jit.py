@@ -67,7 +67,7 @@ class MachineCode:
         return entry
 
     def address(self, name: str) -> int:
-        """Where a public function lies, as long as this object lives."""
+        """Return the address of a public function, valid as long as this object lives."""
         address: int = self._engine.get_function_address(f"_mlir_ciface_{name}")
         if not address:
             raise SimulationError(f"the compiled module has no function {name}")
@@ -176,13 +176,16 @@ _COUNTED = "00"
 
 
 def directory() -> Path:
-    """Where files are kept: in the user's cache. A user without a home keeps none."""
+    """Return the directory of the disk cache, inside the user's cache.
+
+    Without a home directory nothing can be kept: the path lies below a device then.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(os.devnull if base.startswith("~") else base) / "allo-dse"
 
 
 def known(kind: str, content: bytes) -> bytes | None:
-    """What was made of this content before; None where nothing intact is kept."""
+    """Return the cached result for this content; None if there is none, or none intact."""
     path = _file(kind, content)
     with suppress(OSError):
         found = path.read_bytes()

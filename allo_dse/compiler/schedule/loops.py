@@ -208,7 +208,7 @@ def _below(left: tuple[int, int], right: tuple[int, int]) -> list[tuple[int, int
 
 
 def first_order(vector: Sequence[Direction]) -> Direction:
-    """Return the order of two iterations: "<" if the first one comes first, "=" if neither does."""
+    """Return which of two iterations comes first: "<" the first one, ">" the second one, "=" neither."""
     return next((direction for direction in vector if direction != "="), "=")
 
 
