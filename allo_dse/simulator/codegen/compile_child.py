@@ -43,7 +43,7 @@ class Made(Struct, frozen=True, tag=True):
 
 
 class Refused(Struct, frozen=True, tag=True):
-    """What a request is wrong with."""
+    """The error in a request."""
 
     message: str
     hint: str

@@ -33,11 +33,11 @@ _CLOCK_RATIO = 50
 
 
 def compiled(request: Request) -> bytes:
-    """What the process makes of a request.
+    """Compile a request in the server process.
 
     Raises:
         CompileLimit: if it takes too much time or memory, or the compiler crashes.
-        SimulationError: what compiling it raises.
+        SimulationError: if the compiler rejects the request.
     """
     global _server
     key = msgspec.msgpack.encode(request)

@@ -246,7 +246,7 @@ class Engine:
         return as_tables(network, self._steps_of, self.signatures)
 
     def _steps_of(self, symbol: str, tasks: Sequence[Mapping[int, int]]) -> Sequence[Steps] | None:
-        """What tasks of a body do, by the values of their whole-number parameters; found out once."""
+        """Return the steps of tasks of a body, by the values of their whole-number parameters; cached."""
         from ..codegen.static_steps import static_steps
 
         key = symbol, tuple(tuple(task.values()) for task in tasks)
@@ -328,9 +328,12 @@ class _Code(Struct, frozen=True):
 
 
 class _Watch(Struct, frozen=True):
-    """What is noted of a run, and what limits it; `max_events` None: it is not recorded.
+    """Recording options and limits of a run.
 
-    `turns` limits the work, which is the same on every machine, `seconds` the time.
+    Attributes:
+        max_events: the most events to record; None if the run is not recorded.
+        seconds: limit of time.
+        turns: limit of work, which is the same on every machine.
     """
 
     max_events: int | None = None

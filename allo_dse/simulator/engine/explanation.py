@@ -145,11 +145,11 @@ _WAYS: dict[Where, str] = {"node": "work", "stream": "tokens and room", "resourc
 
 
 class Bottleneck(Struct, frozen=True):
-    """What the critical path spends most cycles on.
+    """A place on the critical path, with the cycles spent there.
 
     Attributes:
         where, number: a node (processing element), a stream or a resource, and its number.
-        name: what it is called.
+        name: of the place, for people.
         share: of the run's cycles.
     """
 
@@ -203,7 +203,7 @@ class Explanation:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Of the run's cycles, how much of the critical path is work, service, tokens on their way, and room."""
+        """Return the critical path's shares of the run's cycles: work, service, tokens in flight, and room."""
         length = self.path.end - self.path.start
         total = max(1, self.timeline.cycles)
         return {kind: int(length[self.path.kind == i].sum()) / total for i, kind in enumerate(KINDS)}

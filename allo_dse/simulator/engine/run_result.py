@@ -1,4 +1,4 @@
-"""What a run has shown."""
+"""Results of a run."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class IndexFault(Struct, frozen=True):
     index: int
 
     def describe(self, labels: Labels) -> str:
-        """What happened, in a sentence."""
+        """Describe the fault in a sentence."""
         return f"{labels.index_check(self.task, self.check)} is {self.index} in {labels.task(self.task)}"
 
 
@@ -194,7 +194,7 @@ class RunResult:
 
     @property
     def finished(self) -> bool:
-        """Whether every node has run all its tasks; otherwise `deadlock` says why not."""
+        """Return whether every node has run all its tasks; `deadlock` explains why not."""
         return int(self._arena.header[Header.FINISHED]) == self.network.node_count
 
     @property
@@ -209,7 +209,7 @@ class RunResult:
 
     @cached_property
     def deadlock(self) -> Deadlock | None:
-        """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
+        """Return the blocked tasks, and the cycle in which they wait for each other; None for a finished run."""
         return None if self.finished else deadlock_of(blocked_tasks(self.network, self._arena, self._signatures))
 
     def require_finished(self, labels: Labels | None = None, *, search_work: int = SEARCH_WORK) -> None:
@@ -363,7 +363,7 @@ class RunResult:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """What every processing element and FIFO did over time.
+        """Return the activity of every processing element and FIFO over time.
 
         Raises:
             SimulationError: if the run was not recorded.

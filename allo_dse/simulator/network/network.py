@@ -1,7 +1,7 @@
-"""What one run executes, as plain data: streams, tasks, the nodes that run them, shared resources.
+"""Networks as plain data: streams, tasks, the nodes that run them, and shared resources.
 
-A network is built with `NetworkBuilder` from arrays (tens of thousands of tasks at a time) or one process at a time,
-and is immutable; an engine can run it any number of times.
+A network is built with `NetworkBuilder` from arrays (tens of thousands of tasks at a time) or one process at a time.
+It is immutable, and an engine can run it any number of times.
 
 Numbers: streams, resources, tasks and nodes are numbered in the order in which they are added.
 """
@@ -304,7 +304,11 @@ class NetworkBuilder:
         return np.arange(self._tasks - len(which), self._tasks)
 
     def _first_row(self, table: Table, streams: int, resources: int) -> int:
-        """Where a table begins, of which a process binds so many ports."""
+        """Return the first row of a table, after adding the table if it is new.
+
+        Args:
+            streams, resources: the numbers of ports that a process binds.
+        """
         if streams < table.stream_ports or resources < table.resource_ports:
             raise SimulationError(
                 f"an operation table uses {table.stream_ports} stream and {table.resource_ports} resource ports, "

@@ -33,11 +33,11 @@ SAFE_32_BIT = 1 << 30
 
 
 class Operations(NamedTuple):
-    """What compiled code reads of a plan; see `Plan`.
+    """The arrays of a plan that compiled code reads; see `Plan`.
 
     Attributes:
-        turns: per process how many ports take turns, 1 or 2, as long as that pays, else 0.
-        until: per operation of these processes, the first after it that another port has than would be its turn.
+        turns: per process the number of ports that alternate, 1 or 2, if that pays, else 0.
+        until: per operation of these processes, the first later one whose port breaks the alternation.
         producer, consumer: per stream.
     """
 

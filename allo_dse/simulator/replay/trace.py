@@ -240,7 +240,7 @@ class Trace:
 
     @classmethod
     def recorded(cls, result: RunResult) -> Trace:
-        """What a run with `record=True` did, to be timed again for other stream depths.
+        """Build the trace of a run with `record=True`, to be timed again for other stream depths.
 
         Raises:
             TraceError: if the run did not finish, or waited for shared resources.
@@ -281,7 +281,7 @@ class Trace:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What is odd about the trace: streams whose puts and gets differ in number."""
+        """Return oddities of the trace: streams whose puts and gets differ in number."""
         return trace_notes(self.data)
 
     @cached_property
