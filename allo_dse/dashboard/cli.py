@@ -132,7 +132,7 @@ def _paths(runs: list[Path] | None) -> list[Path]:
 
 
 def _only_networks() -> bool:
-    """Whether networks were mapped here, and no study has run."""
+    """Return whether networks were mapped here, but no study has run."""
     from allo_dse.tune.store.run_info import MARKER
 
     from .app.networks import KEPT

@@ -45,7 +45,7 @@ def kept_networks(board: Board) -> dict[str, Kept]:
 
 
 def _kept(file: Path) -> Kept | None:
-    """What a file says; None where it is damaged, or just being written."""
+    """Read a mapped network's file; None if it is damaged, or just being written."""
     try:
         facts = json.loads(file.read_text())
         words = (facts["network"], facts["device"], f"{facts['latency_us']:,.0f}", str(len(facts["launches"])))

@@ -122,7 +122,7 @@ def change_text(difference: Difference) -> str:
 
 
 def status_text(board: Board, ref: Ref) -> str:
-    """Whether a design is on the front, dominated or infeasible, and why."""
+    """Describe the status of a design: on the front, dominated or infeasible, and why."""
     table = board.table(ref)
     verification = table.verified.get(table.keys[ref.row])
     if verification is not None and not verification.ok:
@@ -153,7 +153,7 @@ def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
 
 
 def fastest_words(table: RunTable, row: int) -> str:
-    """Of the fastest design, how many others predictions cannot tell from it; empty of every other."""
+    """Describe how many designs predictions cannot tell from the fastest; empty for all other designs."""
     latencies = table.numbers(LATENCY)
     usable = table.ok & ~np.isnan(latencies)
     if not usable[row] or latencies[row] > latencies[usable].min():

@@ -1,4 +1,4 @@
-"""What every core and channel of a design did over time, and what was in the buffers between them."""
+"""Figures of every core's and channel's activity over time, and of the contents of the buffers between them."""
 
 from __future__ import annotations
 
@@ -202,11 +202,11 @@ def _names(timeline: Timeline, found: Explanation, rows: list[int]) -> list[str]
 def activity_traces(
     shares: Floats, edges: Floats, names: list[str], activities: Sequence[Activity]
 ) -> tuple[Spec, list[Spec]]:
-    """What each row does most around each time, and the legend's entries.
+    """Return the main activity of each row over time, and the legend's entries.
 
     Args:
         shares: per row, interval and activity; edges: of the intervals, in cycles.
-        activities: what the last axis of `shares` is of.
+        activities: along the last axis of `shares`.
     """
     most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1)
     known = list(ACTIVITIES)
