@@ -39,7 +39,7 @@ def answer(
         except BaseException as error:
             found.append(error)
 
-    # Python's handlers run in the main thread only, which waits here where they can.
+    # Python runs signal handlers in the main thread only. It waits here, where they can run.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:

@@ -100,17 +100,11 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
             process.kill()
 
 
-# Cores of the machine.
-
-
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not everywhere
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-# Garbage collection during a search.
 
 
 def collect_rarely() -> None:
@@ -144,7 +138,7 @@ def no_collections() -> Iterator[None]:
             gc.enable()
 
 
-# Processes of our own: Python that finds what this process does.
+# Python subprocesses import the same modules as this process.
 
 
 def python_running(module: str, *arguments: str) -> list[str]:
@@ -166,7 +160,7 @@ def limit_memory(amount: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-# Running a tool: what it prints goes to a file, and it is ended with everything that it started.
+# A tool's output goes to a file. When it is ended, so is everything that it has started.
 
 
 MARK = "ALLO_DSE_TOOL"  # in the environment of everything that a tool starts

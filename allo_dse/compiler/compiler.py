@@ -27,12 +27,12 @@ from .regions.task_state import Task
 from .statements.helpers import with_sync
 from .task_classes import compile_kernel
 
-# Regions that call regions: a task whose body is a region call is replaced by that region's kernels.
+# A task whose body is a region call is replaced by that region's kernels.
 #
-# before: top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] } after: top { wrapper_0_gemm [2, 2],
-# wrapper_1_gemm [4, 4] }
+#   before:  top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] }
+#   after:   top { wrapper_0_gemm [2, 2], wrapper_1_gemm [4, 4] }
 #
-# A task that does other things as well stays, and exchanges tokens with the region's tasks (see `region_calls.py`).
+# A task that does other work too stays, and exchanges tokens with the region's tasks (see `statements.helpers`).
 
 
 MAX_DEPTH = 16

@@ -28,9 +28,6 @@ from .statements.helpers import local_copy, mutable_names, stop_called, when_sta
 from .statements.jumps import may_return_early, new_frame
 from .statements.statements import lower_block
 
-# How often the work of a body is done where its loops depend on each other.
-
-
 _MOST_TRIED = 1 << 18
 """Tasks, and values of loop variables in them, that are gone through one by one."""
 

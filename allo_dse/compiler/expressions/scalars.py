@@ -17,9 +17,7 @@ from ..model.values import Buffer, Const, Meta, Scalar, Tuple, Value, Variable
 from ..regions.task_state import Task
 from .index_checks import bounds_of, form_of
 
-# Types of scalar arithmetic.
-#
-# Integers grow as in HLS: a sum has one bit more than its wider operand, a product as many as both together; storing
+# Integers grow as in HLS: a sum has one bit more than its wider operand, a product as many as both together. Storing
 # truncates. Python numbers are `int32` and `float32`, but take the type of a floating-point or `index` operand.
 
 

@@ -305,10 +305,11 @@ def _occupancy(task: Task, ref: StreamRef, direction: Direction, name: str, node
     return Scalar(task.text.op(f'"df.{name}"({number}) {{op = {position} : i64}} : (index) -> i1'), bool_)
 
 
-# Operations on several streams at once: `df.gather` takes a token from each, `df.scatter` gives one to each.
+# `df.gather` takes a token from each of several streams, `df.scatter` gives one to each.
 #
-# tiles[:, :, :] = df.gather(pipe) one block per stream rows[:, :] = df.gather(pipe[:, j]) the blocks of a column of
-# streams df.scatter(a, [left, right]) the first half of `a` to one, the second to the other
+#   tiles[:, :, :] = df.gather(pipe)       one block per stream
+#   rows[:, :] = df.gather(pipe[:, j])     the blocks of a column of streams
+#   df.scatter(a, [left, right])           the first half of `a` to one, the second to the other
 
 
 def part_of_array(task: Task, base: StreamRef, node: ast.Subscript) -> Value:

@@ -22,7 +22,7 @@ from ..regions.task_state import Task
 from .index_checks import Limit, bounds_of, check_attribute, form_of, is_flat, wrong_index
 from .scalars import as_scalar, binary_as, convert, integer, shift
 
-# How far apart two index expressions are, when both move with the same variables: `(i + 1) * 4` and `i * 4`.
+# Distances of index expressions that move with the same variables: `(i + 1) * 4` and `i * 4`.
 
 
 # A factor per variable; the entry "" is the constant part.
@@ -81,7 +81,7 @@ def _form(task: Task, node: ast.expr) -> Form | None:
     return None
 
 
-# Bits of integers: `x[3]`, `x[8:16]`, as values and as targets.
+# Bits of integers, `x[3]` and `x[8:16]`, as values and as targets.
 
 
 def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | Scalar]:

@@ -31,12 +31,11 @@ from .scalars import (
     result_type,
 )
 
-# How local tiles relate to the mesh: layouts, inferred through operations, and sums that are not complete yet.
-#
-# A product over a dimension that is sharded on mesh axis k is only a part of the sum: every task along k holds another
-# part. Such a *pending* sum may be passed on, scaled, and added to; it is complete once something that came through a
-# stream, or the argument itself, has been added. Storing it as a result before that is an error, as is applying to it
-# what does not distribute over sums.
+# A product over a dimension that is sharded on mesh axis k is only a part of the sum: each task along k holds another
+# part. Such a *pending* sum may be passed on, scaled, and added to. It is complete once a value from a stream, or the
+# argument itself, has been added. Before that it is an error to store it as a result, or to apply an operation that
+# does
+# not distribute over sums.
 
 
 Axes = tuple[int | None, ...]

@@ -28,9 +28,6 @@ from allo_dse.common.records import collection_text, hashed_once
 from .kernel import CommonTensor, Kernel, TaskClass, common_tensors
 from .tensors import Construct, IntArray, SharedTensor, SourceLocation, StreamArray, Tensor, TensorPort
 
-# What the tasks of a program decided when it ran on given inputs.
-
-
 Pid = tuple[int, ...]
 
 
@@ -58,9 +55,6 @@ class Decisions(Struct, frozen=True):
                 for site, rows in sorted(sites.items()):
                     found.update(repr((place, pid, site)).encode() + np.ascontiguousarray(rows).tobytes())
         return found.hexdigest()[:16]
-
-
-# Customizations of a schedule.
 
 
 ADDERS = "adders"
@@ -236,9 +230,6 @@ class CompiledProgram:
         return f"{array.name}[{', '.join(str(int(i)) for i in index)}]"
 
 
-# A hash of what a compiled program does and how.
-
-
 _PLAIN = frozenset({str, int, bool, float, type(None)})
 _BESIDE = ("params", "warnings")  # parameters may be any objects; what is made of them is all there
 
@@ -266,9 +257,6 @@ def _text(value: Any, known: dict[int, str]) -> str:
         return known[id(value)]
     found = collection_text(value, lambda one: _text(one, known))
     return repr(value) if found is None else found
-
-
-# What may look at a program while it is compiled, and stop where nothing can come of it.
 
 
 class Hopeless(AlloDseError):

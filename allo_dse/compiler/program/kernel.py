@@ -27,8 +27,6 @@ from .tensors import (
     TensorPort,
 )
 
-# Task classes: what tasks whose `meta_if` conditions resolve alike do, and the body they share.
-
 
 class TileUse(Struct, frozen=True):
     """The operands and the target of a tile operation.
@@ -253,7 +251,7 @@ def _doing(cls: TaskClass, counts: list[int]) -> TaskClass:
     )
 
 
-# Tensors that one kernel writes and another one uses: what is kept of them on a chip is one memory for both.
+# A tensor that one kernel writes and another one uses has one on-chip memory for both.
 
 
 class CommonTensor(Struct, frozen=True):

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from allo_dse.common.records import Array
 from allo_dse.lang.types import DType
 
-# Where things stand in the user's source.
-
 
 class SourceLocation(Struct, frozen=True):
     """A place in the user's source: 1-based line and column."""
@@ -99,9 +97,6 @@ class Construct(Struct, frozen=True):
     kind: str
     text: str
     location: SourceLocation
-
-
-# Which element a task refers to, as a function of its process id (pid), and indices known at run time only.
 
 
 IntArray = NDArray[np.int64]
@@ -320,9 +315,6 @@ def _number(at: Sequence[IntArray], grid: Grid) -> IntArray:
 
 def _grid(port: TensorPort) -> Grid:
     return port.tile.grid or (1,) * len(port.tensor.shape)
-
-
-# Arrays of streams, and how the tasks of a class use them.
 
 
 class StreamArray(Struct, frozen=True):

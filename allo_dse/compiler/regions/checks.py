@@ -14,7 +14,7 @@ from ..program.tensors import IntArray, StreamArray
 from .region_sources import RegionSource
 from .task_state import PortUse, Task
 
-# Who uses which stream: counts per stream of an array, without listing tasks where a rule covers them all.
+# Uses are counted per stream of an array, without listing tasks where a rule covers them all.
 #
 # Arrays in this module broadcast against the shape of a stream array: length 1 stands for "the same for all".
 

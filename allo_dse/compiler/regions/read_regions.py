@@ -273,9 +273,10 @@ def _layout(
         source.file.fail(argument, error.message, error.hint)
 
 
-# A plain typed function as a program: one task, whose results are extra arguments at the end.
+# A plain typed function is a program of one task, whose results are extra arguments at the end.
 #
-# def add(A: int32[M], B: int32[M]) -> int32[M]: arguments A, B and return_0 return allo.add(A, B)
+#   def add(A: int32[M], B: int32[M]) -> int32[M]:      arguments A, B and return_0
+#       return allo.add(A, B)
 
 
 RESULT = "return_"

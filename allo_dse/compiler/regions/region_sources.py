@@ -172,15 +172,14 @@ class RegionSource:
         return {**self.around, **names_of(function, self.enclosing if beside else {})}
 
 
-# Kernels whose statements do not all depend on each other, as several kernels that run at once.
+# Independent statements of a kernel become separate kernels that run at once.
 #
-# before: k { s = A' r; q = A p } one task does one product after the other after: k_part0 { s = A' r }, k_part1 { q =
-# A p }
+#   before:  k { s = A' r; q = A p }                      one task computes one product after the other
+#   after:   k_part0 { s = A' r }, k_part1 { q = A p }
 #
-# Two statements of a kernel belong together if both use a local array or variable, a stream, or a tensor that either
-# may write. Streams and tensors keep the order of their uses so, and every part reads for itself what no part writes;
-# a task in parts waits for nothing that the whole would not have waited for. So results are the same, and no deadlock
-# is new.
+# Two statements belong together if both use a local array or variable, a stream, or a tensor that either may write. So
+# streams and tensors keep the order of their uses, and values that no part writes are read in each part. A part waits
+# for nothing that the whole kernel would not have waited for. Results are the same, and there are no new deadlocks.
 
 
 PID = "get_pid"
@@ -199,7 +198,7 @@ def _parts(source: RegionSource, kernel: KernelSource) -> list[KernelSource]:
     own = [s for s in statements if not _is_pid(s)]
     if kernel.results or kernel.sync is not None or any(isinstance(s, ast.Return) for s in own):
         return [kernel]
-    # What is declared and not used is no part.
+    # Unused declarations do not form a part.
     groups = [
         g for g in _together(own, _ties(source, kernel, own)) if len(g) > 1 or not isinstance(g[0], ast.AnnAssign)
     ]

@@ -29,10 +29,7 @@ from ..program.tensors import Construct, IndexCheck, IntArray, SourceLocation, S
 from .layout_notes import LayoutNotes
 from .region_sources import KernelSource, Parameter, RegionSource, SharedArray, Sync
 
-# What a task in compilation keeps of its blocks: stream ports, names, loops, and where jumps go.
-
-
-# How often something happens in each task: a number, a value per task, or None when it depends on data.
+# Executions of something in each task: a number, a value per task, or None if it depends on data.
 Count = int | IntArray | None
 
 

@@ -18,15 +18,14 @@ from ..ir.nest import Access, Branch, Loop, Node, Op
 from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
 from .find import Found
 
-# Which orders of the iterations of a nest give the same results.
+# Two accesses to one element, at least one of them a write, must keep their order. Whether two accesses meet is decided
+# by the bounds of their linear forms, one array dimension at a time: Banerjee's inequalities with direction vectors,
+# and
+# the divisibility test (Allen and Kennedy, "Optimizing Compilers for Modern Architectures", chapter 3). The answer
+# "independent" is certain; accesses whose indices depend on data are never independent.
 #
-# Two accesses to one element, at least one of them a write, may not change their order. Whether there are iterations
-# in which two accesses meet is decided by the bounds of their linear forms, one array dimension at a time (Banerjee's
-# inequalities with direction vectors, and the divisibility test; Allen and Kennedy, "Optimizing Compilers for Modern
-# Architectures", chapter 3). The answer "independent" is certain; where indices depend on data there is none.
-#
-# What is not counted: memory that every iteration writes before it reads it, and sums, products, minima and maxima,
-# whose terms may come in any order (floating-point ones are then rounded otherwise).
+# Two kinds of dependence are ignored: memory that every iteration writes before reading it, and sums, products, minima
+# and maxima, whose terms may come in any order (floating-point results are then rounded differently).
 
 
 Direction = Literal["<", "=", ">"]

@@ -17,10 +17,8 @@ from .body import LOOP, NAME, Body, inner_block, is_pure
 from .find import Found
 from .loops import bounds, constant, known, variable
 
-# Which part of an array a loop's rounds use: the box of elements, and where it begins.
-#
-# `Window.base` is what moves the box with the loop and those around it; `low` and `size` say which elements of it are
-# used, by all accesses together.
+# A window is the box of elements that the iterations of a loop use. Its `base` moves with the loop and those around it;
+# `low` and `size` give the elements that all accesses together use.
 
 
 class Window(Struct, frozen=True):

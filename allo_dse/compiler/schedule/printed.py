@@ -88,7 +88,7 @@ def _attribute(directive: Directive) -> str:
     return directive.kind if directive.kind in ("parallel", "dataflow") else ""
 
 
-# Primitives that only hardware knows: they become directives, which code generators and cost models read.
+# Primitives for hardware alone become directives, which code generators and cost models read.
 
 
 def loop_directive(kind: str, found: Found, options: Mapping[str, object]) -> Directive:

@@ -61,7 +61,7 @@ class Session:
     def _context(self) -> ir.Context:
         return self._bodies[0].module.context
 
-    # -- what is asked of it -----------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     @property
     def program(self) -> CompiledProgram:

@@ -234,7 +234,7 @@ def _boolean(task: Task, node: ast.BoolOp) -> Value:
             try:
                 right = lower(task, operand)
             except ProgramError:
-                # Python does not look at the right side of `p > 0 and a[p - 1] > 3` where the left one decides.
+                # Python skips the right side of `p > 0 and a[p - 1] > 3` if the left side decides.
                 if isinstance(result, Const) or bool(task.uniform(_truth_of(result))) == wanted:
                     raise
                 return Const(not wanted)

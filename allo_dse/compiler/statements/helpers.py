@@ -292,13 +292,14 @@ def _returned(task: Task, value: Value, type_: object, node: ast.FunctionDef) ->
     return value
 
 
-# Calls of regions in the middle of a task: the task starts the region's tasks and waits for them, by tokens.
+# A region called in the middle of a task: the task starts the region's tasks and waits for them, by tokens.
 #
-# before: task { work; inner(A); more } after: task { work; a token to every task of inner; a token from every task of
-# inner; more } task of inner { wait for the token; ...; give a token }
+#   before:  task { work; inner(A); more }
+#   after:   task { work; a token to every task of inner; a token from every task of inner; more }
+#            task of inner { wait for the token; ...; give a token }
 #
-# A region that is called in a loop, or only where data says so, has tasks that wait for the next call; the last token
-# that they get says that there will be none.
+# If the call is in a loop, or depends on data, the region's tasks wait for the next call. Their last token says that
+# there will be none.
 
 
 def start_and_wait(task: Task, call: RegionCall) -> None:
@@ -388,7 +389,7 @@ def _own(task: Task, stream: StreamArray, sync: Sync, node: ast.AST) -> StreamRe
     return StreamRef(stream, (*(Const(i) for i in sync.pid), number), node)
 
 
-# Calls of vendor kernels: the body calls a C function that the simulator makes of what the study says they compute.
+# A vendor kernel is a C function; the simulator makes it from the study's definition of its results.
 
 
 def external_of(function: object) -> ExternalModule | None:

@@ -207,9 +207,8 @@ def decides(loop: ast.For | ast.With, name: str) -> bool:
     return any(isinstance(part, ast.Name) and part.id == name for test in tests for part in ast.walk(test))
 
 
-# Conditions that all tasks of a set come to: where tasks differ in one, they are told apart by the others as well.
-#
-# Without this, each part of a set would be compiled up to the next such condition, only to be split there.
+# Tasks that differ in one condition are split by the later conditions of the set as well. Otherwise each part would be
+# compiled up to the next such condition, only to be split there.
 
 
 _PLAIN = (ast.Name, ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp,

@@ -39,7 +39,7 @@ from .expressions import OPERATORS, facts_of
 from .jumps import break_or_continue, decides, intrinsic_called, return_, split_further, unless_raised
 from .loops import for_loop, while_loop
 
-# Variables of a kernel: `name: type = value`, and names that take their type from their first value.
+# Variables are declared as `name: type = value`, or take the type of their first value.
 
 
 def declaration(task: Task, node: ast.AnnAssign) -> None:
