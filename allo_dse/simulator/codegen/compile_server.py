@@ -51,7 +51,7 @@ def compiled(request: Request) -> bytes:
         try:
             return _server.made(key, tuple(body.symbol for body in request.bodies))
         except CompileLimit as failure:
-            # A search asks for the same bodies in each of its designs. With other limits it is tried again.
+            # A search requests the same bodies in each of its designs. Under other limits they are tried again.
             _refused[key] = failure.what, failure.hint, failure.symbols
             end_server()
             raise

@@ -116,8 +116,7 @@ def _reason(by_node: Mapping[int, Blocked], blocked: Blocked) -> int:
 
 def wait_cycle(by_node: Mapping[int, Blocked]) -> tuple[Blocked, ...]:
     """A cycle of the graph in which each blocked node points to the node it waits for; empty if there is none."""
-    # A node waits for one other at most, so from each node leads one path, and nodes of earlier paths need no second
-    # visit.
+    # Each node waits for at most one other, so its path is unique and nodes of earlier paths need no second visit.
     done: set[int] = set()
     for start in by_node:
         path: list[int] = []

@@ -212,7 +212,7 @@ class _Search:
         for loss in LOSSES:
             if self._left and best.cycles * (1 + loss) < slowest:
                 found = self._lowered(found, np.full_like(found, NEVER), best.cycles * (1 + loss))
-        # A stream that became shallower may be faster, so others may now do with less than when they were tried.
+        # A shallower stream may be faster, so other streams may now need less than when they were tried.
         while self._memory(seen := self._least_seen(best.cycles)) < self._memory(lossless):
             lossless = self._lowered(seen, np.full_like(seen, NEVER), best.cycles)
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))
@@ -273,8 +273,9 @@ class _Search:
             if run.cycles <= target:
                 return self._lowered(current, np.full_like(current, NEVER), target)
         order = run.waits
-        # A writer that never waited gains nothing from more room (T3). With `need`, which holds all that the fastest
-        # run held at once, no time is later than in that run: so this ends at the target.
+        # A writer that never waited gains nothing from more room (T3). `need` holds everything that the fastest run
+        # held at
+        # once. With it no time is later than in that run, so the loop reaches the target.
         while run.cycles > target and (current < need).any():
             more = (run.waits > 0) & (current < need)
             current = np.where(more if self._left and more.any() else current < need, need, current)
@@ -326,8 +327,9 @@ class _Search:
         batch = np.tile(self._vector(self._deepest), (len(above), 1))
         for row, s in enumerate(above):
             batch[row, s] = self._depths[s][found[s] - 1]
-        # With all others deepest and every latency least, a design is as fast as it gets. A stream that misses the
-        # target even then needs its step at any depths of the others: what these take together is a lower bound.
+        # A design is fastest with all other streams deepest and every latency smallest. A stream that misses the target
+        # even
+        # then needs its step at any depths of the others. The sum of these steps is a lower bound.
         cycles = self._timed.at_least(batch)
         needed = [s for s, own in zip(above, cycles.tolist(), strict=True) if own > target or own < 0]
         step = np.where(np.isin(np.arange(len(found)), needed), found, 0)

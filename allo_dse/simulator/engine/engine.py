@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
     from ..codegen.static_steps import Steps
 
-# Choice of the tasks that compute their values in a run that only needs times.
-#
-# Tasks whose times depend on values compute theirs, and so do all that feed them: the nodes that put to their streams,
-# directly or not, and the tasks that share an array with one of them.
+# In a run that only needs times, the tasks whose times depend on values compute them, and so do all tasks that feed
+# them: the nodes that put to their streams, directly or not, and the tasks that share an array with one of them.
 
 
 BoolArray = NDArray[np.bool_]
@@ -59,8 +57,9 @@ def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], ne
     joined = (ends.producer != UNKNOWN) & (ends.consumer != UNKNOWN)
     source, target = network.task_node[ends.producer[joined]], network.task_node[ends.consumer[joined]]
     task, array = _shared_arrays(network, signatures)
-    # The least closed set: it only grows, so it is found. Several tasks of a node may use one end of a stream, so all
-    # tasks of a node are taken together.
+    # The set only grows, so this finds the least closed one. Tasks of a node may share one end of a stream, so all
+    # tasks
+    # of a node are added together.
     while True:
         nodes = np.zeros(network.node_count, bool)
         nodes[network.task_node[found]] = True
@@ -216,9 +215,9 @@ class Engine:
             return network if is_long(network, rounds_of(network)) else None
         if payload:
             return None
-        # Tables do what pipelines of bodies cannot: take a token after what stands behind it.
+        # Tables can take a token after a later operation; pipelines of bodies cannot.
         rounds = None if self._has_pipelines else rounds_of_bodies(network, self._steps_of)
-        # Tables are made of bodies first, which also run faster.
+        # The threshold is twice as high: tables have to be made first, and bodies run faster than tables.
         return self.as_tables(network) if rounds is None or is_long(network, rounds / 2) else None
 
     def _run(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
@@ -268,7 +267,7 @@ class Engine:
         needs = {symbol: compiled.needs_payload[i] for symbol, i in position.items()}
         full = tasks_with_payload(network, self.signatures, needs)
         carries = streams_with_payload(network, self.signatures, full)
-        # Table processes stand at position -1, that is, at the end, where their number 0 is.
+        # Table processes have position -1, which indexes the last entry: their number 0.
         number, full_number = np.array([*compiled.number, 0]), np.array([*compiled.full_number, 0])
         return np.where(full, full_number[body], number[body]), np.where(carries, network.token_bytes, 0)
 
@@ -380,7 +379,7 @@ def _drive(
     budget = extrapolator.first_budget() if extrapolator else FIRST_TURNS
     header = arena.header
     while True:
-        # To be stopped in between changes the order of execution, and so hides that states repeat.
+        # An interruption changes the order of execution, which hides that states repeat.
         waits = extrapolator is not None and extrapolator.is_waiting
         if watch.turns is not None:
             budget = min(budget, watch.turns - turns)

@@ -21,10 +21,9 @@ from .timeline import Activity, Rows, Timeline
 if TYPE_CHECKING:
     import pandas as pd
 
-# The critical path of a run: the chain of work, tokens, room and service that fixes its last clock.
-#
-# It is found exactly, by going back from the last event through what determined each time: the put of a token that was
-# waited for, the get that made room, the request that was served before, or else the work of the task itself.
+# The critical path is the chain of work, tokens, room and service that determines the run's last clock. It is exact:
+# starting at the last event, each step goes back to the cause of a time. That is the put of an awaited token, the get
+# that made room, the request that was served before, or the task's own work.
 
 
 Kind = Literal["work", "service", "token", "room"]
@@ -78,8 +77,9 @@ def critical_path(timeline: Timeline) -> CriticalPath:
         )
     rows = timeline.rows
     cause = _cause_rows(timeline, rows)
-    # Every time is a maximum over what it waits for (T2, T3, T11): going back along what attained it leaves no gap.
-    # What a part's first operations waited for was before it.
+    # Every time is a maximum over its causes (T2, T3, T11), so going back along the maximum leaves no gap. The causes
+    # of a
+    # part's first operations lie before the part.
     is_first = (cause < 0) & (rows.completed > rows.requested) & (timeline.window.waits is not None)
     previous = np.where(cause >= 0, cause, np.where(is_first, -1, rows.before))
     return _steps(timeline, rows, cause, is_first, _walk(previous, _last(timeline, rows)))

@@ -22,9 +22,6 @@ from .explanation import Explanation, explain
 from .recording import Events, Samples, Window, operation_numbers
 from .timeline import Timeline
 
-# Tries of the depth search (`deadlock.depths`) that are runs of the engine.
-
-
 MAX_DEPTH = 1 << 20
 SEARCH_WORK = 20_000_000
 """Turns of the scheduler, and tasks and streams set up for runs, that a search may cost: about two seconds' work."""

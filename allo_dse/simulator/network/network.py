@@ -25,17 +25,18 @@ from ..codegen.signature import Pipeline, Signature
 from ..run_time.records import Arbitration, Code
 from .tables import Table
 
-# Channels that are whole arrays: a task fills a bank while another reads the one filled before (ping-pong buffers).
+# An array channel has several banks: a task fills one while another task reads the previous one (ping-pong buffers).
 #
-# The writer gets a bank when it starts and gives it away when it is done; the reader gets it when it starts, a cycle
-# later at the earliest, and frees it when it is done. Two streams say this. A writer puts to `banks` at its start, and
-# waits while as many banks are in use as there are; its reader takes that token out at its end. A writer puts to
-# `filled` at its end; its reader waits for that token at its start.
+# The writer acquires a bank when it starts and hands it over when it ends. The reader acquires it when it starts, at
+# least a cycle later, and frees it when it ends. Two streams implement this. A writer puts to `banks` at its start, and
+# waits while all banks are in use; its reader takes that token out at its end. A writer puts to `filled` at its end;
+# its
+# reader waits for that token at its start.
 #
 #     writer:  put banks;  fill ...;  put filled
 #     reader:  get filled; read ...;  get banks
 #
-# The depth of `banks` is the number of banks. `filled` is as deep, so that it never holds the writer up (T14).
+# The depth of `banks` is the number of banks. `filled` is as deep, so that it never blocks the writer (T14).
 
 
 BANK_LATENCY = 1
@@ -438,9 +439,6 @@ def _require(condition: bool, message: str) -> None:
         raise SimulationError(message)
 
 
-# Names of the parts of a network in texts and drawings.
-
-
 class Labels:
     """Names of the parts of a network: their numbers, unless a class that derives from this knows better."""
 
@@ -476,9 +474,7 @@ def node_label(labels: Labels, network: Network, node: int) -> str:
     return name if end - first == 1 else f"{name} and {end - first - 1} more"
 
 
-# The pipelines of a network: whether their numbers make sense, and the registers that their puts need.
-#
-# Interval, depth and stages are cost sites, so they belong to a network, not to compiled code.
+# Interval, depth and stages of a pipeline are cost sites, so they belong to a network, not to compiled code.
 
 
 class Registers(Struct, frozen=True):
@@ -537,8 +533,7 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
             f"task body {body!r} has a pipeline with interval {ii}, depth {depth} and stages {stages}; "
             "intervals are at least 1, stages from 0 to the depth"
         )
-    # Behind an operation come the later ones of its round, and those of the next, of which the first is due at
-    # ii + least.
+    # An operation is followed by the later ones of its iteration, and by the next iteration, due from ii + least on.
     least = min(stages, default=0)
     for place, (stage, is_put) in enumerate(zip(stages, pipeline.is_put, strict=True)):
         if not is_put and stage > min([*stages[place + 1 :], ii + least]):
@@ -548,7 +543,7 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
                 hint="give its gets one stage, or run it without payload",
             )
     in_order = not stages or (stages == sorted(stages) and stages[-1] <= ii + stages[0])
-    # A put leaves the registers at its stage: of the rounds begun until then, and of the next, puts can wait.
+    # A put leaves the registers at its stage: puts of the iterations begun until then, and of the next, can wait.
     return in_order, sum(pipeline.is_put) * (max(stages, default=0) // ii + 2)
 
 

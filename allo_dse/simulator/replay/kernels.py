@@ -157,7 +157,7 @@ def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> An
         at, to: where it finds the time that it waits for, and notes its own.
     """
     own = times.dtype.type  # sums of narrow integers would be wide ones, which take twice as long
-    # All later operations are held up by as much (T7): one number per process stands for all that it waited.
+    # All later operations are delayed equally (T7), so one number per process stands for all its waiting.
     later = max(own(times[at] - due), wait)
     times[to] = own(own(due + later) + delay)
     return later
@@ -180,7 +180,8 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
     own = due.dtype.type
     while queue.ends[1] > 0:
         p = pop(queue)
-        # A process goes on as far as it can. Who runs first changes nothing: a time depends on those of the peer alone,
+        # A process runs as far as it can. The order of processes changes nothing: a time depends only on times of the
+        # peer,
         # each of which is known before it is read.
         wait = stall[p]
         start = np.uint64(position[p])
@@ -211,7 +212,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
                     awaited[p] = at + n
                     break
             while turn == 2 and e < end:
-                # The same where another port has every second turn.
+                # The same for two ports that alternate.
                 then = min(e + one, end - one)
                 q, other = port[e], port[then]
                 i, j = np.uint64(slot[e]), np.uint64(slot[then])
@@ -242,7 +243,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
             q = port[e]
             i = np.uint64(slot[e])
             at = i + read[q]
-            # Operations of a process happen in order, so the first that cannot be timed yet ends this visit.
+            # Operations of a process happen in order, so the first without a known time ends this visit.
             if times[at] == unset:
                 awaited[p] = at
                 break
@@ -256,7 +257,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
         stall[p] = wait
         position[p] = e
         if e > start:
-            # Run only processes whose awaited time is now known: so each run completes at least one operation.
+            # Run only processes whose awaited time is now known: each run completes at least one operation.
             for j in range(peers[p], peers[p + 1]):  # type: ignore[assignment]
                 x = peer[j]
                 if queue.is_in[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:

@@ -254,9 +254,6 @@ def _expand(number: int, loop: TraceLoop) -> Events:
     return Events(np.full(len(kind), number, np.int64), kind, stream, iteration, stage)
 
 
-# Requirements on a trace before anything replays it, and notes on what is odd but allowed.
-
-
 LARGEST = 1 << 40
 """Largest number of cycles, iterations or tokens that a trace may name; keeps sums far from 64-bit overflow."""
 

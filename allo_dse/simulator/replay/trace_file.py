@@ -132,7 +132,7 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(stream)
         claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - stream.tell()
-        # Deflate makes no more than 1032 bytes of one.
+        # Deflate expands a byte to at most 1032.
         if dtype.hasobject or claimed != held or entry.file_size > 1032 * entry.compress_size + 1032:
             what = "Python objects" if dtype.hasobject else f"{claimed:,} bytes, of which {held:,} are there"
             raise ValueError(f"{entry.filename} claims to hold {what}")

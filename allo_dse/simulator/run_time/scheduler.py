@@ -250,7 +250,7 @@ def _define_choose(module: ir.Module) -> None:
         other = e.load_ptr(heap, at)
         e.leave_unless(e.same_ptr(e.load_ptr(other, Node.WAITS_ON), server), again)
         e.leave_unless(e.is_(e.load(other, Node.CLOCK), "<=", time), again)
-        # As unsigned numbers, nodes up to the one served last come behind all others.
+        # As unsigned differences, nodes up to the one served last come after all others.
         turn = e.sub(e.address(other), after)
         e.leave_unless(e.is_below(turn, e.get(least)), again)
         e.set(least, turn)
@@ -292,7 +292,7 @@ def _define_destroy(module: ir.Module) -> None:
     e.return_()
 
 
-# The run-time module: scheduler and table process, compiled once for all task bodies; and what bodies have of it.
+# The run-time module has the scheduler and the table process, compiled once for all task bodies.
 
 
 START_BODY = "df_start_body"
