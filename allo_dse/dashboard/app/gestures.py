@@ -49,7 +49,7 @@ from .design_texts import design_words, pointed
 from .front_plots import FIRST_LOG, axis_choices, axis_names, drawn_note, view_of
 from .parts import GRAPH_CONFIG
 
-# The address of a page says what it shows: a reload shows the same, and so does the link where it is sent.
+# A page's address holds its state, so that a reload or a shared link shows the same.
 
 
 _TWO = msgspec.Meta(min_length=2, max_length=2)
@@ -154,7 +154,8 @@ def register(app: Dash, context: Context) -> None:
     def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
 
-    # One callback each: a call waits for all answers that may change one of its properties, such as designs to compare.
+    # One callback per property: a call waits for all answers that may change one of its properties, such as the designs
+    # to compare.
     for where in _DONE_IN_DASH:
         run("done", Input(*where), prevent_initial_call=True)
     run("compared", Input("compare-a", "value"), Input("compare-b", "value"), prevent_initial_call=True)

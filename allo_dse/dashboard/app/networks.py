@@ -66,7 +66,7 @@ def register(app: Dash, board: Board) -> None:
     @app.server.route("/networks/<name>")
     def network(name: str) -> str:
         found = kept_networks(board).get(name)
-        # A link must not lead out of what `allo-tune network` has written.
+        # Serve only files that `allo-tune network` has written: reject symbolic links.
         if found is None or not found.page.is_file() or found.page.resolve() != found.page:
             flask.abort(404)
         return found.page.read_text()

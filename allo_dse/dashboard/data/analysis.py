@@ -104,9 +104,6 @@ def importance(found: Sample) -> dict[str, float]:
     return importances(found.choices, found.losses)
 
 
-# Designs in few words: only what differs from the reference.
-
-
 MAX_LINES = 14
 LATENCY = "latency_us"
 

@@ -300,9 +300,6 @@ def _text(value: object) -> str:
     return _number_text(float(value), True) if is_number(value) else str(value)
 
 
-# One evaluator's result for a design, as the page keeps it.
-
-
 class Rung(Measurement, frozen=True, kw_only=True, gc=False):
     """One evaluator's result for a design.
 

@@ -142,9 +142,6 @@ def _busy(end: Floats, seconds: Floats, edges: Floats) -> Floats:
     return np.diff(np.array(done))
 
 
-# Explanations and next steps for a page without designs to show.
-
-
 MOST_REASONS = 3
 _HELP = "docs/troubleshooting.md says what helps against each limit"
 

@@ -19,7 +19,7 @@ from allo_dse.tune.store.run_info import RunInfo, failure_kind
 from .columns import Floats, Kind, Repeated, Values, as_numbers, is_number, listed
 from .follow import Where
 
-# A design's entry, flattened to one cell per column. Equal texts of parts are parsed only once.
+# A design's entry is flattened to one cell per column. Equal texts of parts are parsed only once.
 
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
@@ -126,7 +126,7 @@ def reason(entry: Record) -> str | None:
     return None
 
 
-# The columns of many designs at once: designs that say the same things in the same order are turned by columns.
+# Consecutive designs with the same structure are converted column by column.
 
 
 Columns = dict[str, tuple[Kind, Values]]

@@ -211,9 +211,6 @@ def natural_order(text: str) -> list[tuple[int, float, str]]:
     return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in parts]
 
 
-# Reading runs while the server is already up.
-
-
 _SWITCH_SECONDS = 0.001
 
 

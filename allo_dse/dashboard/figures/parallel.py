@@ -176,7 +176,7 @@ def apart(values: list[float]) -> list[float]:
     return [*marked, *values[1:][-1:]]
 
 
-# A front of three objectives or more as small plots, one for each pair: what a picture in space hides.
+# A front of three objectives or more as small plots, one per pair: a plot in space hides points.
 
 
 MOST = 4

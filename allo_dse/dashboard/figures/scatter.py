@@ -35,7 +35,7 @@ from .style import (
 )
 from .thin import Span, Window, on_screen, spots, thin, visible, window
 
-# Designs that are not feasible: in no more kinds than there are symbols.
+# Infeasible designs are grouped into no more kinds than there are symbols.
 
 
 _SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
@@ -426,7 +426,8 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
         hoverdistance=12,
         margin=ROOM,
     )
-    # Plotly makes room for the rows a legend had before a colour bar came: from the top down, they do not meet the plot
+    # Plotly keeps the space of the legend's rows from before a colour bar was added. From the container's top down,
+    # they do not reach the plot.
     drawn["legend"] |= {"yref": "container", "y": 1, "yanchor": "top"}
     drawn["modebar"]["remove"] = ["resetScale2d"]  # would take the zoom of an address for the whole
     return drawn

@@ -162,9 +162,6 @@ def note(look: Theme, text: str) -> Figure:
     }
 
 
-# Designs coloured by what a column says of them.
-
-
 CIVIDIS = (
     "#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
 )  # fmt: skip

@@ -30,7 +30,7 @@ from .style import (
     packed,
 )
 
-# Contents over time of the buffers that cause the most waiting.
+# The contents over time of the buffers that cause the most waiting.
 
 
 BINS = 360
@@ -346,9 +346,6 @@ def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:
             height=max(320, 130 + 22 * len(shown)),
         ),
     }
-
-
-# A recorded run in words and tables.
 
 
 MAX_CONTRIBUTORS = 10

@@ -52,7 +52,7 @@ from ..pictures import design_pictures
 from ..programs import Programs
 from ..recordings import Part, Recorded
 
-# The report's plots, each in the light theme and with what the dark one changes.
+# The report's plots are drawn in the light theme, with the changes for the dark one.
 
 
 Change = list[Any]
@@ -116,7 +116,7 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
     ]
     if len(few) == 3:
         x, y, z = few
-        # Without each design's differences: the pair plots show them, and they would be a quarter of all plots' bytes.
+        # The pair plots show each design's differences; here they would be a quarter of all plots' bytes.
         views.append(("front-3d", "Three objectives", View(x, y, z, log=_log(board, x), reference=reference)))
 
     def drawn(view: View) -> Callable[[Theme], Figure]:
@@ -164,9 +164,6 @@ def progress_plots(board: Board) -> list[Plot]:
         ),
         plot("workers", "Workers", lambda look: progress.workers_figure(spans, look)),
     ]
-
-
-# The report's sections about single designs.
 
 
 def chosen_designs(board: Board) -> list[Ref]:

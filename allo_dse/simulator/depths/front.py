@@ -274,8 +274,7 @@ class _Search:
                 return self._lowered(current, np.full_like(current, NEVER), target)
         order = run.waits
         # A writer that never waited gains nothing from more room (T3). `need` holds everything that the fastest run
-        # held at
-        # once. With it no time is later than in that run, so the loop reaches the target.
+        # held at once. With it no time is later than in that run, so the loop reaches the target.
         while run.cycles > target and (current < need).any():
             more = (run.waits > 0) & (current < need)
             current = np.where(more if self._left and more.any() else current < need, need, current)
@@ -328,8 +327,7 @@ class _Search:
         for row, s in enumerate(above):
             batch[row, s] = self._depths[s][found[s] - 1]
         # A design is fastest with all other streams deepest and every latency smallest. A stream that misses the target
-        # even
-        # then needs its step at any depths of the others. The sum of these steps is a lower bound.
+        # even then needs its step at any depths of the others. The sum of these steps is a lower bound.
         cycles = self._timed.at_least(batch)
         needed = [s for s, own in zip(above, cycles.tolist(), strict=True) if own > target or own < 0]
         step = np.where(np.isin(np.arange(len(found)), needed), found, 0)

@@ -58,8 +58,7 @@ def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], ne
     source, target = network.task_node[ends.producer[joined]], network.task_node[ends.consumer[joined]]
     task, array = _shared_arrays(network, signatures)
     # The set only grows, so this finds the least closed one. Tasks of a node may share one end of a stream, so all
-    # tasks
-    # of a node are added together.
+    # tasks of a node are added together.
     while True:
         nodes = np.zeros(network.node_count, bool)
         nodes[network.task_node[found]] = True

@@ -78,8 +78,7 @@ def critical_path(timeline: Timeline) -> CriticalPath:
     rows = timeline.rows
     cause = _cause_rows(timeline, rows)
     # Every time is a maximum over its causes (T2, T3, T11), so going back along the maximum leaves no gap. The causes
-    # of a
-    # part's first operations lie before the part.
+    # of a part's first operations lie before the part.
     is_first = (cause < 0) & (rows.completed > rows.requested) & (timeline.window.waits is not None)
     previous = np.where(cause >= 0, cause, np.where(is_first, -1, rows.before))
     return _steps(timeline, rows, cause, is_first, _walk(previous, _last(timeline, rows)))

@@ -210,8 +210,7 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
     other = np.where(empty, part.producer[blocked], part.consumer[blocked])
     # A blocked node continues after the next step of its stream's other end, so its clock has no effect before that.
-    # Each
-    # round follows the waiting back by one node; no clock exceeds the one it replaces.
+    # Each round follows the waiting back by one node; no clock exceeds the one it replaces.
     for _ in range(ROUNDS):
         soonest = np.where(finished[other], -NEVER, clock[other])  # a node that is done wakes none
         if not (soonest > clock[waiting]).any():
@@ -244,8 +243,7 @@ def _token_times(
     entry, is_free = token_entries(part, arena, streams)
     writer, reader, per_entry = part.producer, part.consumer, part.per_entry
     # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3). So any time
-    # below
-    # `least` has the same effect as `least`.
+    # below `least` has the same effect as `least`.
     least = np.where(is_free, per_entry(clock[writer] - 1), per_entry(clock[reader] - part.latency))
     done = np.where(is_free, per_entry(finished[writer]), per_entry(finished[reader]))
     return np.where(done, reference, np.maximum(arena.rings[entry + is_free], least))

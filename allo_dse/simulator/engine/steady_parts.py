@@ -162,11 +162,9 @@ def _components(
     b = np.concatenate([consumer[joined], first_user[resource]])
     label = np.arange(network.node_count)
     # Both ends of every pair, and the nodes that label them, get the lesser label. Then each label is replaced by its
-    # own
-    # label. Labels only fall, to the least node of each component. The jumps halve the distance in each round;
-    # following
-    # single neighbours would take as many rounds as a chain has nodes (Shiloach and Vishkin, An O(log n) parallel
-    # connectivity algorithm, 1982).
+    # own label. Labels only fall, to the least node of each component. The jumps halve the distance in each round;
+    # following single neighbours would take as many rounds as a chain has nodes (Shiloach and Vishkin, An O(log n)
+    # parallel connectivity algorithm, 1982).
     while len(a):
         low = np.minimum(label[a], label[b])
         new = label.copy()

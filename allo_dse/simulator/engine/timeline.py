@@ -296,8 +296,7 @@ class Timeline:
         gets, first_get = self._moves[State.GET]
         requests, first_request = self._moves[State.REQUEST]
         # The n-th get of a stream takes the token of its n-th put (T2). The n-th put fills the slot that get n - depth
-        # freed
-        # (T3). A server serves one request after the other (T11). Numbers continue from before the window.
+        # freed (T3). A server serves one request after the other (T11). Numbers continue from before the window.
         ahead = window.first_put - window.first_get
         token = np.arange(len(gets)) - first_get[events.on[gets]]
         _link(result, gets, events.on[gets], token - ahead[events.on[gets]], puts, first_put)

@@ -130,8 +130,7 @@ def _write_pipeline(table: Table, ops: Sequence[tuple[int, str, int]], count: in
     Interval w, the `ii` cycles from w * ii on, holds stage s of round w - s // ii.
     """
     # In intervals `overlap` to count - 1 every stage has an iteration, so all of them do the same. They are one
-    # repeated
-    # section, and the table does not grow with the iterations.
+    # repeated section, and the table does not grow with the iterations.
     overlap = max((stage // ii for stage, *_ in ops), default=0)
     by_interval: dict[int, list[tuple[int, int]]] = {}  # (phase, number), by the intervals after the round's begin
     for number, (stage, *_) in enumerate(ops):

@@ -181,8 +181,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
     while queue.ends[1] > 0:
         p = pop(queue)
         # A process runs as far as it can. The order of processes changes nothing: a time depends only on times of the
-        # peer,
-        # each of which is known before it is read.
+        # peer, each of which is known before it is read.
         wait = stall[p]
         start = np.uint64(position[p])
         e = start

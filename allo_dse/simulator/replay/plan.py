@@ -182,8 +182,7 @@ def make_plan(data: TraceData) -> Plan:
     producer, consumer = data.ends
     peers, peer = _peers(producer, consumer, len(data.processes))
     # A path of waits through the run contains each process's cycles once. Each operation adds at most the cycles from
-    # one
-    # end of a stream to the other.
+    # one end of a stream to the other.
     longest = int(data.process_end.sum()) + max(2, int(data.fixed_latency.max(initial=0))) * len(events)
     return Plan(
         first=ends_of(np.bincount(process, minlength=len(data.processes))),

@@ -103,8 +103,7 @@ def _room(data: TraceData, depths: IntArray) -> IntArray:
     # Filled banks of an array channel wait for free banks, never for room in the stream that announces them.
     depths[data.filled] = np.maximum(depths, puts)[data.filled]
     # A stream that is never full needs no ring of its depth: slots are reused as tokens are read. `_require_room`
-    # checks
-    # afterwards that the smaller ring has not delayed it.
+    # checks afterwards that the smaller ring has not delayed it.
     room = np.where(depths < puts, depths, np.clip(puts, 1, UNBOUNDED_RING))
     if room.sum() > RING_ROOM:
         raise TraceError(

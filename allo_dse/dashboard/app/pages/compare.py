@@ -103,7 +103,7 @@ def _showing(app: Dash, context: Context) -> None:
             else:
                 shown = comparison(board, a, b)
                 figure = compare_figure(differences(board.table(a), a.row, board.table(b), b.row), theme(look))
-        # Plotly forgets a figure's height when a page is shown, and then reads it from the element.
+        # Plotly forgets a figure's height when a page is shown, and reads it from the element instead.
         return shown, figure, {"height": f"{figure['layout'].get('height', EMPTY_PX)}px"}
 
 
