@@ -166,8 +166,7 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
 # A disk cache of compiled code, by the hash of its input.
 #
 # A cache that cannot be read or written only costs time. Files are written under another name, then renamed, and carry
-# a
-# hash of their content: concurrent writers, full disks and crashes cannot corrupt it.
+# a hash of their content: concurrent writers, full disks and crashes cannot corrupt it.
 
 
 LIMIT_BYTES = 512 << 20

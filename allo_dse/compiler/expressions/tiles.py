@@ -34,8 +34,7 @@ from .scalars import (
 # A product over a dimension that is sharded on mesh axis k is only a part of the sum: each task along k holds another
 # part. Such a *pending* sum may be passed on, scaled, and added to. It is complete once a value from a stream, or the
 # argument itself, has been added. Before that it is an error to store it as a result, or to apply an operation that
-# does
-# not distribute over sums.
+# does not distribute over sums.
 
 
 Axes = tuple[int | None, ...]

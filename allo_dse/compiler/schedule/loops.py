@@ -20,8 +20,7 @@ from .find import Found
 
 # Two accesses to one element, at least one of them a write, must keep their order. Whether two accesses meet is decided
 # by the bounds of their linear forms, one array dimension at a time: Banerjee's inequalities with direction vectors,
-# and
-# the divisibility test (Allen and Kennedy, "Optimizing Compilers for Modern Architectures", chapter 3). The answer
+# and the divisibility test (Allen and Kennedy, "Optimizing Compilers for Modern Architectures", chapter 3). The answer
 # "independent" is certain; accesses whose indices depend on data are never independent.
 #
 # Two kinds of dependence are ignored: memory that every iteration writes before reading it, and sums, products, minima

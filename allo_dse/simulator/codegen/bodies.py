@@ -91,10 +91,8 @@ def _constant(value: ir.Value) -> int | None:
 
 
 # The attribute `df.check = array<i64: number, position, limit, ...>` of an operation lists indices to check at run
-# time:
-# each must be at least 0 and less than its limit. Compiled code reports an index out of range to the run (`df.fault`)
-# and
-# uses 0 instead, so that a study that meets such a program does not lose its process.
+# time: each must be at least 0 and less than its limit. Compiled code reports an index out of range to the run
+# (`df.fault`) and uses 0 instead, so that a study that meets such a program does not lose its process.
 
 
 CHECK = "df.check"

@@ -163,8 +163,8 @@ class Search:
             if not growth:
                 return added, depths, True
             # Any depths that get further have at least one of these streams at least so much deeper. So every solution
-            # is behind one of the entries, and the first solution in order of total depth has the least total (uniform-
-            # cost search).
+            # is behind one of the entries, and the first solution in order of total depth has the least total
+            # (uniform-cost search).
             for stream, slots in growth:
                 deeper = _with(depths, stream, depths[stream] + slots)
                 if deeper not in seen:

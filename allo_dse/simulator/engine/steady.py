@@ -157,9 +157,8 @@ def _order_requests(arena: Arena) -> None:
 # The state of a part of a running network is normalized: states with the same future are equal.
 #
 # Times that have no effect any more become the least equivalent time. Examples are a token that was readable long
-# before
-# its reader's clock, a slot that was free long before its writer's clock, and the clock of a node that waits for a node
-# with a later clock. Times are then relative to one clock.
+# before its reader's clock, a slot that was free long before its writer's clock, and the clock of a node that waits for
+# a node with a later clock. Times are then relative to one clock.
 
 
 NEVER = 1 << 60

@@ -30,8 +30,7 @@ from .tables import Table
 # The writer acquires a bank when it starts and hands it over when it ends. The reader acquires it when it starts, at
 # least a cycle later, and frees it when it ends. Two streams implement this. A writer puts to `banks` at its start, and
 # waits while all banks are in use; its reader takes that token out at its end. A writer puts to `filled` at its end;
-# its
-# reader waits for that token at its start.
+# its reader waits for that token at its start.
 #
 #     writer:  put banks;  fill ...;  put filled
 #     reader:  get filled; read ...;  get banks

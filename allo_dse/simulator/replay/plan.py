@@ -232,10 +232,8 @@ def _peers(producer: IntArray, consumer: IntArray, processes: int) -> tuple[IntA
 # An array that is cut into banks becomes several streams between the same two processes, and an unrolled loop uses all
 # of them in one cycle. Streams are *alike* if at both ends their n-th operations are due in the same cycle, and follow
 # each other directly, in the same order every time. With equal depths they have equal times, so replay computes only
-# the
-# first. By induction over the tokens: the first one waits as long as any would, and its process is then equally late
-# for
-# the others, which never wait.
+# the first. By induction over the tokens: the first one waits as long as any would, and its process is then equally
+# late for the others, which never wait.
 
 
 WORTH_MERGING = 1.5

@@ -265,8 +265,7 @@ PLAIN = Variant()
 # Puts of a pipeline that are due later than following operations in program order wait in its registers (T7).
 #
 # They form a queue of the node, latest first, and are performed when they are due. Times in the queue exclude the
-# cycles
-# for which the pipeline has been frozen since it was entered (`Node.FROZEN`); adding them gives the clock.
+# cycles for which the pipeline has been frozen since it was entered (`Node.FROZEN`); adding them gives the clock.
 
 
 FLUSH, DEFER = "df_flush", "df_defer"
