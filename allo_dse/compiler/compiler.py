@@ -50,7 +50,7 @@ class CompiledPart(Struct, frozen=True, eq=False):
 
     @property
     def streams(self) -> tuple[StreamArray, ...]:
-        """The declared streams, and those that start the tasks of called regions."""
+        """The declared streams, and the streams that start the tasks of called regions."""
         return (*self.source.streams.values(), *self.handovers)
 
 
@@ -58,7 +58,7 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
     """Compile a region and the regions that its tasks call, outermost first.
 
     Raises:
-        ProgramError: at the first thing that is wrong.
+        ProgramError: at the first error.
     """
     if watch is not None:  # a task that only calls regions becomes one at least, too
         watch.tasks(source.task_count)
@@ -113,7 +113,7 @@ def compile_region(
     apart: bool = False,
     watch: Watch | None = None,
 ) -> CompiledProgram:
-    """Compile a region, or what a function returns for `params`.
+    """Compile a region, or the region that a function returns for `params`.
 
     The source is parsed once per version of its file, so that compiling the same program with other parameters takes
     milliseconds. Nothing in it grows with the number of tasks.
@@ -175,7 +175,7 @@ def _places(kernels: Iterable[Kernel]) -> tuple[Directive, ...]:
 
 
 def _scheduled(schedule: Schedule) -> CompiledProgram:
-    """A program with its schedule: what a session made of a function, or a region with directives."""
+    """A program with its schedule: the result of a session, or a region with directives."""
     if schedule.is_function:
         program: CompiledProgram = schedule.session.program
         return program
@@ -198,7 +198,7 @@ def _failed(function: FunctionType, params: dict[str, object], error: Exception)
 
 
 def _wrong(function: FunctionType, message: str, hint: str = "") -> ProgramError:
-    """An error at the definition of a function, which a lambda does not have."""
+    """An error at the definition of a function; a lambda has no definition."""
     if function.__name__ == "<lambda>":
         return ProgramError(message, hint=hint)
     file, node = function_source(function)

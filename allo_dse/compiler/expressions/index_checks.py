@@ -126,7 +126,7 @@ def _holds(task: Task, form: Form) -> bool:
 def check_attribute(task: Task, limits: Sequence[Limit]) -> str:
     """The attribute that lists an operation's checks: number in `TaskClass.index_checks`, position, limit.
 
-    What is known to hold is left out.
+    Checks that are known to hold are left out.
     """
     numbers = []
     for position, value, limit, node, of in limits:

@@ -1,4 +1,4 @@
-"""Code of scalar arithmetic; `scalar_types` says of which types results are."""
+"""Scalar arithmetic: result types and code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def integer(bits: int, signed: bool) -> DType:
 
 
 def const_type(value: object) -> DType:
-    """The type of a Python number that stands alone."""
+    """The type of a Python number without other operands."""
     if isinstance(value, (bool, np.bool_)):
         return bool_
     if isinstance(value, (int, np.integer)):
@@ -345,7 +345,7 @@ def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar
 
 
 def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int] | None = None) -> Scalar:
-    """`value << by` or `value >> by` of an integer, as wide as `value`: what is shifted out is lost.
+    """`value << by` or `value >> by` of an integer, as wide as `value`: bits shifted out are lost.
 
     So a shift by its width or more, or by a negative number, leaves 0, or the sign. Machines, C++ and LLVM do other
     things then.

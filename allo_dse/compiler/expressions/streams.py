@@ -1,4 +1,4 @@
-"""Puts and gets, and which stream they go to."""
+"""Puts and gets, and their streams."""
 
 from __future__ import annotations
 

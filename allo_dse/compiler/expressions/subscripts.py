@@ -116,7 +116,7 @@ def _distance(task: Task, low: Value, high: Value, node: ast.AST) -> Scalar:
 
 
 def _mask(task: Task, width: int | Scalar, raw: DType) -> Scalar:
-    """As many ones as bits are taken, at least one, at the lower end."""
+    """A mask of the selected number of bits, at least one, at the lower end."""
     if isinstance(width, int):
         return Scalar(task.text.constant((1 << width) - 1, raw), raw)
     ones, bits = Scalar(task.text.constant(-1, raw), raw), Scalar(task.text.constant(raw.bits, index), index)
@@ -129,7 +129,7 @@ def _check(task: Task, dtype: DType, node: ast.AST) -> None:
 
 
 def _move(task: Task, op: str, value: Scalar, low: Value, node: ast.AST) -> Scalar:
-    """A value shifted by the position of the lowest bit that is named."""
+    """A value shifted by the position of the lowest selected bit."""
     return shift(task, op, value, as_scalar(task, low, node, like=index), bounds_of(task, low))
 
 
@@ -165,7 +165,7 @@ def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Sca
 
 
 def reversed_bits(task: Task, value: Scalar) -> Scalar:
-    """The integer whose lowest bit is the highest one of `value`."""
+    """The integer with the bits of `value` in reverse order."""
     type_ = element_type(value.dtype)
     raw = integer(value.dtype.bits, False)
     one = Scalar(task.text.constant(1, raw), raw)
@@ -245,7 +245,7 @@ def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[
 
 
 def _flat_position(task: Task, base: Buffer, indices: Sequence[str], nodes: Sequence[ast.expr]) -> Position:
-    """The element that lies where the indices point to, row by row; checked to be one of the array when it runs."""
+    """The element at the row-major position of the indices; checked at run time to be in the array."""
     size = math.prod(base.shape)
     flat = task.text.constant(0, index)
     for value, extent in zip(indices, base.shape, strict=True):

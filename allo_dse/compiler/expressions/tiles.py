@@ -147,7 +147,7 @@ def _parts(task: Task, pending: frozenset[int]) -> str:
 
 
 def note_assignment(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
-    """Remember what a tile holds after an assignment; check that a result is complete.
+    """Record the distribution of a tile after an assignment; check that a result is complete.
 
     Raises:
         ProgramError: when a pending sum is stored in an argument.
@@ -175,7 +175,7 @@ def note_assignment(task: Task, target: Buffer, value: Value, node: ast.AST) -> 
 
 
 def note_elements(task: Task, target: Buffer) -> None:
-    """A tile is written element by element: what it holds is not known any more."""
+    """Note that a tile is written element by element: its distribution is unknown from then on."""
     rank = len(target.shape)
     task.spreads[target.root] = Spread((None,) * rank, complete=True)
 

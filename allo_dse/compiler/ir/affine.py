@@ -164,7 +164,7 @@ UNKNOWN = (-(1 << 40), 1 << 40)
 
 
 def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
-    """Smallest and largest value of a form, or somewhat less and more."""
+    """Bounds of a form: its smallest and largest value, or somewhat wider."""
     ends = [sorted((factor * low, factor * high)) for v, factor in form.terms for low, high in [ranges.get(v, UNKNOWN)]]
     for part, factor in form.derived:
         pairs = product(extent(part.left, ranges), extent(part.right, ranges))
@@ -187,7 +187,7 @@ class Compare(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Choice:
-    """`then if test else otherwise`, of which and, or and not are made."""
+    """`then if test else otherwise`; and, or and not are made of it."""
 
     test: Test
     then: Test
@@ -234,8 +234,8 @@ def replaced(test: Test | None, put: Callable[[Linear], Linear]) -> Test | None:
 class LinearForms:
     """The linear forms of the index values of a function.
 
-    That of an integer of fewer than 32 bits is its value but for multiples of 2**bits: what is done with it as a number
-    decides whether it is one with a sign.
+    The form of an integer of fewer than 32 bits equals its value modulo 2**bits. Its use as a number decides whether it
+    has a sign.
 
     Attributes:
         ranges: of the loops' variables, where their bounds are known.
@@ -260,7 +260,7 @@ class LinearForms:
         return None
 
     def test(self, condition: ir.Value) -> Test | None:
-        """The condition that a value stands for; None where it depends on data."""
+        """The condition of a value; None if it depends on data."""
         if condition not in self._tests and not isinstance(condition, ir.BlockArgument):
             owner = condition.owner
             if owner.name == "arith.constant" and str(condition.type) == "i1":
@@ -304,7 +304,7 @@ class LinearForms:
         return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
 
     def _read(self, op: ir.Operation, value: ir.Value) -> Linear | None:
-        """The form of an operand: of a narrow integer that is read as a number, as it wraps."""
+        """The form of an operand; a narrow integer that is read as a number wraps."""
         form = self.get(value)
         if form is None or op.name in _MODULAR:
             return form

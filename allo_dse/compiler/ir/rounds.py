@@ -11,7 +11,7 @@ from .affine import Linear, Test, decided, forms_of
 
 
 class Around(Struct, frozen=True):
-    """A loop that something is in. A bound without a linear form is None, so is an unknown step (0)."""
+    """A loop around an operation. A bound without a linear form is None, so is an unknown step (0)."""
 
     variable: int
     lower: Linear | None
@@ -24,7 +24,7 @@ class Around(Struct, frozen=True):
 
 
 class Under(Struct, frozen=True):
-    """A side of a condition that something is in; `test` is None where data decides."""
+    """A side of a condition around an operation; `test` is None where data decides."""
 
     test: Test | None
     side: bool

@@ -22,7 +22,7 @@ class SourceFile:
     Attributes:
         functions: function definitions by the line of their first decorator (or of `def`) and name.
         codes: compiled constant expressions by node.
-        locations: those that were asked for, by line and byte.
+        locations: cached by line and byte.
     """
 
     name: str

@@ -70,7 +70,7 @@ class Directive:
 
     Attributes:
         kind: "partition", "pipeline", "unroll", "dataflow" or "stream"; for FPGAs also "place", "pack" and "adders".
-        scope: the region or kernel whose array or loop is meant.
+        scope: the region or kernel of the array or loop.
         name: the array or loop.
         options: for "partition" `dim` (1-based; 0: all), `factor` (0: as many banks as elements), `partition_type`
             ("complete", "block" or "cyclic"); for "pipeline" `initiation_interval`, `rewind`; for "unroll" `factor` (0:
@@ -87,7 +87,7 @@ class Directive:
         return hash((self.kind, self.scope, self.name, *self.options.values()))
 
     def banks(self, shape: Sequence[int]) -> dict[int, int]:
-        """Into how many banks a "partition" splits an array of this shape: per axis that it is about."""
+        """The number of banks that a "partition" splits an array of this shape into, per partitioned axis."""
         dim, factor = self.options.get("dim", 0), self.options.get("factor", 0)
         complete = not factor or self.options.get("partition_type", "complete") == "complete"
         axes = range(len(shape)) if dim == 0 else (dim - 1,)
@@ -118,7 +118,7 @@ class CompiledProgram:
             argument that is returned there, if it is one.
         schedule: customizations, in the order in which they were applied.
         shared: memory of the program's own that tensor ports refer to beside the arguments.
-        constructs: what not every target builds.
+        constructs: parts of the program that not every target builds.
         runs: what was decided in runs on given inputs, where data decides; one for each set of them.
     """
 
@@ -196,7 +196,7 @@ class CompiledProgram:
         """Depths of all stream arrays by name: as declared, but for some.
 
         Raises:
-            SimulationError: for a stream that there is not, or what is no depth.
+            SimulationError: for a stream that does not exist, or an invalid depth.
         """
         known = {array.name: array.depth for array in self.streams}
         for name, depth in changes.items():
@@ -242,7 +242,7 @@ def program_digest(program: CompiledProgram) -> str:
 
 
 def _text(value: Any, known: dict[int, str]) -> str:
-    """The same in every process; of objects that several others have, it is made once."""
+    """A text of a value, equal in every process; made once for objects that are shared."""
     if type(value) in _PLAIN:
         return repr(value)
     if isinstance(value, SourceLocation):
@@ -264,12 +264,12 @@ class Hopeless(AlloDseError):
 
 
 class Watch(Protocol):
-    """Is shown what a program will have, as soon as that is known. Raises `Hopeless` where it need not be compiled."""
+    """An observer of a compilation, told of the program's parts early. Raises `Hopeless` to stop the compilation."""
 
     def tasks(self, count: int) -> None:
-        """There are so many tasks at least."""
+        """Receive the least number of tasks."""
         ...
 
     def ports(self, ports: Sequence[TensorPort]) -> None:
-        """There are tasks with these tensor ports."""
+        """Receive the tensor ports of some tasks."""
         ...

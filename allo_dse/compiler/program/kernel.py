@@ -1,4 +1,4 @@
-"""Kernels: a mesh of tasks, and which class each of them is of."""
+"""Kernels: a mesh of tasks, and the class of each task."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ class StateVariable:
 
 
 class ExternalCall(Struct, frozen=True):
-    """A call of a vendor kernel; what it computes is not in the program.
+    """A call of a vendor kernel; the program does not define its results.
 
     Attributes:
         top: the name of the vendor kernel's function.
         operands: element type and shape of each argument.
-        inputs, outputs: positions of the arguments that are read, and of those that are written.
+        inputs, outputs: positions of the arguments that are read, and that are written.
     """
 
     top: str
@@ -128,16 +128,16 @@ class TaskBody(Struct, frozen=True):
 
 
 class TaskClass(Struct, frozen=True):
-    """Tasks of one kernel whose meta conditions resolve alike.
+    """Tasks of one kernel with the same outcomes of meta conditions.
 
     Attributes:
-        work: what the body does, in order; entry i is priced at cost site i of the body.
+        work: the body's work in order; entry i is priced at cost site i of the body.
         stream_ops: the put and get operations of the source, numbered as in the body.
         state: variables that live from call to call.
         externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
         loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
-        index_checks: what must be checked when the body runs.
-        arrays: what its functions call their arrays.
+        index_checks: checks when the body runs.
+        arrays: the arrays' names in its functions.
         loop_arrays: bytes of each local array that is first written element by element.
         layouts: tensor arguments that are only read, or only written, in another layout.
     """
@@ -244,7 +244,7 @@ def _at(table: IntArray, pids: IntArray) -> IntArray:
 
 
 def _doing(cls: TaskClass, counts: list[int]) -> TaskClass:
-    """A class with the counts of what not all of its tasks do equally often."""
+    """A class with the counts of work that its tasks do a different number of times."""
     left = iter(counts)
     return replace(
         cls, work=tuple(op if op.counts is None else replace(op, count=next(left), counts=None) for op in cls.work)

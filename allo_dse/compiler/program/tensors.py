@@ -40,11 +40,11 @@ class SourceLoop(Struct, frozen=True):
     Attributes:
         name: its variable; empty for `while`.
         grid: the name given to the `allo.grid` it belongs to, if any.
-        function: the function that it stands in: the kernel, or a helper compiled in place.
+        function: the function that contains it: the kernel, or a helper compiled in place.
         call: the number of the call of that function, among all that the task makes; 0 for the kernel itself.
         band: the nest of that function it belongs to, where a schedule was made.
         opens: whether it is the outermost loop of that nest.
-        hints: what the program says of it for hardware: "pipeline" with an interval, "unroll" with a factor (0: all).
+        hints: the program's options for hardware: "pipeline" with an interval, "unroll" with a factor (0: all).
     """
 
     name: str
@@ -85,7 +85,7 @@ class SourceArray(Struct, frozen=True):
 
 
 class Construct(Struct, frozen=True):
-    """Something a task does that not everything builds, at its place in the source.
+    """An operation of a task that not every target builds, at its place in the source.
 
     Attributes:
         kind: "stream index" (computed while the task runs), "call" (of a function of the user's), "choice" (`a if c
@@ -156,7 +156,7 @@ class IndexCheck(Struct, frozen=True):
 
     Attributes:
         text: the index in the source.
-        of: what is indexed: "dimension 0 of size 16".
+        of: the indexed dimension: "dimension 0 of size 16".
     """
 
     text: str
@@ -193,7 +193,7 @@ class TensorPort(Struct, frozen=True):
         layout: per tensor dimension the mesh axis it is sharded on, or None where it is replicated.
         tile_shape: the local shape a task sees.
         tile: which tile of the tensor a task holds (grid = number of tiles per dimension).
-        reads, writes: what the class does with it. A port that is neither is not used by the class.
+        reads, writes: the accesses of the class. A port that is neither is not used by the class.
     """
 
     arg: int
@@ -236,7 +236,7 @@ class TensorPort(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SharedTensor:
-    """Memory that several tasks use, but no argument of the program: local arrays that a task calls regions with.
+    """Memory of several tasks that is no argument of the program: local arrays that a task passes to regions.
 
     Attributes:
         initial: its contents before the first run, of the tensor's shape.
@@ -258,9 +258,9 @@ class LayoutUse(Struct, frozen=True):
 
     Attributes:
         arg: position among the kernel's arguments.
-        direction: "in" for what it reads.
-        shape: of what the steps begin with: the argument, or the array that is written to it.
-        steps: what the body does, in order, before it uses the argument or to write it.
+        direction: "in" for an argument that it reads.
+        shape: of the first step's array: the argument, or the array that is written to it.
+        steps: the rearrangements, in order, before the argument is used or written.
         sites: positions in `TaskClass.work` of the operations that do so.
     """
 
@@ -342,7 +342,7 @@ class StreamPort(Struct, frozen=True):
 
     Attributes:
         index: which stream of the array, as a function of the pid.
-        tokens: how many tokens one task moves through it, or None where that is data-dependent.
+        tokens: the number of tokens that one task moves through it, or None if it depends on data.
     """
 
     stream: StreamArray

@@ -19,7 +19,7 @@ _REARRANGING = ("transpose", "view")
 
 
 class _Note(Struct, frozen=True):
-    """An operation that fills the array `target` with what is in `source` (of `shape`), arranged anew."""
+    """An operation that fills the array `target` with a rearrangement of `source` (of `shape`)."""
 
     source: str
     target: str
