@@ -37,7 +37,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def _has_not_ended(process: psutil.Process) -> bool:
-    """Tell processes that run from those that only wait for their parents to ask how they ended."""
+    """Return whether a process runs, rather than only waiting for its parent to collect its exit status."""
     with contextlib.suppress(psutil.Error):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     return False
@@ -144,15 +144,15 @@ def no_collections() -> Iterator[None]:
 def python_running(module: str, *arguments: str) -> list[str]:
     """A command that calls `main` of a module, which finds its arguments from `sys.argv[1]` on.
 
-    Where modules are found is not said in PYTHONPATH, which tools that the process starts would take for theirs, in a
-    Python of another version.
+    The module path is not passed in PYTHONPATH: tools that the process starts would use it too, perhaps in another
+    version of Python.
     """
     code = f"import sys; sys.path[:] = sys.argv[{1 + len(arguments)}:]; from {module} import main; main()"
     return [sys.executable, "-c", code, *arguments, *(place or os.getcwd() for place in sys.path)]
 
 
 def limit_memory(amount: int) -> None:
-    """Let this process, and each that it starts, allocate so many bytes beyond what it has now."""
+    """Limit this process, and each that it starts, to `amount` bytes beyond its present memory."""
     with open("/proc/self/statm") as file:
         data_pages = int(file.read().split()[5])
     limit, most = data_pages * os.sysconf("SC_PAGE_SIZE") + amount, resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -226,7 +226,7 @@ def run_tool(
 
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End what is left of a tool: ask first, then kill."""
+    """End all remaining processes of a tool: ask first, then kill."""
     if process.returncode is None or marked(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -240,7 +240,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
 
 
 def tail(log: Path) -> str:
-    """The end of what a tool has printed."""
+    """The end of a tool's output."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         return file.read().decode("utf-8", "replace").replace("\0", "")

@@ -76,7 +76,7 @@ V = TypeVar("V")
 
 
 def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
-    """The value, kept under its key; of more than so many the one that was kept first goes."""
+    """Store a value under its key and return it; the oldest entry is dropped beyond `most`."""
     if len(known) >= most:
         del known[next(iter(known))]
     known[key] = value

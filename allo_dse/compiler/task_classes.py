@@ -1,4 +1,4 @@
-"""From a kernel's source to its task classes."""
+"""Compilation of a kernel to its task classes."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _named_arrays(task: Task, arguments: list[str]) -> Iterator[SourceArray]:
 
 
 def _kept(memory: Memory | None) -> tuple[str, str] | None:
-    """Kind and type of a memory, of those that code generators know."""
+    """The kind and type of a memory that code generators support, else None."""
     kind = "" if memory is None else memory.resource.lower()
     if memory is None or kind not in ("bram", "uram", "lutram"):
         return None

@@ -25,7 +25,7 @@ def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None 
 
     Args:
         prefix: put before the names of its streams and kernels.
-        actual: what its arguments stand for, when another region's task calls it.
+        actual: the values of its arguments, when another region's task calls it.
 
     Raises:
         ProgramError: at the first thing that is wrong.
@@ -356,7 +356,7 @@ def _results(source: RegionSource, node: ast.FunctionDef) -> list[TensorType]:
 
 
 def _returned_arguments(node: ast.FunctionDef, results: int) -> tuple[str | None, ...]:
-    """Per result the argument that every `return` names there: what is returned is its memory, as in Python."""
+    """Per result the argument that every `return` names there: its memory is returned, as in Python."""
     arguments = {argument.arg for argument in node.args.args}
     returns = [one.value for one in _statements(node.body) if isinstance(one, ast.Return)]
     values = [value.elts if isinstance(value, ast.Tuple) else [value] for value in returns]

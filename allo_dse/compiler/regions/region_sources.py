@@ -108,7 +108,7 @@ class KernelSource(Struct, frozen=True, eq=False):
     Attributes:
         results: of the parameters at the end that stand for what the function returns (plain functions only), the name
             of the parameter that is returned there, if it is one.
-        sync: when its tasks run, where a task calls the region in the middle of other work.
+        sync: the streams that start its tasks, if a task calls the region in the middle of other work.
     """
 
     name: str
@@ -129,9 +129,9 @@ class RegionSource:
     """A region before compilation.
 
     Attributes:
-        names: what free names in it stand for.
-        prefix: stands before the names of streams and kernels of a region that is called by a task.
-        parts: what each argument stands for: for a region called by a task, a tensor of the outermost region or a tile.
+        names: the values of its free names.
+        prefix: of the names of streams and kernels of a region that is called by a task.
+        parts: the value of each argument: for a region called by a task, a tensor of the outermost region or a tile.
         stream_nodes: the declaration of each stream.
         enclosing: local variables of the functions around the region, as they were when it was defined.
         around: what names stand for that nothing else gives a meaning (see `Instance`).
@@ -160,7 +160,7 @@ class RegionSource:
 
     @property
     def task_count(self) -> int:
-        """Tasks of its own kernels, whatever these call."""
+        """The number of tasks of its own kernels, without called regions."""
         return sum(kernel.task_count for kernel in self.kernels)
 
     def names_of(self, function: FunctionType) -> dict[str, object]:
@@ -186,7 +186,7 @@ PID = "get_pid"
 
 
 def split_kernels(source: RegionSource) -> bool:
-    """Put the parts of each kernel in its place; whether any has several."""
+    """Replace each kernel by its parts; returns whether any has several."""
     found = [_parts(source, kernel) for kernel in source.kernels]
     source.kernels[:] = [part for parts in found for part in parts]
     return any(len(parts) > 1 for parts in found)
@@ -259,7 +259,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _only_read(statement: ast.stmt) -> set[str]:
-    """Names of which a statement only reads elements."""
+    """Names whose elements a statement only reads."""
     elements = [n for n in ast.walk(statement) if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
     read = [n.value for n in elements if isinstance(n.ctx, ast.Load)]
     others = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and not any(n is one for one in read)}

@@ -1,4 +1,4 @@
-"""Schedules: rewrites of a task's body, each of which is checked to keep what the program computes.
+"""Schedules: rewrites of a task's body, each checked to keep the program's results.
 
 `session` holds a program while it is rewritten and carries out one primitive after the other; `body` is one task's body
 as MLIR; `find` knows loops and arrays by their names. The primitives: `reshape_loops` (split, reorder, fuse, tile),

@@ -24,7 +24,7 @@ class Body:
     """The body of a task class.
 
     Attributes:
-        sources: what loops are in the source, by their number, the attribute `df.loop` of an operation.
+        sources: the source loops by number, the attribute `df.loop` of an operation.
         arrays: the memory that a name of a function stands for, by function, call and name.
         copies: the calls that are rounds of nests that have been unfolded, and which rounds of the loops.
     """
@@ -38,7 +38,7 @@ class Body:
 
     @staticmethod
     def of(task_class: TaskClass, context: ir.Context) -> Body:
-        """A body that can be changed; what compiled it is left as it is."""
+        """A copy of a body that can be changed; the compiled program stays as it is."""
         text = task_class.body.mlir
         with context, ir.Location.unknown():
             module = ir.Module.parse(text)
@@ -62,7 +62,7 @@ class Body:
         return self.function.regions[0].blocks[0]
 
     def operations(self) -> Iterator[ir.Operation]:
-        """The operations that stand in the function directly."""
+        """The operations directly in the function's block."""
         return (op.operation for op in self.block.operations)
 
     def loops(self) -> Iterator[ir.Operation]:
@@ -78,7 +78,7 @@ class Body:
         return loop.source is not None and self.sources[loop.source].call in self.copies
 
     def marked(self, like: SourceLoop, name: str) -> ir.IntegerAttr:
-        """The attribute of a new loop, which stands where `like` does in the source."""
+        """The attribute of a new loop that has the place of `like` in the source."""
         self.sources.append(replace(like, name=name))
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self.sources) - 1)
 

@@ -1,4 +1,4 @@
-"""to, of what all copies along an axis read: each copy hands the elements on to the next, as in a systolic array."""
+"""The primitive `to` along an axis: each copy passes elements on to the next, as in a systolic array."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reader(Struct, frozen=True):
 
 
 def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str, str]) -> list[ir.Value]:
-    """Copies along an axis that read the same elements get them from each other; returns the FIFOs that are between.
+    """Chain the copies along an axis that read the same elements; returns the FIFOs between them.
 
     before:  for k: a[k] = A[k];  for k: f(a[k]);  for k: g(a[k])
     after:   for k: a[k] = A[k];  for k: { f(a[k]); b[k] = a[k] };  for k: g(b[k])
@@ -56,7 +56,7 @@ def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str
 
 
 def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> ir.Value:
-    """Memory of its own for one of several nests that read an array; what is written goes to both.
+    """Give one of several nests that read an array its own memory; writes go to both.
 
     before:  for i: b[i] = A[i];  for i: C[i] = b[i];  for i: D[i] = b[i]
     after:   for i: { b[i] = A[i]; c[i] = A[i] };  for i: C[i] = c[i];  for i: D[i] = b[i]
@@ -145,7 +145,7 @@ def _copy(body: Body, op: ir.Operation) -> ir.Operation | None:
 
 
 def _check_same(body: Body, first: Reader, other: Reader) -> None:
-    """Refuse where two copies do not fill their arrays with the same elements."""
+    """Refuse two copies that fill their arrays with different elements."""
     assert first.fill is not None
     assert other.fill is not None
     name = body.name_of(first.memory)

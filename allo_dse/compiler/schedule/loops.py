@@ -73,7 +73,7 @@ def _walk(nodes: Sequence[Node], loops: tuple[Loop, ...]) -> Iterator[tuple[Op, 
 
 
 def _updates(ops: Sequence[Op]) -> dict[int, int]:
-    """Loads and stores of one element of which the store adds something to what the load found."""
+    """Pairs of load and store of one element, where the store adds to the loaded value."""
     makers = {output: op for op in ops for output in op.outputs}
     found: dict[int, int] = {}
     for number, store in enumerate(ops):
@@ -91,7 +91,7 @@ def _updates(ops: Sequence[Op]) -> dict[int, int]:
 
 
 def _terms(makers: Mapping[int, Op], value: int, kind: str | None) -> Iterator[Op]:
-    """The loads of which a value is the sum (the product, ...)."""
+    """The loads whose sum (product, ...) is a value."""
     maker = makers.get(value)
     if maker is None:
         return
@@ -131,7 +131,7 @@ class Pairing(Struct, frozen=True):
     ranges: Ranges
 
     def directions(self, one: Reference, other: Reference) -> Iterator[tuple[Direction, ...]]:
-        """The ways in which the iterations of two accesses may lie to each other where they meet."""
+        """The possible direction vectors between the iterations of two accesses to one element."""
         if one.access.array != other.access.array or not (one.access.write or other.access.write):
             return
         vectors: list[tuple[Direction, ...]] = [()]
@@ -404,7 +404,7 @@ def _between(wanted: Sequence[ir.Operation]) -> list[ir.Operation]:
 
 
 def perfect(loops: Sequence[ir.Operation]) -> list[ir.Operation]:
-    """The loops, outermost first, if nothing but the computing of indices stands between them.
+    """The loops, outermost first, if only index computations are between them.
 
     Raises:
         ProgramError: otherwise.
@@ -505,7 +505,7 @@ def _copied(value: ir.Value, chain: Sequence[ir.Operation], mapping: dict[ir.Val
 
 
 def _sink(chain: Sequence[ir.Operation], target: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
-    """Move what the innermost loop of a chain does into another loop, and what is computed between the loops."""
+    """Move the statements of a chain's innermost loop, and those between its loops, into another loop."""
     end = list(inner_block(target).operations)[-1]
     for outer, inner in pairwise(chain):
         for op in statements(inner_block(outer)):
@@ -519,7 +519,7 @@ def _sink(chain: Sequence[ir.Operation], target: ir.Operation, mapping: dict[ir.
 
 
 def erase_unused(block: ir.Block) -> None:
-    """Erase what is computed in a block, and in those inside it, but not used."""
+    """Erase unused computations in a block and the blocks inside it."""
     for op in reversed([op.operation for op in block.operations]):
         for region in op.regions:
             for inner in region.blocks:

@@ -319,7 +319,7 @@ def _global(forms: IndexForms, used: Sequence[Window], inner: dict[int, ir.Value
 
 @contextmanager
 def _loops(body: Body, name: str, sizes: Sequence[int], what: str, found: Found) -> Iterator[list[ir.Value]]:
-    """A nest of new loops, with a name each; what is written meanwhile stands inside."""
+    """A nest of new named loops around the code that is written inside the block."""
     source = body.source(found.op)
     points: list[ir.InsertionPoint] = []
     variables: list[ir.Value] = []
@@ -365,7 +365,7 @@ def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> Non
 
 
 def returned(body: Body, array: ir.Value) -> list[ir.Value]:
-    """The arguments that a local array is copied to, element by element: as them it is returned."""
+    """The arguments that a local array is copied to, element by element, to return it."""
 
     def is_copy(use: ir.Operation) -> bool:
         source = use.operands[0].owner if use.name == "memref.store" else None

@@ -1,4 +1,4 @@
-"""From a Python expression to the value it stands for."""
+"""Evaluation of Python expressions: compile-time values, and code for run-time ones."""
 
 from __future__ import annotations
 

@@ -321,14 +321,14 @@ def start_and_wait(task: Task, call: RegionCall) -> None:
 
 
 def stop_called(task: Task) -> None:
-    """The last thing that a task does: the tasks of regions that it calls again and again wait for no more calls."""
+    """End the tasks of regions that are called repeatedly: they wait for no more calls."""
     for sync in task.handovers:
         if sync.repeated:
             _tell(task, sync, False)
 
 
 def _tell(task: Task, sync: Sync, go: bool) -> None:
-    """A token to every task of a called region."""
+    """Write a token to every task of a called region."""
     with _each(task, sync.start.shape[-1]) as which:
         streams.put(task, StreamRef(sync.start, (*_own_pid(task), which), sync.node), Const(go), sync.node)
 
@@ -347,7 +347,7 @@ def _each(task: Task, count: int) -> Iterator[Scalar]:
 
 
 def with_sync(source: RegionSource, sync: Sync, pid: tuple[int, ...]) -> RegionSource:
-    """The kernels of a called region, told which tokens to wait for and to give."""
+    """The kernels of a called region, with the streams of their start and end tokens."""
     first = 0
     for position, kernel in enumerate(source.kernels):
         source.kernels[position] = replace(kernel, sync=replace(sync, pid=pid, first=first))
@@ -357,7 +357,7 @@ def with_sync(source: RegionSource, sync: Sync, pid: tuple[int, ...]) -> RegionS
 
 @contextmanager
 def when_started(task: Task) -> Iterator[None]:
-    """Around the body of a task: that of a called region runs when it is told to, and says when it is done."""
+    """Wrap the body of a task: in a called region it waits for a start token, and gives a token at its end."""
     sync, node = task.kernel.sync, task.kernel.node
     if sync is None:
         yield

@@ -73,7 +73,7 @@ def may_return_early(node: ast.FunctionDef) -> bool:
 
 
 def new_frame(task: Task, *, leaves: bool, skips: bool, loop: bool) -> Frame:
-    """The place that jumps go to; its flags are lowered here."""
+    """The target of jumps, with its flags lowered."""
     frame = Frame(loop, len(task.loops), task.guards)
     frame.skip = task.text.slot(_FLAG) if skips else None
     frame.stop = task.text.slot(_FLAG) if leaves and loop else None
@@ -143,7 +143,7 @@ def return_(task: Task, value: Value | None, node: ast.Return) -> None:
 
 
 def _store_result(task: Task, frame: Frame, value: Value, node: ast.Return) -> None:
-    """Keep a result until the end of the function, whose other paths may return something else."""
+    """Store a result until the end of the function, because other paths may return another one."""
     if frame.slots is None:
         frame.slots = _slots(task, frame.returns, value, node)
     slots, values = _flat(frame.slots), _flat(value)
@@ -216,7 +216,7 @@ _PLAIN = (ast.Name, ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp,
 
 
 def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], first: int) -> Sequence[Mask]:
-    """The parts of a set that differ, split by what the kernel asks after them.
+    """The parts of a set that differ, split further by the kernel's later conditions.
 
     Args:
         body: the block in which they differ.

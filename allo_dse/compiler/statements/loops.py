@@ -198,7 +198,7 @@ def _counting(
 
 
 def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
-    """The attribute that numbers a loop, after recording where it stands in the source."""
+    """The attribute that numbers a loop, after its place in the source is recorded."""
     source = SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1], hints=_hints(node, name))
     task.source_loops.append(source)
     return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"

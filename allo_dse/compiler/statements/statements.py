@@ -1,4 +1,4 @@
-"""From a statement to code."""
+"""Compilation of statements."""
 
 from __future__ import annotations
 
@@ -434,7 +434,7 @@ def _return(task: Task, node: ast.Return) -> None:
 
 
 def _return_results(task: Task, node: ast.Return) -> None:
-    """The results of a plain function go into the parameters that stand for them."""
+    """Store the results of a plain function in their parameters."""
     results = task.kernel.parameters[len(task.kernel.parameters) - len(task.kernel.results) :]
     empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
     if empty and not results:

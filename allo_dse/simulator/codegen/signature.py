@@ -92,7 +92,7 @@ class Signature(Struct, frozen=True):
     Attributes:
         cost_sites: how many cost sites it refers to.
         pipelines: its pipelined loops.
-        polls: whether it looks at how full its streams are, so that what it does depends on when tokens come.
+        polls: whether it tests the fill of its streams, so that its behaviour depends on token times.
     """
 
     symbol: str

@@ -79,7 +79,7 @@ Steps = tuple[Step, ...]
 
 
 class _Unknown(Exception):
-    """Raised where the body depends on something that is not known."""
+    """A body depends on something unknown."""
 
 
 def static_steps(body: Body, tasks: Sequence[Mapping[int, int]] = ({},)) -> list[Steps] | None:

@@ -63,7 +63,7 @@ class Increase:
         depths: of all streams, with the changes.
         added: slots added in all. at_least: no increase by fewer clears the deadlock.
         runs: depth vectors tried.
-        is_minimal: whether none of the depths can be one less; False where the search was cut short.
+        is_minimal: whether no depth can be one less; False if the search was cut short.
         reason: why no increase is known.
         names: of the streams, where known.
     """

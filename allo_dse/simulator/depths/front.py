@@ -48,7 +48,7 @@ class DepthPoint(Struct, frozen=True):
 
 
 class DepthFront(Struct, frozen=True):
-    """The front, and what is known of depths that were not replayed.
+    """The front, with bounds on depths that were not replayed.
 
     Attributes:
         points: none is better than another in both; by ascending cycles.

@@ -209,7 +209,7 @@ class Engine:
         return self._run(network, payload, watch)
 
     def _long_tables(self, network: Network, *, payload: bool) -> Network | None:
-        """The network as tables, if it can be and runs longer than it takes to find out what repeats."""
+        """The network as tables, if that is possible and it runs longer than detecting a period takes."""
         if can_repeat(network):
             return network if is_long(network, rounds_of(network)) else None
         if payload:
@@ -240,7 +240,7 @@ class Engine:
         return result
 
     def as_tables(self, network: Network) -> Network | None:
-        """The network with all bodies as operation tables, which compute nothing; None if what they do is not known."""
+        """The network with all bodies as operation tables, which compute nothing; None if their steps are unknown."""
         return as_tables(network, self._steps_of, self.signatures)
 
     def _steps_of(self, symbol: str, tasks: Sequence[Mapping[int, int]]) -> Sequence[Steps] | None:

@@ -1,4 +1,4 @@
-"""Saying what held a run up: the critical path by cause, the bottleneck in a sentence, and what everyone waited for."""
+"""Explanations of a run's time: the critical path by cause, the bottleneck in a sentence, and all waiting."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Explanation:
     """Why a run took as long as it did.
 
     Attributes:
-        timeline, path: what happened, and the chain of events that fixes the last clock.
+        timeline, path: all events, and the chain of events that determines the last clock.
         labels: how things are called.
     """
 

@@ -1,4 +1,4 @@
-"""Networks whose tasks are started once per frame, as the tasks of a dataflow region are that is called again."""
+"""Networks whose tasks start once per frame, like the tasks of a dataflow region that is called repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collecting the event log of a recorded run: the buffer that compiled code fills, and what Python keeps of it."""
+"""The event log of a recorded run: the buffer that compiled code fills, and the events that Python keeps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Events(Struct, frozen=True):
 
     Attributes:
         slot: the task, as its position in the network's order of execution.
-        state: what it did (`State.GET`, `PUT` or `REQUEST`).
+        state: its kind (`State.GET`, `PUT` or `REQUEST`).
         op: the operation's number: its `op` attribute in a task body, its row in an operation table.
         on: the stream or resource.
         requested: the clock at which the task was ready for it.

@@ -196,7 +196,7 @@ class RunResult:
 
     @property
     def fault(self) -> IndexFault | None:
-        """The first index that was out of range; what the run computed from then on has no meaning."""
+        """The first index that was out of range; results computed after it are meaningless."""
         header = self._arena.header
         if not header[Header.FAULT]:
             return None
@@ -352,7 +352,7 @@ class RunResult:
 
     @cached_property
     def polling_nodes(self) -> frozenset[int]:
-        """The nodes with a task that looks at how full its streams are: what they do depends on depths."""
+        """The nodes with a task that polls its streams: their behaviour depends on depths."""
         bodies = {symbol: position for position, symbol in enumerate(self._signatures)}
         polls = np.array([*(s.polls for s in self._signatures.values()), False])
         tasks = np.flatnonzero(polls[self.network.body_positions(bodies)])

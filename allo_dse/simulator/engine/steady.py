@@ -1,4 +1,4 @@
-"""Exact times of long regular networks: what repeats is executed until that shows, the rest is arithmetic.
+"""Exact times of long regular networks: execution until a period repeats, then arithmetic.
 
 A network of table processes is a machine whose state is where each process stands in its table, how many tokens each
 stream holds, and times: clocks, when tokens were put, when slots were freed, when servers are free. What it does next
@@ -41,7 +41,7 @@ COMPARED = 32
 
 
 class State(Struct, frozen=True, eq=False):
-    """A state of a part, and what adds up on the way to it.
+    """A state of a part, with the counts accumulated up to it.
 
     Attributes:
         key: equal for states that lead to the same, later by the difference of their references.
@@ -135,7 +135,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
 
 
 def _move_tokens(part: Part, arena: Arena, tokens: IntArray, late: int) -> None:
-    """Let streams carry so many tokens more; what lies in them is later."""
+    """Advance streams by a number of tokens; tokens in them get later times."""
     # Head and tail move around the ring, so the tokens between them are read before and written after.
     entry, _ = token_entries(part, arena, arena.streams[part.streams])
     values = np.stack([arena.rings[entry], arena.rings[entry + 1]])
@@ -271,7 +271,7 @@ def can_repeat(network: Network) -> bool:
 
 
 def is_long(network: Network, rounds: float) -> bool:
-    """Return whether so many rounds of repeats take longer than finding out what repeats."""
+    """Return whether executing so many iterations takes longer than detecting a period."""
     return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * (network.node_count + int(network.depth.sum()))
 
 
@@ -425,7 +425,7 @@ class _Search:
         self.is_over = self.part.is_over(arena)
 
     def _forget(self, newest: State) -> None:
-        """Keep the newest states only, as many as there is memory for."""
+        """Keep only the newest states that fit in memory."""
         self._kept += newest.size
         while self._kept > KEPT_BYTES and len(self._known) > 1:
             oldest = next(iter(self._known))

@@ -69,7 +69,7 @@ def default_latency(depth: ArrayLike) -> IntArray:
 
 
 def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
-    """Cycles from put to get: `fixed`, and where that is `BY_DEPTH` as follows from the depth."""
+    """Cycles from put to get: `fixed`, or derived from the depth if that is `BY_DEPTH`."""
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
@@ -251,7 +251,7 @@ class NetworkBuilder:
         """Add a shared resource, which serves one request at a time; returns its number.
 
         Args:
-            arbitration: whom it takes next, of those that wait when it becomes free.
+            arbitration: the choice of the next waiting task when it becomes free.
         """
         self._arbitration.append(arbitration)
         return len(self._arbitration) - 1
@@ -267,7 +267,7 @@ class NetworkBuilder:
         """Add a table process.
 
         Args:
-            streams, resources: what the table's ports stand for.
+            streams, resources: bound to the table's ports.
             log: how many clocks of marked operations to keep (the first ones).
 
         Returns:
@@ -284,7 +284,7 @@ class NetworkBuilder:
         """Add table processes that use no resources, one per row of `streams`.
 
         Args:
-            tables: what they do. which: per process, the position of its table among them.
+            tables: their operations. which: per process, the position of its table among them.
             streams: what the ports of each stand for, in order; -1 where a process has none: (processes, ports).
 
         Returns:

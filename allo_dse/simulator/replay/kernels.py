@@ -1,4 +1,4 @@
-"""The replay rules as compiled array kernels; see `replay_plan` for what the arrays mean.
+"""The replay rules as compiled array kernels; see `plan` for the meaning of the arrays.
 
 With the stall of a process so far (the sum of what its operations waited), an operation happens at `due + stall`, and
 rules T2, T3 and T7 of docs/timing.md become a running maximum: `stall = max(stall, ready - due)`, where `ready` is when

@@ -22,7 +22,7 @@ ADVICE_RUNS = 200
 
 
 class TokenTimes(Struct, frozen=True, eq=False):
-    """Per slot (see `replay_plan`) the cycle of its put and of its get, -1 for those that did not happen."""
+    """Per slot (see `plan`) the cycle of its put and of its get, -1 for those that did not happen."""
 
     put: IntArray
     get: IntArray
