@@ -1,4 +1,4 @@
-"""Callbacks of the table of designs, and of what saves designs as tables."""
+"""Callbacks of the table of designs, and of its downloads."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def unknown_text(design: str) -> str:
 def design_words(
     context: Context, ref: Ref | None, reference: Ref | None, unknown: str | None = None
 ) -> list[Component]:
-    """A design in short: objectives, and what differs from the reference; or that there is none of that name."""
+    """A design in short: objectives, and differences from the reference; or that no design has that name."""
     board = context.board
     words: list[Component] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
     if ref is not None:

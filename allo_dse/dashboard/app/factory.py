@@ -73,7 +73,7 @@ LATER = {library.__name__: _script_later(library) for library in (dash_ag_grid, 
 
 
 class _App(Dash):
-    """Dash with a page that asks for what the scatter needs first; the table's script comes after it has been drawn.
+    """Dash with a page that loads the scripts of the scatter plot first, and the table's after it has been drawn.
 
     Dash waits for `window.Plotly` where that is a promise, and would load plotly.js after all other scripts otherwise.
     """

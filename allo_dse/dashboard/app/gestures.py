@@ -93,7 +93,7 @@ server nothing."""
 
 
 def address_of(state: Mapping[str, Any], first: Mapping[str, Any]) -> str:
-    """The query of a page in a state; "" where it shows what it shows `first`."""
+    """The query of a page in a state; "" for its `first` state."""
     query, parts = "", dict[str, str]()
     for name, kind in _KINDS.items():
         value = state[name]
@@ -107,7 +107,7 @@ def address_of(state: Mapping[str, Any], first: Mapping[str, Any]) -> str:
 
 
 def values_of(query: str) -> JsonObject:
-    """The inverse: what a query says of the state, without what makes no sense."""
+    """The inverse of `address_of`: the state in a query, without invalid values."""
     found: JsonObject = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         kind = _KINDS.get(name)
@@ -124,7 +124,7 @@ T = TypeVar("T")
 
 
 class Gestures(TypedDict):
-    """A page's message after user input: its state, the gestures, and what it shows already."""
+    """A page's message after user input: its state, the gestures, and the content it already shows."""
 
     state: State
     gestures: list[Gesture]
@@ -240,7 +240,7 @@ def first_state(context: Context, look: str) -> State:
 
 
 def followed(context: Context, state: State, gesture: Gesture) -> State:
-    """The state after a gesture; of a filter that cannot be understood only says what is wrong with it."""
+    """The state after a gesture; an invalid filter only sets the error."""
     board, after = context.board, state.copy()
     match gesture["do"]:
         case "set":

@@ -29,7 +29,7 @@ document.documentElement.dataset.theme =
 
 
 class Kept(Struct, frozen=True):
-    """A network that was mapped: its page, and what is said of it in the list."""
+    """A mapped network: its page, and its entry in the list."""
 
     page: Path
     words: tuple[str, ...]

@@ -77,7 +77,7 @@ def graph(
     figure: Spec | None = None,
     style: dict[str, str] | None = None,
 ) -> Component:
-    """A plot that fills its card; `label` is what a screen reader says."""
+    """A plot that fills its card; `label` is for screen readers."""
     return html.Div(
         dcc.Graph(
             id=name,

@@ -149,7 +149,7 @@ class Site:
     A page of another site can make a browser send requests here under a name that resolves to this computer; so a
     server that only serves this computer insists on being called by one of its names.
 
-    While the runs are being read, it answers what does not need them, and lets everything else wait.
+    While the runs are being read, it answers requests that do not need them; others wait.
     """
 
     def __init__(self, app: Dash, board: Board, opening: Opening | None = None, *, any_host: bool) -> None:

@@ -159,7 +159,7 @@ def fastest_words(table: RunTable, row: int) -> str:
 
 
 def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:
-    """Objectives, and then what differs from the reference, as lines of HTML; names are escaped."""
+    """Objectives, then differences from the reference, as lines of HTML; names are escaped."""
     table = board.table(ref)
     name = f"{board.names[ref.run]} · " if len(board.runs) > 1 else ""
     lines = [f"<b>{html_text(name)}{html_text(table.keys[ref.row][:8])}</b> · {html_text(status_text(board, ref))}"]

@@ -31,7 +31,7 @@ MAX_PARTS = 50_000
 
 
 class Part(NamedTuple):
-    """Columns that a part of a mapping fills, and what with.
+    """The columns that a part of a mapping fills, with their values.
 
     Attributes:
         shape: a number that is the same for all parts with these names.
@@ -75,7 +75,7 @@ class Parts:
 
 
 def cells(entry: Record, parts: Parts, facts: RunInfo) -> dict[str, tuple[Kind, object]]:
-    """A design's columns, their kinds and values. Of several with one name the last holds, where the first stands."""
+    """A design's columns, their kinds and values. Of several with one name, the last value takes the first position."""
     return dict(_cells(entry, parts, facts))
 
 
@@ -212,7 +212,7 @@ def _columns(
 
 
 def _metric(name: str, column: Sequence[Any]) -> Iterator[tuple[str, Sequence[object]]]:
-    """A metric, or what is in it, unless it is a list."""
+    """The columns of a metric, or of its parts, unless it is a list."""
     types = set(map(type, column))
     if dict in types:
         if types != {dict} or len(set(map(tuple, column))) > 1:

@@ -70,7 +70,7 @@ class RunTable:
         return len(self.keys)
 
     def refresh(self) -> bool:
-        """Read what was added to the log; whether there was something.
+        """Read additions to the log; returns whether there were any.
 
         Raises:
             StudyError: if there is an entry that makes no sense. What came before it has been read, and nothing after

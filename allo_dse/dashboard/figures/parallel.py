@@ -51,7 +51,7 @@ def parallel_figure(
     an even sample with its knee.
 
     Args:
-        color: the column that colours the lines; None tells fronts and what is selected from the rest.
+        color: the column that colours the lines; None distinguishes fronts and the selection from the rest.
 
     Raises:
         FilterError: if the filter cannot be understood.
@@ -134,7 +134,7 @@ def _dimension(
     order: NDArray[np.int64],
     brushes: tuple[tuple[float, float], ...],
 ) -> dict[str, object] | None:
-    """One axis. Designs without a value in it, as of a choice that others do not have, stand below its values."""
+    """One axis. Designs without a value, such as a choice that only others have, are below its values."""
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
     if not len(known):

@@ -120,7 +120,7 @@ class Drawn(Struct, frozen=True):
     """A figure.
 
     Attributes:
-        designs, marks: how many designs are in view, and how many points and spots stand for them.
+        designs, marks: the number of designs in view, and of the points and spots that represent them.
     """
 
     figure: Figure

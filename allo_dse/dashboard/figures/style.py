@@ -137,7 +137,7 @@ def layout(look: Theme, **options: Any) -> Spec:
 
 
 def hatching(number: int) -> dict[str, object]:
-    """A pattern over a bar's colour, another one for each number, so that colours alone need not be told apart."""
+    """A pattern over a bar's colour, one per number, so that bars differ by more than colour."""
     shape = ("", "/", "\\", ".", "x", "-", "+")[number % 7]
     return {
         "fillmode": "overlay",

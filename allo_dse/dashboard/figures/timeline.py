@@ -116,7 +116,7 @@ Floats = NDArray[np.float64]
 
 
 def timeline_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
-    """A row per core and channel, coloured by what it does most around each time; the critical path as a line."""
+    """A row per core and channel, coloured by its main activity around each time; the critical path as a line."""
     if not timeline.cycles:
         return note(look, "the run takes no time")
     rows = chosen_rows(timeline, found)
@@ -129,10 +129,10 @@ def timeline_figure(timeline: Timeline, found: Explanation, look: Theme, *, tick
 
 
 def overview_figure(whole: Recorded, look: Theme, shown: Span) -> Figure:
-    """The whole run: a row per kind of element, coloured by what they do most; a frame around what is shown in detail.
+    """The whole run: a row per kind of element, coloured by main activity; a frame around the detailed view.
 
     Args:
-        shown: what is shown, in ticks.
+        shown: the visible range, in ticks.
     """
     cycles, per = whole.recording.cycles, whole.ticks_per_cycle
     if not cycles:

@@ -63,7 +63,7 @@ class Plot(Struct, frozen=True):
     """A figure with its title.
 
     Attributes:
-        dark: what the dark theme changes in it.
+        dark: the changes for the dark theme.
         height: in pixels. wide: whether it takes the page's whole width. least: the width below which it scrolls.
     """
 
@@ -178,7 +178,7 @@ def chosen_designs(board: Board) -> list[Ref]:
 
 
 def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | None, number: int) -> JsonObject:
-    """One design of the report; what needs the program only where it is loaded."""
+    """One design of the report; parts that need the program only if it is loaded."""
     run = board.table(ref)
     key = run.keys[ref.row]
     metrics = known(run, ref.row)
@@ -333,7 +333,7 @@ def render(board: Board, programs: Programs, reference: Ref | None) -> str:
 
 
 def squeezed(content: str) -> str:
-    """A text, deflated and in letters of which none means anything to HTML: a third of its length, for plotly.js.
+    """A text, deflated and in letters without meaning to HTML: a third of plotly.js's length.
 
     The letters are RFC 1924's, with a comma for "<"; the page's script reads them.
     """

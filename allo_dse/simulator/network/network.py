@@ -108,7 +108,7 @@ class Network:
         costs: cycles per cost site.
         producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
         arbitration: per shared resource an `Arbitration`.
-        arrays: channels that are whole arrays (see `array_channels`).
+        arrays: channels that are whole arrays (see `ArrayStreams`).
         tensors: arrays that task arguments point into; held here so that they outlive the run.
     """
 
@@ -237,7 +237,7 @@ class NetworkBuilder:
         return self._streams - 1
 
     def array(self, banks: int = 2, *, array_bytes: int = 0) -> ArrayStreams:
-        """Add a channel that is a whole array, of so many banks (2: a ping-pong buffer); see `array_channels`.
+        """Add a channel that is a whole array, of so many banks (2: a ping-pong buffer); see `ArrayStreams`.
 
         Args:
             array_bytes: what a token of the stream `filled` carries, for bodies that hand the array over in it.

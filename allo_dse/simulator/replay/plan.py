@@ -247,7 +247,7 @@ class Merged(Struct, frozen=True, eq=False):
 
     Attributes:
         plan: the operations of those streams that stand for others or for themselves alone.
-        leader: per stream the one that stands for it.
+        leader: per stream the one that represents it.
         operation: per operation of the plan, and for their end, which it is of all operations.
     """
 
@@ -257,7 +257,7 @@ class Merged(Struct, frozen=True, eq=False):
 
 
 class AlikeStreams:
-    """The plan of a trace, and what is left of it where depths are equal."""
+    """The plan of a trace, reduced to one of each group of alike streams with equal depths."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

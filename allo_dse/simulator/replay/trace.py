@@ -214,7 +214,7 @@ class Trace:
         clock_ns: float | None = None,
         looks_at_occupancy: Collection[str] = (),
     ) -> Trace:
-        """A trace from what another tool knows.
+        """Build a trace from another tool's data.
 
         Args:
             streams: depth of each stream, as built.

@@ -1,4 +1,4 @@
-"""Building traces in Python: what processes, loops and streams other tools saw.
+"""Building traces in Python, from the processes, loops and streams of other tools.
 
 Trace.build(
     streams={"a": 2, "b": 16},
@@ -49,9 +49,9 @@ class Loop(Struct, frozen=True):
     Args:
         trip: number of iterations.
         ii, depth: initiation interval and pipeline depth, in cycles.
-        ops: what every iteration does, in program order. A loop given so is *regular*.
+        ops: the operations of every iteration, in program order. A loop with them is *regular*.
         events: instead of `ops`, everything that happened, in program order, as (kind, stream, iteration).
-        source: where the loop stands in the program, for messages.
+        source: the loop's place in the program, for messages.
     """
 
     trip: int

@@ -55,8 +55,8 @@ class TraceLoop(Struct, frozen=True):
     Attributes:
         process: number of the process that runs it.
         ii, depth, trip: initiation interval, pipeline depth (cycles of one iteration), number of iterations.
-        ops: what every iteration does, in program order; None where the trace lists the events one by one.
-        source: where it stands in the user's program, for messages; may be empty.
+        ops: the operations of every iteration, in program order; None if the trace lists single events.
+        source: its place in the user's program, for messages; may be empty.
         tail: cycles from the start of the last iteration to the next loop's base, or the process's end; None: T8, T10.
     """
 
@@ -133,7 +133,7 @@ class TraceData(Struct, frozen=True, dict=True):
         occupancy_dependent: numbers of processes that look at `empty()` or `full()`.
         start: base of the first loop of a process.
         latency: per stream the cycles from put to get, -1 where they follow from the depth; None: everywhere.
-        arrays: channels that are whole arrays, as pairs of streams (see `array_channels`).
+        arrays: channels that are whole arrays, as pairs of streams (see `ArrayStreams`).
         places, place: where operations stand in the user's program, and which of these each listed event is.
     """
 

@@ -114,7 +114,7 @@ def picked_pair(rows: list[JsonObject] | None, state: Shown) -> list[str]:
 
 
 def design_options(board: Board, extra: Sequence[str | None]) -> list[dict[str, str]]:
-    """Designs to choose from: the fronts, the reference, and what is chosen."""
+    """Designs to choose from: the fronts, the reference, and the chosen designs."""
     refs = list(board.front())[:MAX_OPTIONS]
     chosen = (board.reference(text) for text in extra)
     default = board.default_reference

@@ -188,7 +188,7 @@ def _plot(title: str, name: str, figure: Figure) -> Component:
 
 
 def failure_cards(board: Board, ref: Ref) -> list[Component]:
-    """Per evaluator that failed what it said, and the end of what it printed."""
+    """A card per failed evaluator, with its message and the end of its output."""
     run = board.table(ref)
     cards: list[Component] = []
     for position, rung in enumerate(run.rungs(run.keys[ref.row])):
@@ -249,7 +249,7 @@ def changes_of(board: Board, ref: Ref, reference: Ref | None) -> dict[str, str]:
 
 
 def _title(board: Board, ref: Ref) -> list[Component]:
-    """The design's key, what became of it, and where it is from."""
+    """The design's key, its status, and its origin."""
     run = board.table(ref)
     key, state = run.keys[ref.row], status_text(board, ref)
     kind = "good" if "front" in state else "plain" if state.startswith(("dominated", "not measured")) else "bad"
