@@ -17,10 +17,10 @@ def whole_file(path: Path) -> Iterator[Path]:
         OSError: naming the file, if it cannot be written.
     """
     try:
-        if path.exists() and not path.is_file():  # a device or a pipe, whose place no file may take
+        if path.exists() and not path.is_file():  # do not replace a device or a pipe
             yield path
             return
-        target = Path(os.path.realpath(path))  # a link stays one
+        target = Path(os.path.realpath(path))  # keep a link a link
         scratch = target.with_name(f".{target.name}.{get_native_id()}")  # threads and processes write the same files
         try:
             yield scratch

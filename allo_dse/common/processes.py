@@ -102,7 +102,7 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
 
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not everywhere
+    if hasattr(os, "sched_getaffinity"):  # not available on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

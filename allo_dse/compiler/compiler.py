@@ -60,7 +60,7 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
     Raises:
         ProgramError: at the first error.
     """
-    if watch is not None:  # a task that only calls regions becomes one at least, too
+    if watch is not None:  # also for a task that only calls regions: it becomes at least one task
         watch.tasks(source.task_count)
     compiled = [compile_kernel(source, kernel, watch) for kernel in source.kernels]
     kernels, sets = [kernel for kernel, _ in compiled], [tasks for _, tasks in compiled]

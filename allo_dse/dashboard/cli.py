@@ -59,7 +59,7 @@ def dashboard(
                 "file executed; there is no password"
             )
         console.print(f"{markup(', '.join(board.names) or 'networks')}: [bold]{url}[/]   (Ctrl-C ends)")
-        if browser:  # which takes its time to start; what it asks for waits at the socket
+        if browser:  # the browser starts slowly; its requests wait at the socket
             threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
         _serve(listening, board, study, reference, console)
 

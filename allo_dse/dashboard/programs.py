@@ -96,7 +96,7 @@ class Programs:
                 candidate = self._studies[run].space.decode_genes(genes)
             except AlloDseError:
                 raise
-            except Exception as error:  # whatever the user's program raises
+            except Exception as error:  # any error in the user's program
                 raise StudyError(f"the design cannot be rebuilt: {type(error).__name__}: {error}") from error
         if candidate is None or candidate.key != key:
             raise StudyError(

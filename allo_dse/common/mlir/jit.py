@@ -29,7 +29,7 @@ _LOCK = threading.Lock()
 def _prepare() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    with suppress(OSError):  # what divides integers of 128 bits; other systems always have it
+    with suppress(OSError):  # division of 128-bit integers; other systems always have it
         ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
 
 

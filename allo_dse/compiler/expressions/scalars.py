@@ -216,7 +216,7 @@ def _float_to_int(task: Task, value: Scalar, to: DType) -> Scalar:
         zero = task.text.constant(0.0, value.dtype)
         type_ = element_type(value.dtype)
         return Scalar(task.text.op(f"arith.cmpf une, {value.ssa}, {zero} : {type_}"), bool_)
-    wide = Int(max(64, to.bits))  # wraps rather than being undefined where it does not fit
+    wide = Int(max(64, to.bits))  # wraps if it does not fit, instead of being undefined
     return convert(task, _cast(task, "fptosi", value, wide), to)
 
 

@@ -231,7 +231,7 @@ class CompiledProgram:
 
 
 _PLAIN = frozenset({str, int, bool, float, type(None)})
-_BESIDE = ("params", "warnings")  # parameters may be any objects; what is made of them is all there
+_BESIDE = ("params", "warnings")  # parameters may be any objects; their effects are in the other fields
 
 
 def program_digest(program: CompiledProgram) -> str:

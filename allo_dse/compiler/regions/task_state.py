@@ -236,7 +236,7 @@ class Task:
 
     def notice(self, kind: str, node: ast.AST) -> None:
         """Remember something that not every target builds."""
-        if (kind, node) not in self.noticed:  # a loop at compile time comes to the same node in every iteration
+        if (kind, node) not in self.noticed:  # a compile-time loop reaches the same node in every iteration
             self.noticed.add((kind, node))
             self.constructs[Construct(kind, ast.unparse(node), self.location(node))] = None
 

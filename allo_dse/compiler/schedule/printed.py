@@ -1,4 +1,4 @@
-"""A program as MLIR text, with what its schedule says as attributes of loops."""
+"""A program as MLIR text, with its schedule's directives as attributes of loops."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PrintedModule(Struct, frozen=True):
 
 def with_affine_loops(text: str) -> str:
     """The same function, its loops `affine.for` where the values they run between and their step allow it."""
-    bounds: dict[str, str] = {}  # by name: blocks side by side may use one twice, and what was read last is meant
+    bounds: dict[str, str] = {}  # by name: sibling blocks may reuse one, and the last definition applies
 
     def loop(found: re.Match[str]) -> str:
         low, high, step = (bounds.get(value, "") for value in found.group("low", "high", "step"))

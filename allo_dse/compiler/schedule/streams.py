@@ -1,4 +1,4 @@
-"""to: whether the elements of an array leave in the order in which they enter, so that it can be a FIFO."""
+"""to: a check that elements leave an array in the order in which they enter, so that it can be a FIFO."""
 
 from __future__ import annotations
 

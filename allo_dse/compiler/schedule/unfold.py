@@ -1,4 +1,4 @@
-"""unfold and outline: parts of a nest that hardware keeps apart, as processes of their own."""
+"""unfold and outline: make parts of a nest separate processes in hardware."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], f
             try:
                 asked = intrinsic_called(task, _call(statement)) == "meta_if"
                 value = task.lower(task, condition) if asked else None
-            except ProgramError:  # it is said when compilation comes to it, after what is wrong before
+            except ProgramError:  # compilation reports it later, after earlier errors
                 break
             if isinstance(value, Meta):
                 holds = value.array.astype(bool)

@@ -258,7 +258,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
         case "clear":
             after["selection"] = None
         case "open":
-            after["design"] = gesture["design"]  # which a link may have from another run
+            after["design"] = gesture["design"]  # a link may have it from another run
         case "point":
             after["design"] = written(board, pointed(board, gesture["point"])) or state["design"]
         case "walk":

@@ -162,7 +162,7 @@ class RunTable:
         self._top.extend(np.full(len(new.keys), new.rung, np.int32))
         for name, (kind, _) in columns.items():
             if name not in self.columns:
-                places = self.row_of if name == KEY else None  # of a key, the row is the code
+                places = self.row_of if name == KEY else None  # the row of a key is its code
                 self.columns[name] = Column(name, kind, missing=before, categories=places)
         absent = Repeated((None,), np.zeros(len(new.keys), np.int32))
         for name, column in self.columns.items():

@@ -366,7 +366,7 @@ class _Painter:
             "showlegend": first,
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
-            **({"zorder": 1} if self.extent else {}),  # what lies on other axes would be above
+            **({"zorder": 1} if self.extent else {}),  # traces on other axes would be above
         }
         if self.view.hover:
             trace["hoverinfo"] = "text"
@@ -429,7 +429,7 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
     # Plotly keeps the space of the legend's rows from before a colour bar was added. From the container's top down,
     # they do not reach the plot.
     drawn["legend"] |= {"yref": "container", "y": 1, "yanchor": "top"}
-    drawn["modebar"]["remove"] = ["resetScale2d"]  # would take the zoom of an address for the whole
+    drawn["modebar"]["remove"] = ["resetScale2d"]  # it would take an address's zoom for the full range
     return drawn
 
 

@@ -86,7 +86,7 @@ def _constant(value: ir.Value) -> int | None:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None
-    text = str(owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
+    text = str(owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value is limited to 64 bits
     return {"true": 1, "false": 0}.get(text) if not text.lstrip("-").isdigit() else int(text)
 
 

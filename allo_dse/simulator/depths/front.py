@@ -297,7 +297,7 @@ class _Search:
             if not opened.any():
                 break
             wanted = failed + (current - failed) // 2
-            if first:  # mostly the base is enough, or not much less than there is
+            if first:  # usually the base is enough, or almost all of the present depth is needed
                 wanted = np.where(large & (failed < BASE), BASE, wanted)
             first = False
             group = sorted(np.flatnonzero(opened).tolist(), key=lambda s: (int(order[s]), s))

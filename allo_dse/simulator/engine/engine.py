@@ -225,7 +225,7 @@ class Engine:
         arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
-        until = None if watch.window is None else watch.window[0] - 1  # what is done at its start counts
+        until = None if watch.window is None else watch.window[0] - 1  # operations that end at its start count
         extrapolator = Extrapolator(network, arena, until) if extrapolate else None
         try:
             turns = _drive(code, arena, recorder, sampler, extrapolator, watch)

@@ -397,7 +397,7 @@ class _Search:
         # More nodes join in each round while a network fills: expect the next rounds to grow by the same ratio.
         per_round *= min(4, max(1, per_round // last))
         rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
-        self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds end between looks then
+        self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds then end between samples
         state = snapshot(self.part, arena)
         known = self._known.setdefault(state.key, [])
         period = find_period(known, state, self._until)

@@ -120,7 +120,7 @@ def turns_at(ops: Operations, depth: IntArray) -> NDArray[np.uint8]:
 def begun(
     ops: Operations, depth: IntArray, latency: IntArray, unset: int, turns: NDArray[np.uint8]
 ) -> tuple[Ready, Progress]:
-    """Before a run: nothing has happened, and as many slots as a stream is deep can be filled.
+    """The state before a run: no token times, and as many free slots as each stream is deep.
 
     Args:
         depth, latency: per stream.
@@ -139,7 +139,7 @@ def begun(
         tokens = ops.offset[s + 1] - ops.offset[s]
         free[s] = ops.producer[s] >= 0 and turns[ops.producer[s]] == 1 and depth[s] >= tokens
         if not free[s]:
-            times[start : start + depth[s]] = unset // 2  # long ago, and so far from the ends that no sum overflows
+            times[start : start + depth[s]] = unset // 2  # long ago, but no sum overflows
             times[start + depth[s] : start + depth[s] + tokens] = unset
         read[streams + s] = start - ops.offset[s]
         write[s] = read[streams + s] + depth[s]
@@ -156,7 +156,7 @@ def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> An
     Args:
         at, to: where it finds the time that it waits for, and notes its own.
     """
-    own = times.dtype.type  # sums of narrow integers would be wide ones, which take twice as long
+    own = times.dtype.type  # sums of narrow integers would be wide, and take twice as long
     # All later operations are delayed equally (T7), so one number per process stands for all its waiting.
     later = max(own(times[at] - due), wait)
     times[to] = own(own(due + later) + delay)
