@@ -1,25 +1,24 @@
-"""The server's half of the way from a gesture to a picture.
+"""The server's part between a gesture and a picture.
 
     browser, assets/gestures.js                               server, here
     a box is drawn, a row ticked, j pressed, an axis chosen,
     new designs are in the log
-      -> what was done, {"do": "box", ...}   -- /gestures -->  `followed`: the state after it
+      -> the gesture, {"do": "box", ...}     -- /gestures -->  `followed`: the state after it
       scatter  <- plotly.js <- figure        <-- one answer -- `answer`: figure, rows and words of that state
       table    <- AG Grid   <- first rows
       words                 <- words
     the table is scrolled or sorted          -- /rows ----->  `design_table.table_rows`, and the address
 
-So each gesture costs one question, and the browser draws as soon as it has the answer. The state is all that the front
-page depends on. The browser keeps it and sends it along; the server keeps nothing. It asks one question at a time: what
-is done meanwhile is asked together afterwards, in order, and an answer that has been overtaken is not drawn. With the
-state it sends the marks of the figure and the rows that it has drawn, and of these only what differs is sent.
+So each gesture costs one request, and the browser draws as soon as it has the answer. The front page depends only on
+the state. The browser keeps it and sends it along; the server keeps nothing. The browser makes one request at a time:
+gestures made meanwhile are sent together afterwards, in order, and an outdated answer is not drawn. With the state it
+sends the marks of the figure and the rows that it has drawn, and gets only the differences.
 
-The page's address follows the state (`address.py` says how). The server reads it when a page begins; later only the
-design of a link is taken from it.
+The page's address follows the state (see `address_of`). The server reads it when a page begins; later it takes only the
+design of a link from it.
 
-Everything else is Dash as usual. The store `shown` has the state that is drawn, and when the page begins its words too;
-the other pages are told of another open design or reference by the stores of these names, which follow when such a page
-is shown.
+Everything else is usual Dash. The store `shown` has the drawn state, and when the page begins its words too. The other
+pages learn of another open design or reference by the stores of these names, which follow when such a page is shown.
 """
 
 from __future__ import annotations

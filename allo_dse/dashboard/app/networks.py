@@ -55,7 +55,7 @@ def _kept(file: Path) -> Kept | None:
 
 
 def register(app: Dash, board: Board) -> None:
-    """Add the addresses to an app. Without runs the list is what it shows first."""
+    """Add the addresses to an app. Without runs the list is its first page."""
 
     @app.server.route("/networks")
     def networks() -> str:

@@ -337,7 +337,7 @@ class _Painter:
             self.marks += marks
 
     def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, object], most: int) -> None:
-        """At most so many points, one per spot; in space, `MAX_POINTS_3D`."""
+        """A limited number of points, one per spot; in three dimensions, `MAX_POINTS_3D`."""
         self._trace(number, self._kept(number, rows, name, most), name, marker)
 
     def _kept(self, number: int, rows: NDArray[np.int64], name: str, most: int) -> NDArray[np.int64]:

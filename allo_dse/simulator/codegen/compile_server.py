@@ -1,8 +1,8 @@
-"""Compiling task bodies in a process of its own, under limits: native code in this process could not be stopped.
+"""Compilation of task bodies in a process of its own, under limits: native code in this process could not be stopped.
 
-The process starts when something is first compiled, and goes on to the next request; what exceeds a limit, or crashes
-the compiler, ends it, and the next request starts another. Processor time decides and not the clock, so that what
-compiles does so on a loaded machine, too.
+The process starts with the first request and serves later ones. A request that exceeds a limit or crashes the compiler
+ends it, and the next request starts another. The limit is on processor time, not on the clock, so that a loaded machine
+compiles the same programs.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _limits() -> tuple[float, float]:
-    """Seconds and GiB; what was refused with others counts no more."""
+    """The limits in seconds and GiB; with new limits, earlier refusals no longer count."""
     found = []
     for name, default in _DEFAULTS.items():
         text = os.environ.get(name) or str(default)
@@ -143,7 +143,7 @@ class _Server:
         return msgspec.msgpack.decode(text, type=Reply) if text else None
 
     def _read(self, count: int, until: float) -> bytes:
-        """So many bytes; none where the process has ended, or the clock's limit is over."""
+        """Read a number of bytes; none if the process has ended, or the clock's limit is over."""
         assert self._process.stdout is not None
         found, waiting = b"", select.poll()
         waiting.register(self._process.stdout, select.POLLIN)

@@ -12,7 +12,7 @@ operations. `to_coroutine` then cuts each block at each stream operation, so tha
 and gives the function its prologue and its end. Values that live across a suspension need no care: LLVM keeps them in
 the coroutine's frame. The clock is a stack slot, which LLVM promotes to a register before it splits the coroutine.
 
-In a pipelined loop (see `pipelines`) the clock stands at the begin of the round, and operations are due later; puts
+In a pipelined loop (see `outline`) the clock is at the begin of the iteration, and operations are due later; puts
 that are due after operations behind them go through `deferred`.
 """
 
@@ -251,7 +251,7 @@ def _cost_times(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
 
 
 def _enter(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
+    """In a pipeline the clock is at the begin of the iteration; times in its registers exclude frozen cycles."""
     number = site(op, PIPELINE)
     ii = e.load(c.costs, c.pipelines[number].ii)
     e.set(c.tails[number], ii)

@@ -1,7 +1,7 @@
-"""Stream operations of a task body as a tree of steps, where they are known without running it.
+"""Stream operations of a task body as a tree of steps, if they are known without running it.
 
-That is so when loops have counts that are known and branches around stream operations are decided by indices, by the
-numbers of the task (its pids) and by constants. A loop whose body depends on its index is unrolled, up to a limit.
+They are known if loops have known counts, and branches around stream operations are decided by indices, by the numbers
+of the task (its pids) and by constants. A loop whose body depends on its index is unrolled, up to a limit.
 """
 
 from __future__ import annotations

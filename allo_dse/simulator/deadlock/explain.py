@@ -65,13 +65,13 @@ class Blocked(Struct, frozen=True):
 
 
 class Deadlock(Struct, frozen=True):
-    """Tasks that cannot go on.
+    """Tasks that cannot continue.
 
     Attributes:
         blocked: all of them, by node.
-        cycle: those that wait for each other, each for the next and the last for the first. Empty when a task waits
+        cycle: tasks that wait for each other, each for the next and the last for the first. Empty when a task waits
             for one that has ended (the numbers of puts and gets differ).
-        starved: such a task, or one whose peer is not known, when there is no cycle.
+        starved: such a task, or one whose peer is unknown, when there is no cycle.
     """
 
     blocked: tuple[Blocked, ...]

@@ -1,9 +1,9 @@
-"""Depths of streams: the front of cycles against memory, from few runs of what can be timed at any depths.
+"""Depths of streams: the front of cycles against memory, from few replays.
 
-With the same latencies a design is never slower with deeper streams, so that every replay says something of many depth
-vectors. Three things keep their number low. All streams are tried at the least memory first, which most designs stand.
-A writer that did not wait for room in a replay would not have been helped by more of it: only streams that writers
-waited for get more. And what got more is taken back in groups, halved where a group as a whole costs cycles.
+With the same latencies a design is never slower with deeper streams, so every replay bounds many depth vectors. Three
+rules keep the number of replays low. All streams are tried at the least memory first, which suffices for most designs.
+Only streams whose writers waited for room get more, because more room would not have helped other writers. Added depth
+is taken back in groups, which are halved if a whole group costs cycles.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DepthFront(Struct, frozen=True):
         lossless: the least memory found that takes no more cycles than that.
         least_depths: streams that need more than the least memory for that whatever depths all others have, and how
             deep each must be at least.
-        at_least_bits: what therefore no design without loss goes below.
+        at_least_bits: the resulting lower bound for designs without loss.
         runs: of the search, and of the depths as built.
         proof_runs: replays behind `least_depths`.
     """
@@ -144,7 +144,7 @@ class Timed(Protocol):
 
 
 def search_depths(timed: Timed, steps: Steps, max_runs: int = MAX_RUNS) -> DepthFront:
-    """The front of what can be timed at any depths.
+    """Search the front of cycles against memory of a design that can be timed at any depths.
 
     Raises:
         AlloDseError: if no depths prevent a deadlock.
@@ -262,7 +262,7 @@ class _Search:
         return least
 
     def _without_loss(self, least: IntArray, need: IntArray, target: float) -> IntArray:
-        """Steps that take no more cycles than the target, none of which can be lowered alone.
+        """Steps that take no more cycles than the target, where no single one can be lowered.
 
         Args:
             need: steps that hold all tokens that a run with the deepest streams holds at once.

@@ -1,6 +1,6 @@
 """The run engine: networks of tasks over time-stamped FIFOs, executed by compiled code.
 
-One run gives both what the tasks compute and when, by the rules of docs/timing.md. Engines are compiled once;
+One run gives both the results of tasks and their times, by the rules of docs/timing.md. Engines are compiled once;
 networks (wiring, depths, folds, costs) are only data.
 """
 
@@ -44,7 +44,7 @@ BoolArray = NDArray[np.bool_]
 
 
 def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], needs: Mapping[str, bool]) -> BoolArray:
-    """Per task whether it must compute its values. `needs` says of which bodies the times depend on values."""
+    """Return per task whether it must compute its values; `needs` has the bodies whose times depend on values."""
     found = np.zeros(network.task_count, bool)
     for first, group in network.numbered_groups:
         if isinstance(group, Tasks):
@@ -186,7 +186,7 @@ class Engine:
             samples: note now and then, about so often, how far each node has come, for `RunResult.samples`.
             seconds: time limit.
             progress: called about twenty times a second with the number of nodes that have finished.
-            extrapolate: do not execute what repeats, where it can be told what tasks do; times and counts are the same.
+            extrapolate: skip repeated periods if the steps of tasks are known; times and counts are the same.
                 Only of runs without payload, or of table processes; of those that are recorded only what comes before
                 a window, and of table processes.
 

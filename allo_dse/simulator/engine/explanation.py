@@ -224,7 +224,7 @@ class Explanation:
         return f"{worst.name} (depth {depth}) sets the pace: waiting for its tokens and room is {of}{advice}."
 
     def __str__(self) -> str:
-        """The bottleneck, what the critical path consists of, and the things it spends most cycles on."""
+        """The bottleneck, the causes along the critical path, and the places where it spends most cycles."""
         parts = ", ".join(f"{_PARTS[kind]} {share:.1%}" for kind, share in self.shares.items() if share)
         lines = [self.sentence, f"critical path of {self.timeline.cycles:,} cycles: {parts}"]
         lines += [

@@ -1,21 +1,23 @@
 """Exact times of long regular networks: execution until a period repeats, then arithmetic.
 
-A network of table processes is a machine whose state is where each process stands in its table, how many tokens each
-stream holds, and times: clocks, when tokens were put, when slots were freed, when servers are free. What it does next
-depends on differences of times only, by maxima and sums. So if two states are equal but for a common shift of all
-times, and for counters of repeats that have gone on, what lies between them happens again and again, each time later
-by that shift, until one of these repeats ends. The run is moved on by as many of these periods as all the repeats
-have left, and continues from there: through the end of the repetition, into the next loop, or into the next round of
-an outer loop, whose rounds are compared in the same way (docs/timing.md, T15).
+A network of table processes is a machine. Its state is each process's position in its table, the tokens in each stream,
+and times: clocks, put times of tokens, times when slots were freed and when servers are free. Its next step depends
+only on differences of times, by maxima and sums. Suppose two states are equal up to a common shift of all times, and up
+to counters of repeats that have advanced. Then the steps between them happen again and again, each time later by that
+shift, until one of these repeats ends. The run is moved on by as many of these periods as all the repeats have left. It
+continues from there: after the end of the repetition, in the next loop, or in the next iteration of an outer loop,
+whose iterations are compared in the same way (docs/timing.md, T15).
 
-The execution order of the run loop does not matter: states are taken when a certain node, the anchor, has begun a round
-of a certain repeat, and what follows from a state does not depend on who runs first. So who waited for a token runs
-next: the first tokens reach the far end of a network before others are made, all nodes soon are in step, and the work
-grows with the number of nodes. In the order of waking, nodes at the front would have gone through as many rounds as
-there are nodes on the way to the far end. What cannot be left out is the time until the FIFOs before the slowest
-node are full: it grows with their depth and with the nodes on the way, so that a square array takes more work per
-element the larger it is. Networks that do not come to repeat themselves are executed in full, at little extra cost: the
-looks at their state become rare. What ends before a look would have paid for itself is not looked at (`is_long`).
+The execution order of the run loop does not matter. States are taken when a certain node, the anchor, has begun an
+iteration of a certain repeat, and the future of a state does not depend on the order of nodes. So a node that waited
+for a token runs next: the first tokens reach the far end of a network before others are made, all nodes are soon in
+step, and the work grows with the number of nodes. In the order of waking, nodes at the front would run as many
+iterations as there are nodes on the way to the far end.
+
+The time until the FIFOs before the slowest node are full cannot be skipped. It grows with their depth and with the
+nodes on the way, so a larger square array takes more work per element. Networks that never repeat are executed in full,
+at little extra cost, because their states are compared ever more rarely. Runs too short to gain from a comparison are
+not compared at all (`is_long`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compiled task bodies as operation tables, where what they do on their streams is known without running them.
+"""Task bodies as operation tables, if their stream operations are known without running them.
 
-A network in which all bodies are such, and only the times of which are wanted, is a network of tables: it can be
+If all bodies of a network are known, and only times are wanted, it becomes a network of tables, which can be
 extrapolated. It has the same tasks, nodes and streams.
 """
 

@@ -1,12 +1,13 @@
 """The replay rules as compiled array kernels; see `plan` for the meaning of the arrays.
 
-With the stall of a process so far (the sum of what its operations waited), an operation happens at `due + stall`, and
-rules T2, T3 and T7 of docs/timing.md become a running maximum: `stall = max(stall, ready - due)`, where `ready` is when
-the token can be read (put + read latency) or the slot can be filled again (get + 1). Each operation stores the `ready`
-time that its peer will ask for.
+The stall of a process is the sum of its waiting so far. An operation happens at `due + stall`, and rules T2, T3 and T7
+of docs/timing.md become a running maximum: `stall = max(stall, ready - due)`. Here `ready` is when the token can be
+read (put + read latency), or when the slot can be filled again (get + 1). Each operation stores the `ready` time for
+its peer.
 
-Times of tokens lie in one array: first per slot when the token can be read, then per stream as many entries as its
-depth that are ready from the start, followed by when the slot of token n can be filled again (by token n + depth).
+Times of tokens are in one array. First comes, per slot, the time when the token can be read. Then each stream has one
+entry per unit of depth that is ready from the start, followed by the times when the slot of token n can be filled again
+(by token n + depth).
 """
 
 from __future__ import annotations
@@ -151,10 +152,10 @@ def begun(
 
 @inlined
 def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> Any:
-    """An operation of a process that has waited `wait` cycles so far; returns what it has then.
+    """Time one operation of a process that has waited `wait` cycles so far; returns its new wait.
 
     Args:
-        at, to: where it finds the time that it waits for, and notes its own.
+        at, to: the positions of the time that it waits for, and of its own.
     """
     own = times.dtype.type  # sums of narrow integers would be wide, and take twice as long
     # All later operations are delayed equally (T7), so one number per process stands for all its waiting.

@@ -32,7 +32,7 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
     """Times of one replay, in cycles from the design's start.
 
     Attributes:
-        trace, plan: what was replayed.
+        trace, plan: that were replayed.
         merged: the part of it that was, where streams are alike.
         depths: per stream, as asked for.
         process_end: per process the cycle in which it ends, or waits for ever.

@@ -1,9 +1,9 @@
 """Contents of a trace: processes, their pipelined loops, the stream operations these issue, and the streams' depths.
 
 A loop's operations are given in one of two ways: as *events*, one by one, or, for a *regular* loop, as the operations
-that every iteration does. Regular loops cost nothing however often they run, until something needs their events.
+of every iteration. Regular loops cost nothing for any number of iterations, until something needs their events.
 
-When operations are due, and when a process is done, is said in docs/timing.md (T6, T8, T9, T10).
+The times when operations are due, and when a process is done, are defined in docs/timing.md (T6, T8, T9, T10).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Events(Struct, frozen=True):
 
 
 class TraceData(Struct, frozen=True, dict=True):
-    """A trace as plain data, checked by `check.check_trace`.
+    """A trace as plain data, checked by `check_trace`.
 
     Attributes:
         name, clock_ns: of the design; the clock period may be None.
@@ -134,7 +134,7 @@ class TraceData(Struct, frozen=True, dict=True):
         start: base of the first loop of a process.
         latency: per stream the cycles from put to get, -1 where they follow from the depth; None: everywhere.
         arrays: channels that are whole arrays, as pairs of streams (see `ArrayStreams`).
-        places, place: where operations stand in the user's program, and which of these each listed event is.
+        places, place: places in the user's program, and the index of each listed event's place.
     """
 
     name: str
