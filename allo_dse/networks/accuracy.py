@@ -1,10 +1,8 @@
-"""Element types where a network allows several: what each costs the outputs, and the fastest that cost no more than is
-allowed; and where elements are converted.
+"""Choice of element types: the fastest ones that keep the outputs within a tolerance, and the conversions between them.
 
-What an operator does to the outputs is measured on numbers: its fastest design runs in the simulator, everything else
-is computed in float32, and the outputs are compared with those of float32 alone. Deviations add at most, as long as
-they are small. So the composition is sought for which their sum is within a budget; then all of its designs are run
-together, and the budget is corrected by what that says.
+The effect of each operator on the outputs is measured: its fastest design runs in the simulator, and everything else
+is computed in float32. The outputs are compared with those of float32 alone. Small deviations at most add up, so their
+sum is kept within a budget. Then all designs of the composition run together, and the result corrects the budget.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ ROUNDS = 6
 
 
 class Found(Protocol):
-    """What is asked of a composition."""
+    """The members of a composition that this module reads."""
 
     @property
     def deviation(self) -> float: ...
@@ -48,7 +46,7 @@ class Found(Protocol):
 
     @property
     def operators(self) -> Sequence[tuple[str, str]]:
-        """What runs, by its step's name and its key."""
+        """The step name and the work key of every operator that runs."""
 
 
 C = TypeVar("C", bound=Found)
@@ -58,10 +56,11 @@ leave, in words."""
 
 
 class Accuracy(Struct, frozen=True, dict=True):
-    """What outputs are to be.
+    """The required accuracy of a network's outputs, and the inputs it is measured on.
 
     Attributes:
-        inputs: an array for each input of the network. limit: of the deviation, over the largest value of an output.
+        inputs: an array for each input of the network.
+        limit: largest allowed deviation, relative to the largest value of an output; None for any.
     """
 
     fronts: Fronts
@@ -75,8 +74,10 @@ class Accuracy(Struct, frozen=True, dict=True):
         return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
 
     def deviation(self, found: Mapping[str, Array]) -> float:
-        """The largest difference of an output, over its largest value, infinite where one is no number; what is not
-        found is as it should be."""
+        """The largest difference of an output, relative to its largest value; infinite if one is not a number.
+
+        Outputs missing from `found` count as exact.
+        """
         outputs = [name for name in self.fronts.network.outputs if name in found]
         apart = [difference(found[name], self.exact[name]) for name in outputs]
         return max((one if math.isfinite(one) else math.inf for one in apart), default=0.0)
@@ -98,7 +99,10 @@ class Accuracy(Struct, frozen=True, dict=True):
 
 
 def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array] | None) -> Accuracy | None:
-    """What outputs are to be, on random inputs where none are given; None where nobody asks."""
+    """Return the accuracy requirement, measured on random inputs by default.
+
+    None without a limit, if all operators write one element type.
+    """
     require_tolerance(limit)
     if limit is None and len({one.writes for one in fronts.candidates}) < 2:
         return None
@@ -130,7 +134,10 @@ def random_inputs(network: Network, seed: int = 0) -> Arrays:
 
 
 def _below(network: Network) -> dict[str, int]:
-    """What the numbers of a tensor are to be less than where they are whole, also before they are rearranged."""
+    """Return exclusive upper bounds of the tensors that hold whole numbers.
+
+    The host's steps set the bounds; they carry back to the tensors that rearrangements and host steps read.
+    """
     found: dict[str, int] = {}
     for step in reversed(network.steps):
         if isinstance(step.work, Work):
@@ -216,7 +223,7 @@ def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Compos
 
 
 def _share(effect: float, budget: float) -> int:
-    """What an effect takes of a budget, as problems have it."""
+    """Return the share of a budget that an effect uses, in units of `ALLOWED` and at most `ALLOWED + 1`."""
     return 0 if effect <= 0 else math.floor(min(ALLOWED * effect / budget, ALLOWED + 1)) if budget else ALLOWED + 1
 
 

@@ -59,24 +59,27 @@ class Composition:
 
     @property
     def operators(self) -> list[tuple[str, str]]:
-        """What runs, by its step's name and its work's key."""
+        """The step name and the work key of every operator that runs."""
         return [(run.step.name, run.key) for launch in self.launches for run in launch.runs]
 
     @property
     def in_words(self) -> str:
-        """How far the outputs are from float32, how far they may be, and the types of operators."""
+        """The outputs' deviation from float32, the allowed deviation and the operators' element types, in words."""
         limit = self.accuracy.limit if self.accuracy else None
         allowed = f" ({limit:g} allowed)" if limit is not None else ""
         return f"outputs {self.deviation:.2g} off{allowed} as the designs compute them: {in_words(self.types)}"
 
     @cached_property
     def deviation(self) -> float:
-        """Of the outputs from float32, over their largest value, as its designs compute them; 0 where nobody asks."""
+        """The largest deviation of the outputs from float32, as the designs compute them.
+
+        It is relative to an output's largest value, and 0 without an accuracy requirement.
+        """
         return self.accuracy.deviation(self.run(self.accuracy.inputs)) if self.accuracy else 0.0
 
     @property
     def takes_us(self) -> float:
-        """What is least of it: its latency, or its time from input to input."""
+        """The time that was minimised: the latency, or the time from input to input of a stream."""
         return self.launches[0].period_us(self.fronts.device) if self.stream else self.latency_us
 
     @property
@@ -86,7 +89,7 @@ class Composition:
 
     @property
     def where(self) -> str:
-        """What it uses of the device, in words."""
+        """The resources of the device in use, in words."""
         used, device = self.launches[0].resources, self.fronts.device
         if not isinstance(device, FpgaDevice):
             return f"{self.columns} columns"
@@ -95,19 +98,19 @@ class Composition:
 
     @property
     def streamed(self) -> str:
-        """Which operators stream to which, in words; nothing where none does."""
+        """The pairs of operators that stream to each other, in words; empty if there are none."""
         ends = [pair for launch in self.launches for pair in launch.streams.values()]
         return ", ".join(f"{source.step.title} to {target.step.title}" for source, target in ends)
 
     @property
     def strided(self) -> str:
-        """Which operators read what as it lies, in another order than their own, in words."""
+        """The operators that read tensors in place, in an order other than their own, in words."""
         runs = [run for launch in self.launches for run in launch.runs]
         return ", ".join(f"{run.step.title} reads {run.reads_strided}" for run in runs if run.strided)
 
     @property
     def configuring_us(self) -> float:
-        """What Allo's host program spends beside the calls: it configures the array for each."""
+        """Time that Allo's host program spends between calls, as it configures the array for each."""
         device = self.fronts.device
         if self.fronts.target != "allo" or not isinstance(device, NpuDevice):
             return 0.0
@@ -115,7 +118,7 @@ class Composition:
 
     @property
     def gap(self) -> float:
-        """How much faster another composition may be, as a share of this one's time."""
+        """An upper bound on the time that another composition saves, as a share of this one's time."""
         return max(0.0, 1 - self.bound_us / self.takes_us)
 
     @cached_property
@@ -140,7 +143,7 @@ class Composition:
 
     @property
     def certificate(self) -> str:
-        """What is proved, in words."""
+        """The proved bounds, in words."""
         better = "takes more inputs" if self.stream else "is faster"
         others = f"others{self.among} are at most" if self.among else "at most"
         whole = f"{others} {self.gap:.1%} faster"
@@ -174,8 +177,11 @@ class Composition:
 
     @cached_property
     def time_us(self) -> dict[str, float]:
-        """Where the time goes: beginning launches, the host with its launches and descriptors, rearrangements and steps
-        of the host, and for the rest by what is busiest of the operator that ends last among those that run."""
+        """The latency by cause, in microseconds; causes below a tick are left out.
+
+        The causes are reconfigurations between launches, the host, and rearrangements with host steps. Other time
+        counts for the busiest resource of a running operator: of several, the one that ends last.
+        """
         parts = {WAITING: (len(self.launches) - 1) * self._between_us}
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         done = 0.0

@@ -167,7 +167,7 @@ def search_fronts(
 
 
 class Options(Struct, frozen=True):
-    """How the points of a front are searched; see `search_fronts`."""
+    """Settings of the search for a front's points; see `search_fronts`."""
 
     cache: Path
     trials: int
@@ -176,7 +176,7 @@ class Options(Struct, frozen=True):
 
 
 def work_key(work: Work) -> str:
-    """What works that are alike share."""
+    """Return a key that equal works share."""
     params = {name: str(value) for name, value in sorted(work.params.items())}
     source = inspect.getsource(work.program)
     text = json.dumps([work.kind, source, params, NpuSimulator.version])
@@ -285,11 +285,12 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What a search found, beside its run: the designs of the front, or why there are none.
+    """The stored result of a search, beside its run: the front's designs, or the reason why there are none.
 
     Attributes:
         proved: nothing of the space is left that may be better.
         near: of the fastest design, as `BestDesign` has it.
+        why: the reason and a hint.
     """
 
     proved: bool
@@ -314,7 +315,7 @@ def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDes
 
 
 def _kept(study: Study, path: Path) -> Kept | None:
-    """What an earlier search found; None where there is none, or its designs are not in the space any more."""
+    """Return the result of an earlier search; None if there is none, or if its designs have left the space."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Kept)
         for record in found.designs:

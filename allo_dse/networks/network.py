@@ -74,11 +74,13 @@ class Convert(Arrange):
 
 
 class Host(Struct, frozen=True):
-    """What the host computes, between launches.
+    """A computation of the host, between launches.
 
     Attributes:
-        kind: what it is called. function: from arrays to one array.
-        below: by input, what its whole numbers are less than; None where it is not of such. Not known where not given.
+        kind: name of the operator.
+        function: from arrays to one array.
+        below: by input, the exclusive upper bound of its whole numbers; None for an input of others. Empty if not
+            known.
     """
 
     kind: str
@@ -250,13 +252,15 @@ class Network:
         return found
 
     def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
-        """How far the programs' results are from what is expected: of each step on the inputs expected of it, and at
-        the end of the outputs of the whole network.
+        """Compare the programs' results with what is expected.
+
+        Each step is run on its expected inputs; at the end come the outputs of the whole network.
 
         Args:
             inputs: an array for each input.
-            expected: tensors by name, as another evaluator computes them; steps that write others, and all where it is
-                not given, are compared with their NumPy references.
+            expected: tensors by name, as another evaluator computes them. Other steps, or all by default, are
+                compared with
+                their NumPy references.
         """
         given: Arrays = {**self.constants, **self.given(inputs)}
         exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
@@ -272,7 +276,10 @@ class Network:
 
     @property
     def tolerance(self) -> float:
-        """How far outputs may be from what is expected, over their largest value: as a random walk over all steps."""
+        """The allowed deviation of outputs, relative to their largest value.
+
+        Deviations are assumed to add up as a random walk over all steps.
+        """
         widest = max((tolerance(work) for step in self.steps for work in step.works), default=0.0)
         return widest * math.sqrt(max(1, len(self.worked)))
 
@@ -324,17 +331,18 @@ def _checked(
     return written if shape is None else tuple(shape)
 
 
-# Which neighbours of a network one program can do, so that what passes between them never goes to DRAM.
+# Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.
 
 
 class Operator(Struct, frozen=True):
-    """What a design is made for: a step of the network, or several as one.
+    """A unit that designs are searched for: one step of the network, or several fused into one.
 
     Attributes:
-        step: reads what comes from outside and writes what the last step does. names: of the network's steps.
-        key: of its work, which operators that are alike share.
-        copy: of the hardware that does these, where they may have more than one.
-        walk: in which it reads what lies in another order, where there is such.
+        step: reads the external inputs and writes the result of the last step.
+        names: of the network's steps.
+        key: of its work, shared by equal operators.
+        copy: number of its hardware, where equal operators may have more than one.
+        walk: identifies the order in which it reads tensors in place; empty for its program's own order.
     """
 
     step: Step
@@ -346,7 +354,7 @@ class Operator(Struct, frozen=True):
 
     @property
     def first(self) -> bool:
-        """Whether none before it does the same on other hardware, or by reading in another order."""
+        """True unless an earlier candidate does the same on other hardware, or in another reading order."""
         return not self.copy and not self.walk
 
     @property
@@ -384,7 +392,10 @@ def fused_operators(network: Network) -> Iterator[Operator]:
 
 
 def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> tuple[list[Step], str]:
-    """What reads a tensor, and what the tensor is called there: what gives it another shape alone is none of them."""
+    """Return the steps that read a tensor, and the tensor's name there.
+
+    If the only reader just gives it another shape, the readers of its result are returned.
+    """
     found = readers.get(name, [])
     if len(found) == 1 and isinstance(found[0].work, Arrange) and found[0].work.free:
         (step,) = found

@@ -32,9 +32,10 @@ from .operators.execute import Work, interface, loaded
 from .problem import moved_us
 from .solver.problem import TICK_US, Edge
 
-# Rearrangements that follow each other become one, those that change nothing become free, and what nobody reads goes.
+# Simplification of rearrangements: consecutive ones merge, those that change nothing become free, unread ones go.
 #
-# before: projection ─► [L, H, D] ─► [H, L, D] ─► [L, H * D] ─► attention after: projection ─► attention
+#     before: projection ─► [L, H, D] ─► [H, L, D] ─► [L, H * D] ─► attention
+#     after:  projection ─► attention
 
 
 Array = NDArray[np.generic]
@@ -89,7 +90,7 @@ def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> 
 
 
 def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
-    """Whether a rearrangement leaves every element of its one source where it is: tried on their numbers."""
+    """Return whether a rearrangement of one tensor leaves every element in its place; tried on their numbers."""
     if len(shapes) != 1:
         return False
     numbers = np.arange(math.prod(shapes[0]), dtype=np.int32)
@@ -97,13 +98,15 @@ def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
 
 
 def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.int32]:
-    """Where the elements of a rearrangement come from: from 1 among those of its inputs, 0 where it is zero.
+    """Return the source position of every element of a rearrangement.
+
+    Positions count from 1 over the elements of all inputs; 0 stands for a zero.
 
     Args:
         name: of its step.
 
     Raises:
-        StudyError: where it computes something.
+        StudyError: if it computes something.
     """
     parts: list[NDArray[np.int32]] = []
     first = 1
@@ -201,12 +204,11 @@ def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Itera
         yield replace(point, latency_us=latency_us, bound=bound, proved=False, transport=transport) if worth else None
 
 
-# Which operators of a network may stream to each other on an FPGA, when that lets them start, and what it saves.
+# Streams between operators on an FPGA: possible pairs, their start lags, and the resources they save.
 #
-# What streams comes in the order in which it is written. The kernel that reads it receives it into a memory of its
-# own, and hands tiles out of that in the order in which its tasks need them, as often as they do: so any two designs
-# may stream. How late the second starts follows from when the first has written each tile, and when the second first
-# asks for it.
+# A stream arrives in the order in which it is written. The reading kernel buffers it in a memory of its own and serves
+# its tasks from there in any order, so any two designs can stream. The lag follows from the times at which the source
+# has written each tile and the target first asks for it.
 
 
 FLOATS = {("bfloat", 16), ("float", 32)}
@@ -238,10 +240,10 @@ def written_as(network: Network) -> dict[str, str]:
 
 
 def stream_ends(written: Mapping[str, str], source: Step, target: Step) -> tuple[str, str]:
-    """What their programs call the tensor that one writes and the other reads.
+    """Return the names of a tensor in the program that writes it and in the one that reads it.
 
     Args:
-        written: as `written_as` has it.
+        written: the result of `written_as`.
     """
     assert isinstance(source.work, Work)
     assert isinstance(target.work, Work)
@@ -275,7 +277,7 @@ def _passages(point: Point) -> Mapping[str, Passage]:
 
 
 def _port(point: Point, moved: Mapping[str, Passage], position: int | None) -> Passage | None:
-    """How a design reads its tensor at a position, or writes its result."""
+    """Return the transfer of the tensor that a design reads at a position, or of its result if that is None."""
     reads, writes = interface(point.design.design.program)
     return moved.get((writes[0] if position is None else reads[position]).name)
 
@@ -283,7 +285,10 @@ def _port(point: Point, moved: Mapping[str, Passage], position: int | None) -> P
 def _stream(
     device: FpgaDevice, written: list[Passage | None], read: list[Passage | None]
 ) -> tuple[Resources, Lags] | None:
-    """What any design of some takes to receive a tensor, and the lags; None where no two can stream."""
+    """Return the resources that suffice to receive a tensor from any of the designs, and the lags.
+
+    None if no two designs can stream.
+    """
     ticks = 1 / (device.clock_ghz * 1e3 * TICK_US)
     lags = tuple(
         tuple(
@@ -302,13 +307,13 @@ def _stream(
 
 
 def lag_cycles(device: FpgaDevice, written: Passage, read: Passage) -> int:
-    """From the start of who writes a tensor to that of who reads it, after which that never waits for it."""
+    """Return the cycles from the writer's start to the reader's after which the reader never waits."""
     behind = int((written.by_element - read.by_element).max())
     return max(1, behind + device.external.latency_cycles + TOKEN_CYCLES * written.moved)
 
 
 def _fit(written: Passage, read: Passage) -> bool:
-    """Whether words of one are words of the other: as many floats, of the same type."""
+    """Return whether the words of two transfers are equal: as many floats, of the same type."""
     one, other = written.tensor.dtype, read.tensor.dtype
     return (one.kind, one.bits) in FLOATS and one == other and written.lanes == read.lanes
 

@@ -29,9 +29,8 @@ from ..strided import order_of
 from . import driver
 from .page import page_html
 
-# A composition for an FPGA as one project: a kernel for each design, all linked into one configuration.
-#
-# Kernels read and write DRAM, or what the composition says streams from kernel to kernel.
+# FPGA projects: one kernel for each design, all linked into one configuration. Kernels access DRAM, or stream tensors
+# to each other as the composition says.
 
 
 MAKEFILE = """\
@@ -186,7 +185,7 @@ def _launch(launch: Launch) -> JsonObject:
 
 
 def _strided(run: Run) -> list[JsonObject]:
-    """What an operator reads where it lies, and how its shim channels walk there, in 32-bit words."""
+    """Describe the tensors that an operator reads in place, with the walks of its shim channels in 32-bit words."""
     assert run.point.transport is not None
     return [
         {
@@ -303,8 +302,11 @@ def in_order(composition: Composition) -> Iterator[Step]:
 
 
 def _orders(network: Network) -> Arrays:
-    """Where the elements of each rearrangement come from: from 1 among those of its inputs, 0 where it is zero; nothing
-    where they stay."""
+    """Return the source position of every element of each rearrangement.
+
+    Positions count from 1 over the elements of all inputs; 0 stands for a zero. The array of a free rearrangement
+    is empty.
+    """
     orders: Arrays = {}
     for step in network.steps:
         if isinstance(step.work, Arrange) and not isinstance(step.work, Convert):

@@ -69,7 +69,7 @@ class Builder:
         self.net.add(work, *read, name=name, output=node.output, shape=self.shape(node.output))
 
     def arranged(self, function: Callable[..., Array], *inputs: str) -> str:
-        """What a rearrangement of tensors writes."""
+        """Rearrange tensors and return the name of the result; constants are rearranged at once."""
         if all(name in self.graph.known or name in self.net.constants for name in inputs):
             return self.known(function(*({**self.graph.known, **self.net.constants}[name] for name in inputs)))
         name, free = self._new("layout"), is_free(function, [self.net.shapes[self.read(name)] for name in inputs])

@@ -31,7 +31,7 @@ from .patterns import over_last, parts_of, with_patterns
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# What is refused of a model before its nodes become steps, with its place in it.
+# Checks of a model before its nodes become steps.
 
 
 def require_meant(names: Iterable[str], needed: Sequence[Node], read: Graph) -> None:
@@ -91,7 +91,7 @@ def require_tensors(graph: Graph, needed: Sequence[Node]) -> None:
 
 @contextmanager
 def placed(graph: Graph, node: Node) -> Iterator[None]:
-    """What is wrong with a node, such as its sizes, is said with its place."""
+    """Add a node's place to errors about it, such as wrong sizes."""
     try:
         yield
     except StudyError as error:
@@ -100,7 +100,7 @@ def placed(graph: Graph, node: Node) -> Iterator[None]:
         raise StudyError(f"{graph.name}: {node.place}: {error.message}", hint=error.hint) from None
 
 
-# Operators of ONNX that the host does, as functions of NumPy that a driver can take along.
+# ONNX operators on the host. Their source is exported beside the driver, so they use NumPy only.
 
 
 def gather(data: Array, indices: Array, axis: int = 0) -> Array:
@@ -121,7 +121,10 @@ def indices_outside(node: Node, shape: Shape, known: Mapping[str, Array]) -> str
 
 
 def host_step(node: Node, shape: Shape) -> Host | None:
-    """What the host does for a node that reads a tensor of a shape; None for a cast to a type that NumPy has not."""
+    """Return the host's computation for a node that reads a tensor of a shape.
+
+    None for a cast to a type that NumPy lacks.
+    """
     if node.op == "Gather":
         axis = int(node.number("axis", 0))
         return Host(node.op, partial(gather, axis=axis), (None, shape[axis]))
@@ -258,7 +261,7 @@ def _softmax(builder: Builder, node: Node) -> None:
 
 
 def _normed(builder: Builder, node: Node) -> tuple[int, int]:
-    """What is normed, as a matrix, once its weights are known to be those of a row."""
+    """Return the rows and the width of the matrix that is normed, once its weights are known to be those of a row."""
     rows, width = builder.rows(node.inputs[0])
     if not builder.graph.along_last(node) or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
         raise builder.refuse(node, "a norm along the last dimension, with a weight for each of its elements, is known")
@@ -332,7 +335,7 @@ def _attention(builder: Builder, node: Node) -> None:
 def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
     """A node as a function of the tensors that are not known, and their names."""
     version, every = builder.graph.functions.get("", 1), builder.graph.known
-    # What Concat joins are elements, of which zeros need not be read; of others constants are sizes and axes.
+    # Constants of a Concat are elements, and zeros need not be read; constants of other nodes are sizes and axes.
     known = {n: every[n] for n in node.inputs if n in every and not (node.op == "Concat" and every[n].any())}
     names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
 
@@ -395,7 +398,7 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
 """What makes a step of a node, by its type."""
 
 
-# Networks from files: an ONNX model, or a Python file with a function that returns a `Network`.
+# Loading networks from files: an ONNX model, or a Python file with a function that returns a `Network`.
 
 
 def load_network(path: str | Path, settings: Mapping[str, str] | None = None) -> Network:

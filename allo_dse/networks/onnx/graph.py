@@ -38,12 +38,12 @@ class Node(Struct, frozen=True, eq=False):
 
     @property
     def place(self) -> str:
-        """Where it is in the model, for messages."""
+        """The place in the model, for messages."""
         return f"{self.op} {self.name!r}" if self.name else f"{self.op} that writes {self.output!r}"
 
     @property
     def is_standard(self) -> bool:
-        """Whether it is an operator of ONNX's own, and not of somebody else's by the same name."""
+        """True for an operator of ONNX itself, False for one of another domain with the same name."""
         return self.proto is None or self.proto.domain in {"", "ai.onnx"}
 
     @property
@@ -87,7 +87,7 @@ class Graph:
         return {name: node for node in self.nodes for name in node.outputs}
 
     def along_last(self, node: Node, default: int = -1) -> bool:
-        """Whether the `axis` of a node is the last dimension of what it reads."""
+        """Return whether a node's `axis` is the last dimension of its input."""
         return node.number("axis", default) in (-1, len(self.shapes[node.inputs[0]]) - 1)
 
 
@@ -156,7 +156,10 @@ def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
 
 
 def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto]) -> bool:
-    """Whether a node writes what it reads; networks have one type for all floating-point numbers."""
+    """Return whether a node's output equals its input.
+
+    Casts between floating-point types count: networks have one type for all of them.
+    """
     if not node.is_standard:
         return False
     if node.op == "Cast" and node.inputs[0] in types:
@@ -166,7 +169,7 @@ def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str,
 
 
 def _identity(node: Node) -> Node:
-    """What writes the tensor that a node leaves as it is."""
+    """Return an Identity node in place of one that changes nothing."""
     from onnx import helper
 
     proto = helper.make_node("Identity", [node.inputs[0]], [node.output], name=node.name)
@@ -204,7 +207,7 @@ def _require_shape(model: str, name: str, type_: TypeProto) -> None:
 def _values(
     node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], version: int
 ) -> dict[str, Array] | None:
-    """What a node computes from constants, or from a shape, alone."""
+    """Compute the outputs of a node from constants, or from a shape; None if it depends on more."""
     if node.op in RANDOM or not node.is_standard:
         return None
     shape = _shape(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
@@ -282,7 +285,11 @@ def _constant(model: str, tensor: TensorProto) -> Array:
 
 
 def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str, Array]:
-    """What a node computes, by ONNX's reference evaluator."""
+    """Compute a node's outputs with ONNX's reference evaluator.
+
+    Raises:
+        StudyError: if the evaluator fails.
+    """
     import onnx
     from onnx.reference import ReferenceEvaluator
 

@@ -39,7 +39,7 @@ def conv(builder: Builder, node: Node) -> None:
 
 
 def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
-    """What makes a step of a node that takes the `op` of windows, or of whole images."""
+    """Return a converter of nodes that reduce windows, or whole images, with `op`."""
 
     def convert(builder: Builder, node: Node) -> None:
         x = node.inputs[0]

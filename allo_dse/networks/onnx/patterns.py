@@ -15,9 +15,9 @@ from allo_dse.common.records import replace
 
 from .graph import Array, Graph, Node, evaluate
 
-# Attention and rotary embedding as exporters write them: whether what a pattern found is one, and with which numbers.
+# Attention and rotary embedding as exporters write them. A match is checked, and its sizes are read.
 #
-# What only moves elements is not matched but computed, on numbers that say where they come from.
+# Nodes that only move elements are not matched. They are computed, on numbers that identify the elements.
 
 
 Bound = dict[str, str]
@@ -71,8 +71,10 @@ def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
 
 
 def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
-    """Which scores the softmax sees: of a mask those to which nothing is added, where so much is taken off the others
-    that their weights vanish."""
+    """Return a mask of the scores that the softmax sees.
+
+    In an additive mask these are its zeros, if all other elements are so low that the weights vanish; otherwise none.
+    """
     if "=mask" in bound:
         mask = graph.known[bound["=mask"]].astype(np.float32)
         return np.asarray((mask == 0) if ((mask == 0) | (mask <= LOWEST)).all() else np.zeros_like(mask, bool))
@@ -127,7 +129,7 @@ def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
 
 
 def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) -> Array | None:
-    """What a tensor holds once others do; None where it is more than these with their elements moved."""
+    """Compute a tensor from given ones by moving their elements; None if that is not enough."""
     if name in given or name in graph.known:
         return given[name] if name in given else graph.known[name]
     node = writer.get(name)
@@ -155,7 +157,7 @@ _TANHS = tuple(("Add", ("Tanh", ("Mul", ("Add", "x", ("Mul", cube, "=cubic")), "
 
 
 def _normed(x: Pattern) -> list[Pattern]:
-    """What divides by the root of the mean square."""
+    """Return the patterns that divide by the root of the mean square."""
     squares = [("Pow", x, "=two"), ("Mul", x, x)]
     roots = [("Sqrt", ("Add", ("ReduceMean", square), "=epsilon")) for square in squares]
     return [*(("Div", x, root) for root in roots), *(("Mul", x, ("Reciprocal", root)) for root in roots),
@@ -213,12 +215,12 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
 
 
 def over_last(node: Node, graph: Graph) -> bool:
-    """Whether a softmax is along the last dimension of what it reads."""
+    """Return whether a softmax runs along the last dimension of its input."""
     return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # as ONNX has it
 
 
 def _is_mean_of_rows(node: Node, graph: Graph) -> bool:
-    """Whether a mean is along the last dimension, which is kept."""
+    """Return whether a mean runs along the last dimension and keeps it."""
     return graph.shapes.get(node.output) == (*graph.shapes[node.inputs[0]][:-1], 1)
 
 

@@ -99,7 +99,7 @@ def query_matrix(Q: Floats, kv_heads: int) -> Floats:
 
 
 def heads_of(matrix: Floats, kv_heads: int, length: int) -> Floats:
-    """What the program writes, as [heads, N, D]: the inverse of `query_matrix`."""
+    """Reshape the result of the program to [heads, N, D]: the inverse of `query_matrix`."""
     groups, width = matrix.shape[0] // length, matrix.shape[1] // kv_heads
     return matrix.reshape(groups, length, kv_heads, width).transpose(2, 0, 1, 3).reshape(-1, length, width)
 

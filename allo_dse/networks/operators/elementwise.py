@@ -149,7 +149,7 @@ def row_work(op: str, rows: int, width: int, element: object) -> Work:
     )
 
 
-# Pooling: of the rows of a matrix, one below the other at the same place, the largest or the mean.
+# Pooling: the maximum or the mean of every column of a [taps, N] matrix. A column holds the elements of one window.
 
 
 LEAST_WINDOWS, MOST_WINDOW_ELEMENTS = 16, 8192  # results of a task, elements that it reads

@@ -101,8 +101,7 @@ def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
     )
 
 
-# Products and sums of matrices with what follows on their elements, as one program: the first result never goes to
-# DRAM.
+# Fused programs: products and sums of matrices with elementwise operators after them. The first result stays on chip.
 
 
 def gemm_unary(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="relu", Ty=bfloat16):

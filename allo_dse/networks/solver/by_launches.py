@@ -41,17 +41,17 @@ class ByLaunches:
 
     @cached_property
     def masks(self) -> list[int]:
-        """Of each operator, the steps that it does, as bits."""
+        """Steps of each operator, as bits."""
         return [sum(1 << step for step in steps) for steps in self.problem.does]
 
     @cached_property
     def before(self) -> list[set[int]]:
-        """Of each step, those that it waits for."""
+        """Predecessors of each step."""
         return self.problem.before
 
     @cached_property
     def launches(self) -> dict[int, list[int]] | None:
-        """By what is done before, smallest first, what may be done after one more launch; None of too many."""
+        """Steps that may be done after one more launch, by those done before, smallest first; None if too many."""
         found: dict[int, list[int]] = {}
         waiting, count = {0}, 0
         while waiting:
@@ -80,7 +80,7 @@ class ByLaunches:
 
     @cached_property
     def _kinds_of(self) -> list[list[tuple[int, int]]]:
-        """Of each step, the kinds that may do it: what else they can do, and the columns that they need."""
+        """Kinds that may do each step, with all steps that they can do and the columns that they need."""
         can = [0] * len(self.problem.choices)
         for kind, mask in zip(self.problem.kinds, self.masks, strict=True):
             can[kind] |= mask
@@ -88,7 +88,7 @@ class ByLaunches:
         return [[(can[k], needs[k]) for k in range(len(can)) if can[k] >> s & 1] for s in range(self.problem.steps)]
 
     def _fits(self, launch: int) -> bool:
-        """Whether any kinds that together can do so much need no more columns than there are."""
+        """Return whether some kinds can do all steps of a launch within the device's columns."""
 
         def covered(left: int, columns: int) -> bool:
             if not left:
@@ -100,7 +100,10 @@ class ByLaunches:
 
     @cached_property
     def _designs(self) -> list[tuple[Choice, ...]]:
-        """Of each operator those that fit, of one that alone takes more of the deviation than is allowed none."""
+        """Designs of each operator that fit the device.
+
+        An operator that alone exceeds the allowed deviation has none.
+        """
         limit, effects = self.problem.limits[0], self.problem.effects or (0,) * len(self.masks)
         return [
             tuple(one for one in self.problem.designs(o) if one and one.needs[0] <= limit) if effect <= ALLOWED else ()
@@ -109,13 +112,13 @@ class ByLaunches:
 
     @property
     def every_step_alone(self) -> bool:
-        """Whether each has an operator of its own that fits."""
+        """True if each step has an operator of its own that fits."""
         alone = [steps for steps, designs in zip(self.problem.does, self._designs, strict=True) if designs]
         return len({steps for steps in alone if len(steps) == 1}) == self.problem.steps
 
     @cached_property
     def _operators(self) -> list[tuple[int, int, float]]:
-        """Of each operator that fits: its steps, the least ticks, and the least columns times ticks for each step."""
+        """Steps, fewest ticks, and fewest columns times ticks for each step, of every operator that fits."""
         return [
             (
                 mask,
@@ -213,10 +216,10 @@ def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tup
 
 
 def _shortest(own: ByLaunches, takes: Mapping[int, Mapping[int, float]]) -> tuple[list[int], float]:
-    """What is done after each launch, from nothing to all, and the ticks.
+    """Return the shortest way from no steps to all: the steps done after each launch, and the ticks.
 
     Args:
-        takes: by what is done before a launch and after it, smallest first, the ticks of the launch.
+        takes: ticks of a launch, by the steps done before it, smallest first, and by those done after it.
     """
     between = own.problem.between
     best: dict[int, float] = {0: -between}

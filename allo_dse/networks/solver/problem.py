@@ -1,9 +1,9 @@
-"""What is to be decided when operators are put into launches, as numbers: times in ticks, shares of the bandwidth.
+"""Assignment of operators to launches as a problem of numbers: times in ticks, shares of the bandwidth.
 
-A launch is one configuration of the device. In it every kind of operator that it serves has resources of its own, for
-which one design is chosen; operators of that kind run on them one after another. Operators of different kinds run at
-once where their inputs are there and the DRAM gives what both ask for. Launches follow each other; of an FPGA there is
-one, and operators that are alike may be of several kinds.
+A launch is one configuration of the device. Each kind of operator in it has resources of its own, and one design for
+them; operators of a kind run one after another. Operators of different kinds overlap if their inputs are ready and the
+DRAM has bandwidth for both. Launches follow each other. An FPGA has one launch, and equal operators may be of several
+kinds.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Problem(Struct, frozen=True):
         return self.own.get(o) or self.choices[self.kinds[o]]
 
     def ticks(self, o: int) -> list[int]:
-        """What it takes on each, 0 where it cannot run."""
+        """Return the ticks of an operator with each of its choices, 0 where it cannot run."""
         return [choice.ticks if choice else 0 for choice in self.designs(o)]
 
     @property
@@ -96,7 +96,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def before(self) -> list[set[int]]:
-        """Of each step, those that it waits for."""
+        """Predecessors of each step."""
         found: list[set[int]] = [set() for _ in range(self.steps)]
         for steps, waits in zip(self.does, self.after, strict=True):
             if len(steps) == 1:
@@ -105,7 +105,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def longest_path(self) -> frozenset[int]:
-        """The steps that take longest, at their fastest, of those of which each waits for the one before."""
+        """The steps on the path of dependences that takes longest, each at its fastest."""
         single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
         ticks = {s: min((t for o in own for t in self.ticks(o) if t), default=0) for s, own in single.items()}
         return frozenset(longest(ticks, self.before))
@@ -129,7 +129,7 @@ class Problem(Struct, frozen=True):
 
 
 def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[int]:
-    """Of the steps that have ticks, those of which each waits for the one before that together take longest."""
+    """Return the path of dependences that takes longest, among the steps that have ticks."""
     paths: dict[int, tuple[int, list[int]]] = {}
     for step in sorted(ticks):  # in an order in which they can run
         took, path = max((paths[one] for one in before[step] if one in paths), default=(0, []))
@@ -139,9 +139,6 @@ def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[i
 
 def ticks(us: float) -> int:
     return math.ceil(us / TICK_US)
-
-
-# What is decided, and the simplest that can be: every step in a launch of its own.
 
 
 class Solution(Struct, frozen=True):
@@ -160,7 +157,7 @@ class Solution(Struct, frozen=True):
 
     @property
     def gap(self) -> float:
-        """How much shorter another solution may be, as a share of this one's length."""
+        """An upper bound on what another solution saves, as a share of this one's length."""
         return 1 - self.bound / self.length if self.length else 0.0
 
 
@@ -187,7 +184,11 @@ def in_turn(problem: Problem) -> Solution | None:
 
 
 def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
-    """Of operators the one with the least effect, of these the fastest, and its design."""
+    """Return the operator with the least effect, and of several the fastest, with its design.
+
+    Raises:
+        StudyError: if no design fits the device.
+    """
     found, needs = [], problem.limits
     for o in operators:
         effect, needs = problem.effects[o] if problem.effects else 0, problem.choices[problem.kinds[o]][0].needs

@@ -20,8 +20,6 @@ from allo_dse.common.records import replace
 from .by_launches import by_launches
 from .problem import ALLOWED, BANDWIDTH, Problem, Solution, in_turn, least_of
 
-# A problem for CP-SAT.
-
 
 class Model:
     """The decisions of a problem as variables, and what must hold of them."""
@@ -31,7 +29,7 @@ class Model:
         self.model = cp_model.CpModel()
         model, count = self.model, len(problem.kinds)
         self.launches = range(problem.launches or problem.steps)
-        # Whether an operator is in a launch with a choice; whether a kind has columns for a choice in a launch.
+        # `runs`: the operator runs in the launch with the choice. `has`: the kind has columns for the choice there.
         self.runs = {
             (o, c, at): model.new_bool_var(f"runs_{o}_{c}_{at}")
             for o, kind in enumerate(problem.kinds)
@@ -48,7 +46,7 @@ class Model:
         self._groups()
         edges = [(edge.source, edge.target) for edge in problem.edges]
         self.streams = {edge: model.new_bool_var("streams_{}_{}".format(*edge)) for edge in edges}
-        # What is streamed is called with what it reads, and starts when it need not wait any more.
+        # An operator that reads a stream is called with its source, but starts only when it need not wait any more.
         called = [model.new_int_var(0, problem.horizon, f"called_{o}") for o in range(count if problem.edges else 0)]
         self.called = called or self.start
         self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
@@ -66,7 +64,10 @@ class Model:
         model.minimize(self.length)
 
     def _groups(self) -> None:
-        """Of operators that do the same one runs at most: they have one launch, one start and one size."""
+        """Give operators that do the same steps one launch, one start and one size.
+
+        At most one of them runs.
+        """
         model, most, horizon = self.model, len(self.launches) - 1, self.problem.horizon
         self.alike = self.problem.alike
         self.group = {o: number for number, own in enumerate(self.alike) for o in own}
@@ -139,7 +140,7 @@ class Model:
                     self.model.add(self.start[first] >= self.start[before] + self.size[before]).only_enforce_if(*both)
 
     def _streamed(self) -> None:
-        """What streams has hardware of its own, and starts so late that it never waits for what streams to it."""
+        """Keep streaming operators on hardware of their own, and start each late enough never to wait for a stream."""
         kinds, choices = self.problem.kinds, self.problem.choices
         alike: dict[int, list[int]] = {}
         for o, kind in enumerate(kinds):
@@ -153,7 +154,7 @@ class Model:
             for o in sorted({*alike[kinds[edge.source]], *alike[kinds[edge.target]]}):
                 self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
             self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
-            # However the tensor passes, it takes so long: without this the bound is far from the length.
+            # A redundant bound that holds with and without the stream: without it the solver's bound is loose.
             least = [
                 min([choice.ticks, *(lag for lag in lags if lag is not None)]) * self.runs[edge.source, c, 0]
                 for c, (choice, lags) in enumerate(zip(choices[kinds[edge.source]], edge.lags, strict=True))
@@ -215,8 +216,10 @@ class Model:
         return period
 
     def _at_least(self) -> None:
-        """What follows from the rest, but the solver's bound does not see: launches follow each other, and take as long
-        as what is one after another in them, and as their columns are busy."""
+        """Add bounds on the length that the solver does not see by itself.
+
+        Launches follow each other. They take as long as the longest path of dependences, and as their columns are busy.
+        """
         problem, model = self.problem, self.model
         used = [self._used(at) for at in self.launches]
         between = problem.between * (sum(used) - 1)
@@ -238,7 +241,7 @@ class Model:
             model.add(limit * (self.length - between) >= sum(areas))
 
     def _used(self, launch: int) -> cp_model.IntVar:
-        """Whether there are operators in a launch."""
+        """Return the variable that is true if a launch has operators."""
         if not hasattr(self, "_uses"):
             self._uses = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
             for at, used in enumerate(self._uses):
@@ -317,7 +320,7 @@ def solve(
 
 
 def _allowed(problem: Problem, one: Solution) -> bool:
-    """Whether its operators together take no more of the deviation than is allowed."""
+    """Return whether a solution's operators together keep within the allowed deviation."""
     return sum(effect for effect, at in zip(problem.effects, one.launch, strict=False) if at >= 0) <= ALLOWED
 
 
@@ -327,7 +330,7 @@ def _length(one: Solution) -> int:
 
 @dataclass
 class _Work:
-    """What CP-SAT has done of the work that it may do.
+    """CP-SAT's work so far, and its limit.
 
     Attributes:
         refuted: the last model has no solution.
