@@ -29,7 +29,7 @@ from .joint import JointFold, joint_orders
 if TYPE_CHECKING:
     from allo_dse.backends.npu.fold_bounds import FoldBounds, Needs
 
-# The folds of kernels that depend on each other, because axes are linked or nodes are shared: made and counted.
+# Enumerating and counting folds of kernels that depend on each other through linked axes or shared nodes.
 
 
 NOTHING: Needs = (0, 0, 0, 0, 0)
@@ -86,7 +86,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         return node_sets(self.chains, self.kernels)
 
     def needs(self, max_nodes: int | None, bounds: FoldBounds | None) -> Counter[Needs]:
-        """How many folds there are that need so much."""
+        """Count the folds by the resources that they need."""
         key = (max_nodes, bounds)
         if key not in self._counted:
             found: Counter[Needs] = Counter()
@@ -96,7 +96,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         return self._counted[key]
 
     def count(self, sizes: Sizes) -> int:
-        """How many folds have so many nodes along their axes."""
+        """Return the number of folds with the given numbers of nodes along their axes."""
         options = math.prod(len(v.space.options_for(self._nodes(v, sizes))) for v in self._variables)
         own = math.prod(math.factorial(len(self._own_loops(k, sizes[k]))) for k in self.kernels)
         return options * own * len(self._orders(self._linked_loops(sizes)))
@@ -173,8 +173,8 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         self, first: int, chosen: dict[int, list[int]], max_nodes: int | None
     ) -> Iterator[dict[int, list[int]]]:
         """All ways to set the variables from `first` on; those not set yet have the fewest nodes they can have."""
-        # Variables that are not set have their fewest nodes, and more never make fewer in all: what exceeds the budget
-        # now exceeds it however the others are set.
+        # Unset variables have their fewest nodes, and the total never falls as one of them grows. So a choice that
+        # exceeds the budget now exceeds it with any values of the others.
         if max_nodes is not None and self._node_count(chosen) > max_nodes:
             return
         if first == len(self._variables):
@@ -188,11 +188,11 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
             yield from self._choices(first + 1, own, max_nodes)
 
     def _node_count(self, sizes: dict[int, list[int]] | Sizes) -> int:
-        # Kernels that share nodes have equal grids in the end; until all are set, the largest is what they come to.
+        # Kernels that share nodes end with equal grids; until all are set, the largest one is a lower bound.
         return sum(max(math.prod(sizes[kernel]) for kernel in members) for members in self.sets)
 
     def _same_grid(self, members: tuple[int, ...], sizes: Sizes) -> bool:
-        """Whether the kernels of a chain are laid out along the same links, and along nothing else."""
+        """Return whether a chain's kernels are laid out along the same links, and along nothing else."""
         grids = {
             frozenset(rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1)
             for kernel in members
@@ -261,7 +261,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many folds it has."""
+        """The number of its folds."""
         return math.prod(unit.count(dict(enumerate(self.sizes))) for unit in self._units)
 
     def folds(self) -> Iterator[MeshFold]:
@@ -311,7 +311,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
-        """What each mesh axis of each kernel allows."""
+        """The rule of each mesh axis of each kernel."""
         return self.program_graph.rules
 
     @property
@@ -332,7 +332,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return tuple(tuple(sorted(heads)) for heads in found)
 
     def _can_share(self, kernels: tuple[int, ...]) -> bool:
-        """Whether there are folds in which kernels share their nodes, as far as their axes and one core decide."""
+        """Return whether kernels can share their nodes, judged by their axes and the limits of one core."""
         sizes = [(k, tuple(axis.spatial[0] for axis in self.kernels[k].axes)) for k in kernels]
         links = [{rule.link for rule, nodes in zip(self.rules[k], own, strict=True) if nodes > 1} for k, own in sizes]
         alike = all(own == links[0] and None not in own for own in links)
@@ -366,11 +366,11 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return tuple(f"{k.kernel}, axis {a.axis}: {a.reason}" for k in self.kernels for a in k.axes if a.reason)
 
     def count(self) -> int:
-        """How many folds there are; exact, and without making them."""
+        """The exact number of folds, found without making them."""
         return sum(self.counts().values())
 
     def counts(self) -> dict[int, int]:
-        """How many folds there are onto each number of nodes, in ascending order."""
+        """The number of folds onto each number of nodes, in ascending order."""
         found: Counter[int] = Counter()
         for units in self._units_of_chains():
             totals: Counter[Needs] = Counter({NOTHING: 1})
@@ -436,7 +436,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
                     yield sizes | others
 
     def is_legal(self, fold: MeshFold) -> bool:
-        """Whether a fold of this program's meshes, normalised or not, keeps all rules and the budget of nodes.
+        """Return whether a fold keeps all rules and the budget of nodes; it need not be normalised.
 
         Raises:
             IllegalFold: if it is not a fold of these meshes at all (other kernels, other ranks, no divisors).
@@ -449,7 +449,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return next(JointFold.of(self.program_graph, fold).violations(), None) is None
 
     def contains(self, fold: MeshFold) -> bool:
-        """Whether a fold is one of those that iteration gives: legal, and not beyond what the device offers.
+        """Return whether iteration yields a fold: it must be legal and within the device's limits.
 
         Raises:
             IllegalFold: as `is_legal`.

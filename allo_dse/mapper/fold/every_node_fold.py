@@ -24,7 +24,7 @@ from ..graph.groups import chain_name
 from ..graph.program_graph import ProgramGraph
 from .primitives import Primitives
 
-# Folds of irregular programs: which tasks share a node, task by task.
+# Folds of irregular programs, which assign single tasks to nodes.
 
 
 class NodeFold(Struct, frozen=True):
@@ -57,7 +57,7 @@ class NodeFold(Struct, frozen=True):
 
     @property
     def chains(self) -> tuple[tuple[str, ...], ...]:
-        """What shares a node."""
+        """The tasks that share a node, for each such node."""
         return self.nodes
 
     def primitives(self, graph: ProgramGraph) -> Primitives:
@@ -121,7 +121,7 @@ def anything_fits(tasks: Sequence[int]) -> bool:
 
 
 def rough_work(task_class: TaskClass) -> float:
-    """How much a task computes, in elements and multiply-accumulates: for ranking only."""
+    """Estimate a task's work in elements and multiply-accumulates, for ranking only."""
     return 1.0 + sum(max(1, math.prod(op.shape)) * (op.count or 1) for op in task_class.work)
 
 
@@ -135,8 +135,8 @@ def node_folds(graph: ProgramGraph, max_nodes: int, *, fits: Fits = anything_fit
             yield NodeFold.of(graph, sets)
             return
         task = order[position]
-        # Twins are exchanged without a change of the graph: only their order by nodes is made. And all empty nodes are
-        # alike, so that one of them is opened at a time: each partition into sets is made once.
+        # Break symmetries, so that each partition is yielded once. Twins can be exchanged without changing the graph,
+        # so they are placed in the order of nodes. Empty nodes are alike, so only one is opened at a time.
         least = place.get(before[task], 0)
         for number in range(least, len(sets)):
             if fits([*sets[number], task]):

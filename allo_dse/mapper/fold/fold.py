@@ -162,7 +162,7 @@ def violations(fold: KernelFold, rules: tuple[AxisRule, ...]) -> Iterator[str]:
             yield f"{where} must be the innermost loop: it follows a chain of another kernel"
 
 
-# The legal folds of single axes and kernels, as the axis rules give them.
+# Legal folds of single axes and kernels, derived from the axis rules.
 
 
 class AxisSpace(Struct, frozen=True):

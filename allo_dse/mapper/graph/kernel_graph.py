@@ -83,7 +83,7 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
 
 
 def _leads(feeds: NDArray[np.bool_], start: int, goal: int) -> bool:
-    """Whether a path leads from one kernel to another."""
+    """Return whether a path leads from one kernel to another."""
     seen, todo = {start}, [start]
     while todo:
         new = set(np.flatnonzero(feeds[todo.pop()]).tolist()) - seen
@@ -119,7 +119,7 @@ def _runs(members: Sequence[int]) -> Iterator[list[list[int]]]:
         yield parts
 
 
-# Whether a folded graph can be executed at all: an order of tasks in which none waits for a later one.
+# Executability of a folded graph: there must be an order of tasks in which none waits for a later one.
 
 
 def precedence_cycle(graph: TaskGraph, groups: Sequence[NodeGroup], node_of_task: IntArray) -> list[int] | None:

@@ -111,9 +111,6 @@ class ProgramGraph(TaskGraph):
         return {}
 
 
-# The pieces of tensors that the tasks of a program use.
-
-
 class TensorPieces(Struct, frozen=True):
     """The pieces of each tensor that tasks read, and those that they write, in ascending order.
 
@@ -129,7 +126,7 @@ class TensorPieces(Struct, frozen=True):
 
     @classmethod
     def of(cls, program: CompiledProgram) -> TensorPieces:
-        """Those of a program."""
+        """Return the pieces of tensors that a program's tasks use."""
         used = {does: defaultdict[str, list[IntArray]](list) for does in ("reads", "writes")}
         grids, words = piece_grids(program.tensor_ports), dict[str, int]()
         for own, _, pids in tasks_by_class(program):
