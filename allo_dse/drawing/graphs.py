@@ -13,7 +13,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from .summary import Box, Flow, Summary, summarise
 from .svg import BOLD, Canvas, Point, fit, styles, text_width
 
-# Layered layout of a graph: every box below those it gets something from, as far as there are no cycles.
+# Layered layout of a graph: every box lies below its sources, except in cycles.
 
 
 GAP_X, GAP_Y = 30.0, 66.0
@@ -22,7 +22,7 @@ _MARGIN = 9.0
 
 
 class Layout(Struct, frozen=True):
-    """Where boxes are: upper left corners, and the size of all."""
+    """The positions of boxes (upper left corners), and the size of each."""
 
     corners: tuple[Point, ...]
     width: float
@@ -126,7 +126,7 @@ def _untangled(layers: list[list[int]], edges: set[tuple[int, int]]) -> list[lis
     return result
 
 
-# Finding room for texts beside lines: on no box, on no other text, and across as few lines as can be.
+# Placing texts beside lines: clear of boxes and other texts, and across as few lines as possible.
 
 
 Area = tuple[float, float, float, float]
@@ -203,7 +203,7 @@ class LineTexts:
         return True
 
     def _crossed(self, left: float, y: float, width: float) -> int | None:
-        """How many points of lines a text there would cover; None where it is not free."""
+        """Count the points of lines that a text would cover; None if the place is not free."""
         x1, y1, x2, y2 = _area(left, y, width)
         if x1 < 0 or any(x1 < right and own < x2 and y1 < low and top < y2 for own, top, right, low in self._taken):
             return None
@@ -327,7 +327,10 @@ class Wires:
         return result
 
     def _reach(self, box: int, other: int) -> tuple[float, float]:
-        """How far to the right a stream leads; those that pass other boxes do so on the right."""
+        """Return a sort key for streams at a box: where the other end is, then how far below or above.
+
+        Streams that pass other boxes do so on the right.
+        """
         (_, y1), (x2, y2) = self.layout.corners[box], self.layout.corners[other]
         return x2, abs(y2 - y1)
 
@@ -346,7 +349,7 @@ class Wires:
                 self.labels.write(amount([flow]), places, self.colors[flow.array][0])
 
     def _lane(self, top: float, bottom: float, wanted: float) -> float:
-        """Where a line leads past boxes, beside the lines that do so already."""
+        """Find and record a lane for a line past boxes, beside the lines that are there already."""
         lane = self.layout.lane(top, bottom, wanted)
         aside = _APART if lane >= wanted else -_APART
         low, high = min(top, bottom), max(top, bottom)
@@ -374,7 +377,7 @@ class Wires:
         self._note(flow, curve(points, _BEND))
 
     def _note(self, flow: Flow, line: list[Point]) -> None:
-        """Where a line is, and that its amount stands beside it."""
+        """Record a line, and the places for its amount beside it."""
         self.labels.avoid(line)
         self.beside.append((flow, beside(line)))
 

@@ -105,7 +105,7 @@ def _stack(intervals: pd.DataFrame, timeline: Timeline, y: int) -> Iterator[str]
 
 
 def _edges(timeline: Timeline) -> FloatArray:
-    """Of the bins of time."""
+    """Return the edges of the bins of time."""
     return np.linspace(timeline.start, max(timeline.start + 1, timeline.end), BINS + 1)
 
 
@@ -186,7 +186,7 @@ def _text(x: float, y: float, text: str, style: str = "", *, title: str = "") ->
     return f'<text x="{x:.4g}" y="{y:.4g}" {style}>{tooltip}{html_text(text)}</text>'
 
 
-# Writing timelines to files, in the format that a file's suffix names.
+# Writing timelines to files; the suffix selects the format.
 
 
 TABLES = (".csv", ".parquet")
