@@ -382,7 +382,7 @@ class Wires:
         self.beside.append((flow, beside(line)))
 
     def _back(self, flow: Flow) -> None:
-        """To a box that is not below: out at the bottom, up where there is room, in at the top."""
+        """Draw a flow to a box that is not below: out at the bottom, up where there is room, in at the top."""
         layout = self.layout
         (x1, y1), (x2, y2) = layout.corners[flow.source], layout.corners[flow.target]
         start, end = (x1 + 0.9 * layout.width, y1 + layout.height), (x2 + 0.9 * layout.width, y2)
@@ -394,7 +394,7 @@ class Wires:
         self._note(flow, straight(points))
 
     def _loop(self, flow: Flow, number: int) -> None:
-        """From alike nodes to alike nodes."""
+        """Draw a flow from a box to itself, between alike nodes."""
         x, y = self.layout.corners[flow.source]
         x, y = x + self.layout.width, y + self.layout.height / 2
         size = 9.0 + 7 * number

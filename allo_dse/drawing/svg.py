@@ -14,7 +14,7 @@ from allo_dse.common.quoting import html_text
 # The colours of Okabe and Ito, the light ones darkened to a contrast of 3:1 with white.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b65c94", "#b8860b", "#3a9bd9")
 BOLD = 1.2
-"""How much wider bold text is than `text_width`, at most."""
+"""Largest factor by which bold text is wider than `text_width`."""
 GREY = "#808080"
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 
@@ -82,7 +82,7 @@ class Canvas:
     def path(
         self, points: Sequence[Point], bend: float, color: str, *, width: float = 1.6, dash: str = "", tip: str = ""
     ) -> None:
-        """From point to point downwards, vertical at each of them; `bend` is how stiff; with an arrowhead."""
+        """A curve with an arrowhead, downwards from point to point and vertical at each; `bend` is its stiffness."""
         path = f"M{_n(points[0][0])} {_n(points[0][1])}"
         for (x1, y1), (x2, y2) in pairwise(points):
             path += f"C{_n(x1)} {_n(y1 + bend)} {_n(x2)} {_n(y2 - bend)} {_n(x2)} {_n(y2)}"

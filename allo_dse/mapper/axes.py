@@ -104,7 +104,7 @@ def _obstacle(
     feeds: NDArray[np.bool_],
     places: set[Place],
 ) -> str:
-    """Why axes that exchange tokens task by task cannot be folded together; empty when they can."""
+    """Return the reason why axes that exchange tokens task by task cannot be folded together; empty if they can."""
     kernels = [kernel for kernel, _ in places]
     names = ", ".join(program.kernels[kernel].name for kernel in sorted(set(kernels)))
     if len(set(kernels)) != len(kernels):
@@ -169,10 +169,9 @@ def _endpoints(program: CompiledProgram) -> Endpoints:
 
 
 def computed_arrays(task_class: TaskClass) -> set[str]:
-    """Names of the stream arrays of which data decides at run time which streams a task uses.
+    """Names of the stream arrays whose streams a task selects by data at run time.
 
-    Where the body counts through streams in a loop, it is known how many tokens pass through each: those are not among
-    them.
+    Arrays that the body counts through in a loop are not included: the tokens through each stream are then known.
     """
     whole = {bound.name for bound in task_class.body.streams if isinstance(bound, StreamArray)}
     return {port.stream.name for port in task_class.stream_ports if port.stream.name in whole and port.tokens is None}

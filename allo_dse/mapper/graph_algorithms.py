@@ -1,4 +1,4 @@
-"""Topological order, for graphs given as arrays of edges."""
+"""Topological orders of graphs given as arrays of edges, disjoint sets, and loop nests."""
 
 from __future__ import annotations
 

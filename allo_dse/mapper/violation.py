@@ -113,7 +113,7 @@ class Violation:
         return _KNOWN[self.constraint][1]
 
     def __str__(self) -> str:
-        if self.constraint == "static_control":  # nothing that could be counted
+        if self.constraint == "static_control":  # counts nothing
             return f"{self.title}: {self.detail}"
         if self.constraint in REFUSALS:
             return f"{self.where}: {self.detail}"

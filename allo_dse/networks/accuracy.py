@@ -201,16 +201,16 @@ def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Compos
     own = [[effects[o.step.name, o.key] for o in candidates if o.names == (step.name,)] for step, _ in
            accuracy.fronts.network.worked]  # fmt: skip
     low, high = sum(map(min, own)), accuracy.together(first)
-    if not math.isfinite(low):  # no budget is enough
+    if not math.isfinite(low):  # no budget suffices
         return
     budget, held = min(limit, high * limit / first.deviation), False
     for round_ in range(ROUNDS):
-        last = round_ == ROUNDS - 1 and not held  # the most accurate, whatever else
+        last = round_ == ROUNDS - 1 and not held  # fall back to the most accurate
         budget = low if last else max(low, budget)
         shares = [_share(effects[one.step.name, one.key], budget) for one in candidates]
         try:
             found = composed(shares, 1 / ROUNDS, f" whose effects on the outputs add up to at most {budget:.2g}")
-        except StudyError:  # too small a device for the designs that are left
+        except StudyError:  # the remaining designs exceed the device
             return
         yield found
         total, within = accuracy.together(found), found.deviation <= limit
@@ -241,7 +241,7 @@ def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], 
         step = made.get(name)
         if step is None or (name in runs and dtype in (None, runs[name][2])):
             return name
-        inside = None if isinstance(step.work, Host) else dtype  # the host reads all types, and writes what is wanted
+        inside = None if isinstance(step.work, Host) else dtype  # the host reads any type and writes the wanted one
         inputs = (name,) if name in runs else tuple(of_type(one, inside) for one in step.inputs)
         if dtype is not None and (name in runs or inputs != step.inputs):
             work = Convert.to(dtype) if name in runs else step.work

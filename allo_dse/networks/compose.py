@@ -1,4 +1,4 @@
-"""A network in launches: what runs when and where, how long it takes, and what is proved of it."""
+"""Composition of a network into launches: times and places of its operators, and the proved bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
-"""Of an FPGA, on which compositions are looked for."""
+"""Shares of an FPGA for which compositions are searched."""
 
 
 @dataclass(frozen=True)

@@ -39,15 +39,15 @@ from .operators.execute import Work, loaded
 TRIALS = 60
 """Designs that are evaluated for each number of columns; less where the tuner has proved that none is better."""
 WIDTHS = 4
-"""Numbers of columns of most NPUs: so many times the trials are those of an operator there. On an FPGA it has as many,
-for the one search of all its front."""
+"""Numbers of columns that most NPUs are searched for, each with the given trials. On an FPGA, one search of the whole
+front gets this multiple of the trials."""
 
 FRONT = ("latency_us", "utilization")
-"""Of designs for FPGAs: time, and the share of the resource of which a design takes most. With an objective for each
-resource as many trials find slower designs: few of them are worse than another one in all."""
+"""Objectives of designs for FPGAs: time, and the largest share of a resource. With one objective per resource, few
+designs dominate others, and the same trials find slower ones."""
 KEPT = "front.json"
 MOST_POINTS, MOST_COPIES = 40, 4
-"""Of a work on an FPGA: designs to choose from, and pieces of hardware."""
+"""The most designs of a work on an FPGA to choose from, and the most pieces of hardware for it."""
 
 _HINTS = {
     True: 'target "model" (--target model) asks for what the device has only, not for what Allo builds',
@@ -145,9 +145,9 @@ def search_fronts(
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
-            except RunDirectoryError:  # not that there is no design
+            except RunDirectoryError:  # does not mean that there is no design
                 raise
-            except StudyError as error:  # another type may do; where no design of several steps fits, each has its own
+            except StudyError as error:  # another type may fit; fused steps may run one by one
                 failed[one.key] = error
         if len(names) == 1 and not any(one.key in points for one in variants):
             last = failed[variants[-1].key]

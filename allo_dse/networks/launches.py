@@ -1,4 +1,4 @@
-"""Launches: what runs in one configuration of the device, when and where."""
+"""Launches: operators in one configuration of the device, with their times and places."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Operators that read what another one wrote as it lies, in place of a rearrangement: their shim channels walk through
-it in the order in which the program wants it.
+"""Rearrangements, and two ways to avoid a pass through DRAM between operators: strided reading and streams.
 
-Each is a candidate beside the operator that reads the rearranged tensor, with the same designs as far as descriptors
-can walk so, timed anew: runs of contiguous bytes are shorter, and the host may have more descriptors to write. So the
-composition chooses, edge by edge, between that and a pass in DRAM.
+With strided reading, an operator reads a tensor in place, as another one wrote it: its shim channels walk through it in
+the program's order. Each such operator is a candidate beside the one that reads the rearranged tensor. It has the same
+designs, if descriptors can express the walk, but other times: contiguous runs are shorter, and the host may write more
+descriptors. The composition chooses between the two for each edge.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def simplified(network: Network) -> Network:
     for step in network.steps:
         if isinstance(step.work, Arrange):
             made[step.output] = _on_sources(step, made, network.shapes)
-        free = isinstance(step.work, Arrange) and step.work.free  # of a tensor that others may read, too
+        free = isinstance(step.work, Arrange) and step.work.free  # others may read its tensor as well
         steps.append(step if free else made[step.output])
     return _without_unread(replace(network, steps=steps))
 
 
 def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> Step:
-    """A rearrangement of what other steps than rearrangements write; those of its inputs are such already."""
+    """Merge a rearrangement with those that write its inputs, which are merged already."""
     assert isinstance(step.work, Arrange)
     parts: list[tuple[Function, int, Shape]] = []
     sources: list[str] = []
@@ -135,7 +135,7 @@ Order = IntArray
 
 
 def with_strided(fronts: Fronts) -> Fronts:
-    """The fronts with operators that read as it lies what is rearranged for them; of an FPGA as they are."""
+    """Add operators that read a tensor in place instead of its rearrangement; an FPGA's fronts stay as they are."""
     if not isinstance(fronts.device, NpuDevice) or fronts.strided:
         return fronts
     candidates, strided = list(fronts.candidates), dict[tuple[str, str], tuple[Point | None, ...]]()
@@ -152,8 +152,10 @@ def with_strided(fronts: Fronts) -> Fronts:
 
 
 def _moved(network: Network) -> dict[str, tuple[Step, Order]]:
-    """The rearrangements of a single tensor that are not free, and from where each of their elements comes, -1 where
-    that is nowhere; by what they write."""
+    """Return the rearrangements of a single tensor that are not free, by the tensor that they write.
+
+    Each has the source position of every element, -1 for a zero.
+    """
     found = {}
     for step in network.steps:
         if isinstance(step.work, Arrange) and not step.work.free and not isinstance(step.work, Convert):
@@ -166,7 +168,7 @@ def _moved(network: Network) -> dict[str, tuple[Step, Order]]:
 
 
 def _variants(one: Operator, moved: Mapping[str, tuple[Step, Order]]) -> Iterator[tuple[Operator, dict[int, Order]]]:
-    """The operator with some of what it reads as it lies, and the orders of these by input."""
+    """Yield the operator with some of its inputs read in place, and the orders of these by input."""
     for chosen in product(*((False, True) if name in moved else (False,) for name in one.step.inputs)):
         if not any(chosen):
             continue
@@ -188,7 +190,7 @@ def _single(step: Step) -> Arrange:
 
 
 def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Iterator[Point | None]:
-    """The designs of an operator, as they read in other orders where that takes less than rearranging before does."""
+    """Yield each design reading in other orders; None where it cannot, or where rearranging first is faster."""
     steps = {step.output: step for step in fronts.network.steps}
     pass_us = sum(moved_us(fronts.network, steps[one.step.inputs[at]], fronts.device, one.reads[at]) for at in orders)
     for point in fronts.points[one.key]:
@@ -215,18 +217,23 @@ FLOATS = {("bfloat", 16), ("float", 32)}
 """Kinds and bits of types that streams carry."""
 TABLE_BITS = 32
 TOKEN_CYCLES = 3
-"""To hear that a tile is there, in a loop that is not pipelined: its condition, a table and a FIFO."""
+"""Cycles to learn that a tile has arrived, in a loop that is not pipelined: its condition, a table and a FIFO."""
 Lags = tuple[tuple[int | None, ...], ...]
 
 
 def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
-    """The pairs of operators between which a tensor may be a stream: no other one reads it, it is no output of the
-    network, and at most free rearrangements lie between them. None for an NPU."""
+    """Return the pairs of operators between which a tensor may be a stream; none for an NPU.
+
+    No other operator reads the tensor, it is no output of the network, and only free rearrangements lie in between.
+    """
     return tuple(_edges(fronts, fronts.device)) if isinstance(fronts.device, FpgaDevice) else ()
 
 
 def written_as(network: Network) -> dict[str, str]:
-    """By tensors that one step alone reads, and that are no outputs, those that lie where they do, as written."""
+    """Map tensors to the tensor that was written in their place, before any free rearrangements.
+
+    Only tensors with a single reader that are no outputs of the network are included.
+    """
     readers = Counter(name for step in network.steps for name in step.inputs)
     found: dict[str, str] = {}
     for step in network.steps:
@@ -319,8 +326,11 @@ def _fit(written: Passage, read: Passage) -> bool:
 
 
 def _receiving(device: FpgaDevice, written: Passage) -> Resources:
-    """The process that receives a tensor, its memory, the FIFO that says which tiles are there, and the tables of where
-    each belongs and when it is asked for."""
+    """Return the resources to receive a tensor.
+
+    They are for the process, its memory, the FIFO of arrived tiles, and two tables: where each tile belongs, and when
+    it is needed.
+    """
     arrays, bits = device.arrays, written.tensor.dtype.bits * written.lanes
     words = math.prod(written.tensor.shape) // written.lanes
     memory = Resources(bram18=arrays.bram18(words, bits))

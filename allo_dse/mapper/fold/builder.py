@@ -206,7 +206,7 @@ Primitive = tuple[str, Sequence[Any]]
 
 EXAMPLE = '[("chain", ["a", "b"]), ("bundle", ["c", "d"])]'
 SHOWN = 8
-"""How many nodes of a path an error message spells out."""
+"""Nodes of a path that an error message spells out, at most."""
 LONGEST_NAME = 60
 """Characters of a node's name in an error message."""
 
@@ -215,7 +215,7 @@ class Builder:
     """A graph under construction.
 
     Nodes are numbers. `label`, `parts` (top-level pieces of the schedule tree), `leaves` (task ids), `out` and `inn`
-    (streams, see `paths.Adjacency`) describe each of them; `ranks` are topological, so that a higher rank means that no
+    (streams, see `Adjacency`) describe each of them; `ranks` are topological, so that a higher rank means that no
     path leads to a lower one, or None where there are none to be had. They exist once the first primitive is carried
     out that is not one of a run of chains.
     """

@@ -104,7 +104,7 @@ def twin_tasks(graph: ProgramGraph) -> list[int]:
 
 
 PARTNERS = 4
-"""How many of the least busy nodes a step of the beam search looks for partners of."""
+"""Number of least busy nodes for which a step of the beam search looks for partners."""
 
 Sets = list[list[int]]
 
@@ -112,7 +112,7 @@ Load = Callable[[TaskClass], float]
 """Time that a task of a class takes at least, whatever shares its node."""
 
 Fits = Callable[[Sequence[int]], bool]
-"""Whether tasks can share a node, as far as that can be told from them alone; true of every part of tasks that can."""
+"""Test whether tasks can share a node, judged by them alone. True for tasks implies true for every subset of them."""
 
 
 def anything_fits(tasks: Sequence[int]) -> bool:
@@ -182,7 +182,7 @@ def beam_folds(
     for nodes in range(program.task_count, 0, -1):
         if nodes <= max_nodes:
             result += [NodeFold.of(graph, state) for state in states]
-        load_of = _sums(loads)  # for one number of nodes, so that they do not pile up
+        load_of = _sums(loads)  # new for each number of nodes, so that the cache stays small
         ranked: dict[frozenset[tuple[int, ...]], tuple[float, int, Sets]] = {}
         for state in states:
             for merged in _merges(state, load_of, fits):

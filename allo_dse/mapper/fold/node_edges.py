@@ -124,7 +124,7 @@ def _kernel_edges(
 # a local buffer: it holds the most tokens that its node leaves in it at one time.
 
 
-_UNKNOWN_TOKENS = 1024  # what a task is taken to put to a stream where that depends on data
+_UNKNOWN_TOKENS = 1024  # assumed tokens that a task puts to a stream, if the number depends on data
 
 
 class FoldFifos(Struct, frozen=True):

@@ -32,7 +32,7 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 _FEWEST_GROUPS, _MOST_GROUPS = 8, 256
-_TASKS_OF_GROUPS = 1 << 22  # at most in the groups that are kept, if each had all tasks of the program
+_TASKS_OF_GROUPS = 1 << 22  # limit on the kept groups, if each had all tasks of the program
 
 
 class ProgramGraph(TaskGraph):

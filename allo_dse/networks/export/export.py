@@ -68,7 +68,7 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
     written: list[Path] = []
     linked, ports = ["[connectivity]"], 0
     sent: dict[str, tuple[str, Arrival]] = {}
-    for name, run in runs.items():  # whoever sends starts before whoever receives
+    for name, run in runs.items():  # senders start before their receivers
         received = {own: sent[tensor] for own, tensor in run.streams.items() if tensor != run.step.output}
         project = _kernel(run, {own: arrival for own, (_, arrival) in received.items()}, device)
         place = folder / "launch_0" / name
@@ -270,7 +270,7 @@ def export(
         **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
         **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
     }
-    (folder / "expected.npz").unlink(missing_ok=True)  # of other inputs
+    (folder / "expected.npz").unlink(missing_ok=True)  # it may belong to other inputs
     written = write_files(files, folder)
     if isinstance(composition.fronts.device, FpgaDevice):
         return written + write_project(composition, composition.fronts.device, folder)
@@ -294,7 +294,7 @@ def in_order(composition: Composition) -> Iterator[Step]:
         if run is not None:
             known.add(run.step.output)
             yield made[run.step.output]
-        for step in list(waiting):  # in an order in which they can run
+        for step in list(waiting):  # topological order
             if known.issuperset(step.inputs):
                 waiting.remove(step)
                 known.add(step.output)

@@ -395,7 +395,7 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     **dict.fromkeys(LAYOUTS, _layout),
     **dict.fromkeys(HOST, _host),
 }
-"""What makes a step of a node, by its type."""
+"""Functions that make a step of a node, by its type."""
 
 
 # Loading networks from files: an ONNX model, or a Python file with a function that returns a `Network`.

@@ -118,7 +118,7 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     same, named = dict[str, str](), {name for one in graph.node for name in one.output}
     for proto in (one for one in graph.node if one.output):
         node = _node(proto, same)
-        if node.name in named and node.name != node.output:  # steps are told apart by names, or by what they write
+        if node.name in named and node.name != node.output:  # names must be unique: else the output is used
             node = replace(node, name="")
         named.add(node.name)
         values = _values(node, known, types, versions.get("", 1))
@@ -150,7 +150,7 @@ def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
         proto = renamed
     attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
     inputs = list(proto.input)
-    while inputs and not inputs[-1]:  # optional, and not given
+    while inputs and not inputs[-1]:  # optional inputs that are not given
         inputs.pop()
     return Node(proto.op_type, proto.name, tuple(inputs), proto.output[0], attributes, proto)
 
@@ -280,7 +280,7 @@ def _constant(model: str, tensor: TensorProto) -> Array:
 
     try:
         return np.asarray(numpy_helper.to_array(tensor))
-    except Exception as error:  # onnx has exceptions of its own, and what lies in another file may be missing
+    except Exception as error:  # onnx has its own exceptions, and external data may be missing
         raise StudyError(f"{model}: constant {tensor.name!r} cannot be read: {error}") from None
 
 
@@ -302,6 +302,6 @@ def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str,
     given = {name: arrays[name] for name in names}
     try:
         found = ReferenceEvaluator(model).run(None, given)
-    except Exception as error:  # whatever an operator of NumPy raises
+    except Exception as error:  # NumPy operators raise anything
         raise StudyError(f"{node.place}: ONNX's reference evaluator cannot compute it: {error}") from None
     return {info.name: np.asarray(value) for info, value in zip(outs, found, strict=True)}

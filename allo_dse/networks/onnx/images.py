@@ -48,7 +48,7 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
         beside = index == height * width
         if beside.all(axis=1).any() or (op == "mean" and beside.any() and not node.number("count_include_pad", 0)):
             raise builder.refuse(node, f"a {op} over positions beside the image that do not count")
-        if op == "max":  # a pixel of the window counts again where the window leaves the image
+        if op == "max":  # positions beside the image repeat a pixel of the window
             index = np.where(beside, index.min(axis=1, keepdims=True), index)
         under = builder.arranged(lambda one: _gathered(one, index).swapaxes(0, 1), builder.pixels(x))
         work = pool_work(op, index.shape[1], len(index) * channels, builder.element)

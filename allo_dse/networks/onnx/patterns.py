@@ -146,7 +146,7 @@ EXACT = {
     **{"one": 1.0, "two": 2.0, "three": 3.0, "half": 0.5, "cubic": 0.044715},
     **{"slope": np.sqrt(2 / np.pi), "root": np.sqrt(2), "inverse": np.sqrt(0.5)},
 }
-"""What known numbers of a pattern are to be, by name."""
+"""Required values of a pattern's known numbers, by name."""
 
 _HALF = "=half"
 _ERF = ("Add", ("Erf", ("Div", "x", "=root")), "=one")
@@ -186,7 +186,7 @@ PATTERNS: dict[str, list[Pattern]] = {
         ("MatMul", ("Softmax", "scores"), "v"),
     ],
 }
-"""What stands for what; the first that fits is taken."""
+"""Patterns of each operator; the first match counts."""
 
 
 def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], bound: Bound) -> Iterator[Bound]:
@@ -216,7 +216,7 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
 
 def over_last(node: Node, graph: Graph) -> bool:
     """Return whether a softmax runs along the last dimension of its input."""
-    return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # as ONNX has it
+    return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # ONNX's defaults
 
 
 def _is_mean_of_rows(node: Node, graph: Graph) -> bool:

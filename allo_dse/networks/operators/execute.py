@@ -23,7 +23,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.space.params import Parameter, choices, divisors
 
-LEAST_TILE, MOST_TILE = 16, 256  # of a side of a matrix: below, calls of kernels dominate; above, no core keeps it
+LEAST_TILE, MOST_TILE = 16, 256  # sides of a tile: smaller ones are dominated by kernel calls, larger ones fit no core
 
 
 @dataclass(frozen=True)

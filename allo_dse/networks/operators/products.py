@@ -256,7 +256,7 @@ OPERAND: dict[str, Callable[[Floats, Floats], Floats]] = {
     "silu_mul": BINARY["silu_mul"],
     "mul_silu": lambda x, gate: x * silu(gate),
 }
-"""By what `gemm_then` calls it: of the product and what is read beside it."""
+"""Functions of the product and a further input, by their names in `gemm_then`."""
 
 
 def fused_work(work: Work, following: Work, position: int) -> Work | None:

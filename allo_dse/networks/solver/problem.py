@@ -27,8 +27,7 @@ ALLOWED = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """A design that may be chosen for a kind: what it needs of each resource of the device, ticks, and the share of the
-    bandwidth it uses meanwhile."""
+    """A design of a kind: its needs of each resource, its ticks, and the share of the bandwidth that it uses."""
 
     needs: tuple[int, ...]
     ticks: int
@@ -36,7 +35,7 @@ class Choice:
 
 
 class Edge(Struct, frozen=True):
-    """Operators of which one may write what the other reads into a stream, where each has hardware of its own.
+    """Two operators, each on its own hardware, of which one may stream its result to the other.
 
     Attributes:
         source, target: of a launch both. saves: of each resource what a stream takes less than memory ports do.
@@ -131,7 +130,7 @@ class Problem(Struct, frozen=True):
 def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[int]:
     """Return the path of dependences that takes longest, among the steps that have ticks."""
     paths: dict[int, tuple[int, list[int]]] = {}
-    for step in sorted(ticks):  # in an order in which they can run
+    for step in sorted(ticks):  # topological order
         took, path = max((paths[one] for one in before[step] if one in paths), default=(0, []))
         paths[step] = took + ticks[step], [*path, step]
     return max(paths.values())[1]
@@ -170,7 +169,7 @@ def in_turn(problem: Problem) -> Solution | None:
     for o, steps in enumerate(problem.does):
         if len(steps) == 1:
             singles.setdefault(steps[0], []).append(o)
-    for step in range(problem.steps):  # in an order in which they can run
+    for step in range(problem.steps):  # topological order
         o, c = _fastest(problem, singles.get(step, []))
         taken += problem.effects[o] if problem.effects else 0
         earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]

@@ -1,7 +1,7 @@
-"""The fastest way to put operators into launches: exact, or with a bound on what is left to gain.
+"""Solver of the launch problem: the fastest solution, or the best one found with a bound on what is left to gain.
 
-Launch by launch (`by_launches`) where the device may have several, then CP-SAT on the whole, from the best that is
-known, unless that is proved already.
+If several launches are allowed, `by_launches` solves them one by one. Then CP-SAT solves the whole from the best known
+solution, unless that is proved optimal already.
 """
 
 from __future__ import annotations
@@ -195,8 +195,11 @@ class Model:
             self.model.add_implication(self._used(at), self._used(at - 1))
 
     def period(self) -> cp_model.IntVar:
-        """Ticks from input to input: until the busiest kind has done one, or what streams to each other and is called
-        again when all of it has ended, and the DRAM has moved its tensors."""
+        """Return the variable of the ticks from input to input.
+
+        It covers the busiest kind, operators that stream to each other and are called again when all have ended, and
+        the DRAM's transfers.
+        """
         period = self.model.new_int_var(0, self.problem.horizon, "period")
         busy: dict[int, list[cp_model.LinearExpr]] = {}
         moving = []
@@ -273,12 +276,12 @@ class Model:
 WORK_LIMIT = 60.0
 """CP-SAT's deterministic time, about as many seconds: then the best so far is taken, with what is proved of it."""
 LAUNCH_SHARE = 1 / 20
-"""Of the limit, that one launch may take; all of them, half."""
+"""Share of the limit that one launch may take; all launches together may take half."""
 
 WHOLE = 2
-"""Of the linear relaxation: how long operators take hangs on choices, which is not seen without. Of GPT-2's block, one
-launch on a U280 of 163 designs, the best is proved in 8 s of work; without, 60 s do not find it, and the bound is a
-quarter of it."""
+"""Level of the linear relaxation. Operator times depend on choices, which lower levels do not see. For GPT-2's block,
+one launch of 163 designs on a U280, the optimum is proved in 8 s of work. Without it, 60 s do not find the optimum, and
+the bound is a quarter of it."""
 
 
 def solve(
