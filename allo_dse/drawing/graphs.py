@@ -33,7 +33,7 @@ class Layout(Struct, frozen=True):
         return max(y for _, y in self.corners) + self.height
 
     def lane(self, top: float, bottom: float, wanted: float) -> float:
-        """A place across, as near as can be to the wanted one, where a line from top to bottom meets no box."""
+        """Return the place nearest to the wanted one where a line from top to bottom crosses no box."""
         between = sorted(x for x, y in self.corners if top < y + self.height and y < bottom)
         blocked = [(x - _MARGIN, x + self.width + _MARGIN) for x in between]
         edges = [wanted, *(edge for interval in blocked for edge in interval)]
@@ -42,7 +42,7 @@ class Layout(Struct, frozen=True):
 
 
 def lay_out(summary: Summary, width: float, height: float, origin: Point, *, gap: float = GAP_X) -> Layout:
-    """Layer by layer from above, boxes `gap` apart. Layers that are too wide go on in further rows."""
+    """Place boxes layer by layer from the top, `gap` apart; layers that are too wide continue in further rows."""
     layers = _layers(summary)
     most = max(1, int((_WIDEST + gap) // (width + gap)))
     edges = {(flow.source, flow.target) for flow in summary.flows}
@@ -176,11 +176,11 @@ class LineTexts:
         self._lines: list[Point] = []
 
     def avoid(self, line: Iterable[Point]) -> None:
-        """A line that texts should not cross."""
+        """Record a line that texts should not cross."""
         self._lines += line
 
     def write(self, text: str, places: Iterable[Point], color: str) -> bool:
-        """Write a text, with its line's colour in front, at the best of some places; not at all where none is free.
+        """Write a text at the best of some places, with its line's colour in front; return False if none is free.
 
         Args:
             places: where the text may begin, on its base line, the preferred one first; it may also end at its line.

@@ -56,9 +56,11 @@ class Flow(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """Attributes:
-    level: what a box stands for: "node", "group" or "kernel".
-    box_of_node: (node_count,).
+    """The boxes of a picture and the flows between them.
+
+    Attributes:
+        level: what a box represents: "node", "group" or "kernel".
+        box_of_node: (node_count,).
     """
 
     level: str

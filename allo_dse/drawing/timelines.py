@@ -40,7 +40,7 @@ FloatArray = NDArray[np.float64]
 
 
 def timeline_svg(explanation: Explanation) -> str:
-    """The drawing. Of more nodes or streams, those most on the critical path, then the busiest are shown.
+    """Draw a timeline. Of many nodes or streams, those most on the critical path are shown, then the busiest.
 
     The height of a colour in a row is the share of cycles, around that time, that the element spends on it.
     """

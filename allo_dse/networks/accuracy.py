@@ -69,7 +69,7 @@ class Accuracy(Struct, frozen=True, dict=True):
 
     @cached_property
     def exact(self) -> Arrays:
-        """All tensors as they are in float32."""
+        """All tensors, computed in float32."""
         network = self.fronts.network
         return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
 
@@ -94,7 +94,7 @@ class Accuracy(Struct, frozen=True, dict=True):
         return self.deviation(network.changed(self.exact, one.step.output, shaped))
 
     def together(self, found: Found) -> float:
-        """The sum of the effects of what runs."""
+        """Return the sum of the effects of the operators that run."""
         return sum(self.effects[one] for one in found.operators)
 
 
@@ -110,10 +110,10 @@ def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array]
 
 
 def require_tolerance(limit: float | None) -> None:
-    """Refuse a limit that no deviation can be compared with, or that none exceeds.
+    """Refuse a limit that cannot serve as a tolerance.
 
     Raises:
-        StudyError: for a negative or infinite one, or what is no number.
+        StudyError: if it is negative, infinite or not a number.
     """
     if limit is not None and not 0 <= limit < math.inf:
         raise StudyError(
@@ -123,7 +123,10 @@ def require_tolerance(limit: float | None) -> None:
 
 
 def random_inputs(network: Network, seed: int = 0) -> Arrays:
-    """Normal numbers; whole ones for what the host reads as such, and 0 and 1 where that is not known."""
+    """Draw normal numbers for each input.
+
+    Inputs that the host reads as whole numbers get whole ones below their bound, or 0 and 1 if it is not known.
+    """
     rng, below = np.random.default_rng(seed), _below(network)
     return {
         name: rng.integers(0, below[name], network.shapes[name])
@@ -151,14 +154,15 @@ def _below(network: Network) -> dict[str, int]:
 
 
 def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:
-    """The fastest composition that was found whose outputs are within the limit, as its designs compute them; it is
-    never slower than one of a single type that is.
+    """Return the fastest composition found whose outputs are within the limit, as its designs compute them.
+
+    It is never slower than a composition of a single type that is within the limit.
 
     Args:
         first: the fastest of all.
 
     Raises:
-        StudyError: where none is within the limit, with the best that was reached.
+        StudyError: if none is within the limit, with the best deviation that was reached.
     """
     limit, candidates = accuracy.limit, accuracy.fronts.candidates
     if limit is None or first.deviation <= limit:
@@ -176,7 +180,7 @@ def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:
 
 
 def in_words(types: Mapping[str, str]) -> str:
-    """The types of operators, the most frequent one of many without their names."""
+    """Return the types of operators in words; the most frequent type of several comes without their names."""
     found = []
     for at, (most, count) in enumerate(Counter(types.values()).most_common()):
         names = ", ".join(name for name, own in types.items() if own == most)
@@ -185,7 +189,7 @@ def in_words(types: Mapping[str, str]) -> str:
 
 
 def _of_one_type(candidates: Sequence[Operator], first: C, composed: Composed[C]) -> Iterator[C]:
-    """The fastest composition of each type that is not the first's only one."""
+    """Yield the fastest composition of each type, except of a type that is the first's only one."""
     for dtype in {one.writes: None for one in candidates}:
         if set(first.types.values()) != {dtype.name}:
             with suppress(StudyError):  # some operator has no design in it
@@ -196,7 +200,7 @@ def _of_one_type(candidates: Sequence[Operator], first: C, composed: Composed[C]
 
 
 def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Composed[C]) -> Iterator[C]:
-    """The fastest compositions for budgets of effects, from the limit to where their deviation comes near it."""
+    """Yield the fastest compositions for budgets of effects, until their deviation comes near the limit."""
     effects, candidates = accuracy.effects, accuracy.fronts.candidates
     own = [[effects[o.step.name, o.key] for o in candidates if o.names == (step.name,)] for step, _ in
            accuracy.fronts.network.worked]  # fmt: skip
@@ -228,8 +232,10 @@ def _share(effect: float, budget: float) -> int:
 
 
 def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], DType]]) -> Network:
-    """The network of the operators that run, in which each reads the types that its program has: a step converts what
-    another operator wrote in another type, and rearrangements are made in the type that is read.
+    """Return the network of the operators that run, in which each reads the types of its program.
+
+    A step converts tensors that another operator wrote in another type. Rearrangements are made in the type that is
+    read.
 
     Args:
         runs: by the tensor that they write: the step, and the types that its program reads and writes.
@@ -237,7 +243,7 @@ def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], 
     made, steps, shapes = {step.output: step for step in network.steps}, dict[str, Step](), dict(network.shapes)
 
     def of_type(name: str, dtype: DType | None) -> str:
-        """A tensor's elements in a type, or as they are; what else is needed for it becomes a step."""
+        """Return a tensor's name in a type, or as it is if None, and add the steps that this takes."""
         step = made.get(name)
         if step is None or (name in runs and dtype in (None, runs[name][2])):
             return name

@@ -29,13 +29,14 @@ SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 
 @dataclass(frozen=True)
 class Composition:
-    """A network in launches.
+    """A network composed into launches.
 
     Attributes:
-        bound_us: no composition of these fronts is faster, or, for a stream, does with less time from input to input.
+        bound_us: proved lower bound of the latency with these fronts, or of the time from input to input of a
+            stream.
         stream: it was made for a stream of inputs.
-        accuracy: what its outputs are to be, where operators may have several types or there is a limit.
-        among: the compositions that it is the fastest of, in words; of all where it is not given.
+        accuracy: the required accuracy, if operators may have several types or there is a limit.
+        among: the compositions among which it is the fastest, in words; empty for all.
     """
 
     fronts: Fronts
@@ -48,7 +49,7 @@ class Composition:
 
     @cached_property
     def network(self) -> Network:
-        """The operators that run, and what is between them."""
+        """The network of the operators that run, with the steps between them."""
         runs = [run for launch in self.launches for run in launch.runs]
         return converted(self.fronts.network, {run.step.output: (run.step, run.reads, run.writes) for run in runs})
 
@@ -84,7 +85,7 @@ class Composition:
 
     @property
     def columns(self) -> int:
-        """The most that a launch uses."""
+        """The largest number of columns that a launch uses."""
         return max(launch.columns for launch in self.launches)
 
     @property
@@ -123,7 +124,7 @@ class Composition:
 
     @cached_property
     def simulated_us(self) -> float:
-        """The latency, with designs that run at once simulated together, tile by tile over one DRAM."""
+        """The latency with concurrent designs simulated together, tile by tile over one DRAM."""
         device = self.fronts.device
         longer = [
             launch.simulated_us(device) - (launch.end_us - launch.start_us)
@@ -133,9 +134,11 @@ class Composition:
         return self.latency_us + sum(longer)
 
     def inputs_per_s(self, batch: int = 1) -> float:
-        """Inputs of a stream that are done in a second, with so many going through a launch before the next is begun.
+        """Return the throughput of a stream of inputs.
 
-        With one it follows from the latency; more overlap as far as the columns and the DRAM allow, at best.
+        A batch of inputs goes through a launch before the next launch begins.
+
+        For a batch of one it follows from the latency. More inputs overlap as far as columns and DRAM allow, at best.
         """
         between = self._between_us if len(self.launches) > 1 else 0.0
         more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
@@ -155,13 +158,13 @@ class Composition:
         return f"{whole}; {proved} of {len(points)} designs are proved {best}"
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
-        """All tensors that go to DRAM, by name, as the chosen designs compute them, folded as they are.
+        """Compute all tensors that go to DRAM, by name, with the chosen designs as they are folded.
 
         Args:
             inputs: an array for each input of the network.
 
         Raises:
-            StudyError: where one is missing, or of another shape.
+            StudyError: if one is missing, or of another shape.
         """
         network = self.network
         designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
@@ -208,18 +211,20 @@ def compose(
     tolerance: float | None = None,
     inputs: Mapping[str, Array] | None = None,
 ) -> Composition:
-    """The fastest composition of a network's operators.
+    """Return the fastest composition of a network's operators.
 
     Args:
-        columns: that launches may use; all of the device by default. share: of an FPGA's resources to use.
-        stream: on an FPGA, the one that takes the most inputs of a stream per second.
-        work_limit: CP-SAT's deterministic time; then the best so far is taken, and its gap is known.
-        tolerance: how far outputs may be from float32, over their largest value.
-        inputs: on which that is measured, an array for each input of the network; random ones by default.
+        columns: that launches may use; all of the device by default.
+        share: of an FPGA's resources to use.
+        stream: on an FPGA, maximise the inputs of a stream per second instead.
+        work_limit: CP-SAT's deterministic time. When it is spent, the best composition so far is returned with its
+            gap.
+        tolerance: largest allowed deviation of outputs from float32, relative to their largest value.
+        inputs: an array for each input of the network, to measure the deviation on; random ones by default.
 
     Raises:
-        StudyError: where there is none within the limit or the tolerance, an operator needs more columns, the device
-            has fewer than `columns`, or an NPU is asked for a stream.
+        StudyError: if there is no composition within the limit or the tolerance, an operator needs more columns,
+            the device has fewer than `columns`, or a stream is asked of an NPU.
     """
     _require_there(fronts.device, columns, share)
     if stream:
@@ -292,7 +297,10 @@ def compositions(
     tolerance: float | None = None,
     inputs: Mapping[str, Array] | None = None,
 ) -> list[Composition]:
-    """The front of compositions over latency and columns, or shares of an FPGA's resources, the fewest first."""
+    """Return the front of compositions over latency and columns, or shares of an FPGA's resources.
+
+    The one with the fewest comes first.
+    """
     fronts = with_strided(fronts)
     accuracy = accuracy_of(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
@@ -335,7 +343,7 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Lau
 
 
 def _first_columns(problem: Problem, solution: Solution, members: Sequence[int]) -> dict[int, int]:
-    """The first column of each kind of a launch, one after another."""
+    """Place the kinds of a launch side by side; return the first column of each."""
     first: dict[int, int] = {}
     used = 0
     for o in members:

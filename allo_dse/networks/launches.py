@@ -24,12 +24,12 @@ HOST = "host"
 
 
 class Run(Struct, frozen=True, dict=True):
-    """An operator in a launch: its design, its columns, and when it runs.
+    """An operator in a launch: its design, its columns, and its times.
 
     Attributes:
-        first_column: of the neighbouring columns that it has; on an FPGA, number of its hardware.
-        copy: of the hardware of operators that are alike.
-        streams: tensors of its program that are streams from or to other operators, and what the network calls them.
+        first_column: the first of its neighbouring columns; on an FPGA, the number of its hardware.
+        copy: number of its hardware among that of equal operators.
+        streams: its program's tensors that are streams from or to other operators, with their names in the network.
     """
 
     step: Step
@@ -56,18 +56,18 @@ class Run(Struct, frozen=True, dict=True):
 
     @property
     def strided(self) -> dict[str, int]:
-        """The tensors of its program that it reads where they lie, in another order: positions among its inputs."""
+        """The tensors of its program that it reads in place, in another order: positions among its inputs."""
         reads = interface(self.point.design.design.program)[0]
         return {reads[at].name: at for at, order in enumerate(self.step.through) if order is not None}
 
     @property
     def reads_strided(self) -> str:
-        """These, as the network calls them, in words."""
+        """The same tensors by their names in the network, in words."""
         return ", ".join(dict.fromkeys(self.step.inputs[at] for at in self.strided.values()))
 
     @property
     def spent(self) -> dict[str, float]:
-        """Shares of its time: of the host, which the device waits for, and the rest of what is busiest in it."""
+        """Shares of its time: of the host, while the device waits, and of the busiest resource for the rest."""
         waits = self.point.bound.get(HOST, 0.0)
         device = {name: share for name, share in self.point.bound.items() if name != HOST}
         busiest = max(device, key=lambda name: device[name])
@@ -87,10 +87,10 @@ class Run(Struct, frozen=True, dict=True):
 
 
 class Launch(Struct, frozen=True):
-    """One configuration of the device, and what runs in it.
+    """One configuration of the device, and the operators that run in it.
 
     Attributes:
-        saved: of an FPGA's resources, by streams.
+        saved: resources of an FPGA that streams save.
     """
 
     number: int
@@ -125,7 +125,7 @@ class Launch(Struct, frozen=True):
 
     @property
     def streams(self) -> dict[str, tuple[Run, Run]]:
-        """The tensors that are streams, by their names in the network: who writes and who reads them."""
+        """The tensors that are streams, by their names in the network, with their writer and reader."""
         ends = {name: run for run in self.runs for name in run.streams.values() if run.step.output == name}
         return {name: (ends[name], run) for run in self.runs for name in run.streams.values() if run != ends[name]}
 

@@ -43,7 +43,7 @@ Function = Callable[..., Array]
 
 
 def simplified(network: Network) -> Network:
-    """The same network with the fewest and cheapest rearrangements."""
+    """Return the same network with the fewest and cheapest rearrangements."""
     made = {step.output: step for step in network.steps}
     steps = []
     for step in network.steps:
@@ -120,7 +120,7 @@ def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.in
 
 
 def _without_unread(network: Network) -> Network:
-    """The network without steps and constants whose tensors nobody reads."""
+    """Return the network without the steps and constants whose tensors nobody reads."""
     wanted, kept = set(network.outputs), []
     for step in reversed(network.steps):
         if step.output in wanted:
@@ -183,7 +183,7 @@ def _variants(one: Operator, moved: Mapping[str, tuple[Step, Order]]) -> Iterato
 
 
 def _single(step: Step) -> Arrange:
-    """The rearrangement of one array, however often it reads it."""
+    """Return the rearrangement as a function of one array, however often it reads it."""
     work, times = step.work, len(step.inputs)
     assert isinstance(work, Arrange)
     return work if times == 1 else replace(work, function=lambda array: work.function(*[array] * times))

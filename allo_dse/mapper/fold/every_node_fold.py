@@ -3,7 +3,7 @@
     node_folds(graph, max_nodes=4)                         every fold, of symmetric ones only the first
     beam_folds(graph, 4, load=...)                         the most promising ones of a larger program
 
-Which tasks share a node is searched; the order within a node is that of streams.
+The search assigns tasks to nodes; the order within a node is that of streams.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class NodeFold(Struct, frozen=True):
     def primitives(self, graph: ProgramGraph) -> Primitives:
         """The sequence of chains that makes this fold, task after task in the order of streams.
 
-        Made in this order every chain is legal where streams do not lead round in circles: the task that joins a node
-        leads to later tasks only, and those have nodes of their own yet.
+        In this order every chain is legal unless streams form a cycle: the task that joins a node leads to later tasks
+        only, and those are still on nodes of their own.
         """
         rank = graph.order.rank
         number = {name: task for task, name in enumerate(self.names)}
@@ -87,9 +87,11 @@ class NodeFold(Struct, frozen=True):
 
 
 def twin_tasks(graph: ProgramGraph) -> list[int]:
-    """For each task the one before it that it can be exchanged with without changing the graph: -1 where there is none.
+    """Return for each task the previous one that it can be exchanged with; -1 if none.
 
-    Those are tasks of one class with streams from and to the same tasks.
+    An exchange leaves the graph unchanged.
+
+    Such tasks are of one class, with streams from and to the same tasks.
     """
     program, feeds = graph.program, graph.order.feeds
     last: dict[tuple[object, ...], int] = {}
@@ -164,13 +166,15 @@ def beam_folds(
     fits: Fits = anything_fits,
     width: int = 16,
 ) -> list[NodeFold]:
-    """The most promising folds onto each number of nodes up to `max_nodes`, by a beam search from the unfolded graph.
+    """Search for the most promising folds onto each number of nodes up to `max_nodes`.
 
-    Each step merges two nodes, one of which is among the `PARTNERS` with the least load. What counts is the load of the
-    busiest node, and then how many streams stay inside nodes.
+    The beam search starts from the unfolded graph.
+
+    Each step merges two nodes, one of which is among the `PARTNERS` with the least load. Folds are ranked by the
+    load of the busiest node, then by the number of streams that stay inside nodes.
 
     Raises:
-        IllegalFold: where tasks wait for each other in circles, so that there is no order to run them in.
+        IllegalFold: if tasks wait for each other in a cycle, so that no order can run them.
     """
     program, tasks = graph.program, graph.order
     streams = np.argwhere(tasks.feeds)

@@ -148,9 +148,9 @@ def shared_loops(members: Sequence[Sequence[Loop]]) -> int:
 
 
 def fold_steps(loops: Sequence[Sequence[Loop]], chains: Chains) -> list[Step] | None:
-    """An order of bundles along links and of chains; None when they need each other.
+    """Return an order of bundles along links and of chains; None if they need each other.
 
-    Inner loops are bundled before outer ones; a chain is made after the loops inside it and before those around it.
+    Inner loops are bundled before outer ones. A chain is made after the loops inside it and before those around it.
     Bundles come first where there is a choice.
     """
     links = sorted({link for own in loops for link, _ in own if link is not None})

@@ -128,11 +128,13 @@ _UNKNOWN_TOKENS = 1024  # assumed tokens that a task puts to a stream, if the nu
 
 
 class FoldFifos(Struct, frozen=True):
-    """Attributes:
-    fifo: per stream of the program, the number of the FIFO that carries it.
-    stream: per FIFO, one of the streams it carries.
-    held: per FIFO, the tokens that it must hold because it is a buffer within a node; 0 between nodes.
-    used: per FIFO, whether tasks exchange anything through it.
+    """The FIFOs of a folded graph.
+
+    Attributes:
+        fifo: per stream of the program, the number of the FIFO that carries it.
+        stream: per FIFO, one of the streams it carries.
+        held: per FIFO, the tokens that it must hold because it is a buffer within a node; 0 between nodes.
+        used: per FIFO, whether tasks exchange anything through it.
     """
 
     fifo: IntArray
@@ -323,8 +325,10 @@ class FoldUses:
 
     @cached_property
     def turns(self) -> IntArray:
-        """Per task how many others it comes after at least, one after the other: those before it on its node, and those
-        that its streams come from: (task_count,)."""
+        """The least number of tasks that each task comes after, one after the other: (task_count,).
+
+        A task comes after those before it on its node, and after the sources of its streams.
+        """
         edges, tasks = self._graph.edges, [group.leaves.tasks() for group in self._groups]
         different = edges.source != edges.target
         before = np.concatenate([edges.source[different], *(own[:, :-1].ravel() for own in tasks)])

@@ -31,8 +31,10 @@ def node_sets(chains: Sequence[Sequence[int]], kernels: Sequence[int]) -> list[S
 
 
 class KernelGraph(Struct, frozen=True, eq=False, dict=True):
-    """Attributes:
-    feeds: whether streams lead from a kernel to another one: (kernels, kernels).
+    """The kernels of a program, as far as streams order them.
+
+    Attributes:
+        feeds: whether streams lead from one kernel to another: (kernels, kernels).
     """
 
     feeds: NDArray[np.bool_]

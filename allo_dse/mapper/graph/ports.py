@@ -227,10 +227,10 @@ def _class_ports(cls: TaskClass) -> ClassPorts:
 
 
 class ProgramPorts(Struct, frozen=True, eq=False):
-    """The ports of every class of every kernel, `classes[kernel][class]`, and what was derived from them on the way.
+    """The ports of every class of every kernel, `classes[kernel][class]`, with data derived from them.
 
     Attributes:
-        wirings: what `round_wiring.group_wirings` found, which alone reads it.
+        wirings: results of `round_wiring.group_wirings`, which alone reads them.
     """
 
     classes: tuple[tuple[ClassPorts, ...], ...]

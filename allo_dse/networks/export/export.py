@@ -112,7 +112,7 @@ BATCHES = (1, 16)
 
 
 def facts_of(composition: Composition) -> JsonObject:
-    """A composition as JSON has it: times in microseconds."""
+    """Return a composition as JSON data; times are in microseconds."""
     return {
         "latency_us": round(composition.latency_us, 1),
         "bound_us": round(composition.bound_us, 1),
@@ -212,10 +212,10 @@ def _folder(launch: Launch, run: Run) -> str:
 
 
 def require_folder(folder: Path) -> Path:
-    """A folder to write into, which need not be there.
+    """Return a folder to write into, which need not exist.
 
     Raises:
-        StudyError: where a file is.
+        StudyError: if it is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise StudyError(f"{folder} is a file", hint="a network is written into a folder of its own")
@@ -228,18 +228,19 @@ def export(
     inputs: Mapping[str, Array] | None = None,
     front: Sequence[Composition] = (),
 ) -> list[Path]:
-    """Write a driver that runs the network launch by launch, what it needs, and for each launch a folder for each of
-    its designs: program, mapping and placement.
+    """Write the driver that runs the network launch by launch, its data, and a folder for each design.
+
+    A design's folder has its program, mapping and placement.
 
     Args:
-        inputs: an array for each input of the network, for the driver to run on; random ones where it is not given.
+        inputs: an array for each input of the network, for the driver to run on; random ones by default.
         front: compositions on less of the device, for the page to compare with.
 
     Returns:
         the files.
 
     Raises:
-        StudyError: where the directory is a file, or a step of the host has no source of its own.
+        StudyError: if the directory is a file, or a step of the host has no source of its own.
     """
     folder = require_folder(Path(directory))
     network, whole, accuracy = composition.network, composition.fronts.network, composition.accuracy
@@ -286,7 +287,7 @@ def _conversion(work: Convert) -> JsonObject:
 
 
 def in_order(composition: Composition) -> Iterator[Step]:
-    """A network's steps launch by launch, and what no launch does as soon as it can be done."""
+    """Yield the network's steps launch by launch; other steps follow as soon as their inputs are there."""
     network = composition.network
     known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
     waiting = [step for step in network.steps if not isinstance(step.work, Work)]

@@ -1,4 +1,4 @@
-"""A composition as one HTML file: its graph by launches, what runs when and where, where time goes, the front."""
+"""A composition as one HTML file: its graph by launches, its timeline, its time by cause, and the front."""
 
 from __future__ import annotations
 

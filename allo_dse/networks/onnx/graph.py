@@ -59,10 +59,14 @@ class Node(Struct, frozen=True, eq=False):
 
 @dataclass
 class Graph:
-    """Attributes:
-    nodes: in an order in which they can run. shapes: of all tensors. known: arrays of those that no input changes.
-    whole: tensors whose elements are something else than floating-point numbers.
-    names: of all tensors and nodes of the model, and those made since.
+    """A model as plain data.
+
+    Attributes:
+        nodes: in an order in which they can run.
+        shapes: of all tensors.
+        known: arrays of the tensors that no input changes.
+        whole: tensors whose elements are not floating-point numbers.
+        names: of all tensors and nodes of the model, and those made since.
     """
 
     name: str
@@ -76,7 +80,7 @@ class Graph:
     names: set[str] = field(default_factory=set)
 
     def new_name(self, wanted: str) -> str:
-        """A name that nothing else has: the wanted one, with a number where that is taken."""
+        """Return an unused name: the wanted one, with a number if that is taken."""
         every = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
         name = next(one for one in every if one not in self.names)
         self.names.add(name)
@@ -92,14 +96,14 @@ class Graph:
 
 
 def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:
-    """A model whose tensors all have known shapes; what depends on constants alone is computed.
+    """Return the graph of a model whose tensors all have known shapes; constants are folded.
 
     Args:
         model: a file or a model of `onnx`.
         sizes: of the dimensions that the model leaves open, by name.
 
     Raises:
-        StudyError: without `onnx`, for a file that is no model, or dimensions that stay open.
+        StudyError: without `onnx`, for a file that is not a model, or for dimensions that stay open.
     """
     read = load_model(model) if isinstance(model, str | Path) else model
     graph = read.graph
@@ -140,7 +144,7 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
 
 
 def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
-    """A node that reads what tensors are the same as, where they are the same as others."""
+    """Return a node that reads the originals of tensors that are equal to others."""
     from onnx import NodeProto, helper
 
     if any(name in same for name in proto.input):
@@ -243,10 +247,10 @@ def _inferred(
 
 
 def load_model(path: str | Path, name: str = "") -> ModelProto:
-    """A model from a file, with another name where one is given.
+    """Load a model from a file, and rename it if a name is given.
 
     Raises:
-        StudyError: without `onnx`, or for a file that is no model.
+        StudyError: without `onnx`, or for a file that is not a model.
     """
     try:
         import onnx

@@ -68,7 +68,7 @@ def reduce_mean(builder: Builder, node: Node) -> None:
 
 
 def batch_norm(builder: Builder, node: Node) -> None:
-    """Part of the convolution before it, where there is one."""
+    """Convert a batch normalization; it becomes part of a convolution before it."""
     x, *names = node.inputs[:5]
     known, channels = builder.graph.known, builder.shape(x)[1:2]
     learned = node.number("training_mode", 0) or any(node.outputs[1:])

@@ -33,7 +33,7 @@ def number_of(bound: Bound, name: str, graph: Graph, default: float) -> float:
 
 
 def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """None where what is hidden is not what comes after a query."""
+    """Return the attention that a pattern found; None unless its mask shows all scores or is causal."""
     writer = graph.writer()
     scores, factor = _unscaled(bound["scores"], graph, writer)
     product = writer.get(scores)
@@ -107,7 +107,10 @@ def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | Non
 
 
 def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """None where halves of a row do not turn with each other, by angles that depend on the row alone."""
+    """Return the rotary embedding that a pattern found.
+
+    None unless halves of a row turn with each other, by angles that depend on the row alone.
+    """
     x, tables = bound["x"], [graph.known[bound[name]] for name in ("=cosine", "=sine")]
     shape = graph.shapes[x]
     turned = graph.writer().get(bound["turned"])
@@ -190,7 +193,7 @@ PATTERNS: dict[str, list[Pattern]] = {
 
 
 def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], bound: Bound) -> Iterator[Bound]:
-    """The ways in which a tensor is computed as a pattern says."""
+    """Yield the ways in which a tensor is computed as a pattern says."""
     if isinstance(pattern, str):
         if pattern.startswith("=") == (tensor in graph.known) and bound.get(pattern, tensor) == tensor:
             yield {**bound, pattern: tensor}
@@ -225,7 +228,10 @@ def _is_mean_of_rows(node: Node, graph: Graph) -> bool:
 
 
 def with_patterns(graph: Graph) -> Graph:
-    """The graph in which what makes up a pattern is one node; what computes its parts stays for who reads them."""
+    """Return the graph with one node in place of each match of a pattern.
+
+    Nodes that compute parts of a match stay for their other readers.
+    """
     writer = graph.writer()
     return replace(graph, nodes=[_as_one(node, graph, writer) for node in graph.nodes])
 

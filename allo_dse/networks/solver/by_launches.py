@@ -130,7 +130,7 @@ class ByLaunches:
         ]
 
     def least(self, launch: int) -> float:
-        """Ticks that a launch takes at least: of what is one after another in it, and as its columns are busy."""
+        """Return a lower bound of a launch's ticks: its operators one after another, and its busy columns."""
         inside = [one for one in self._operators if not one[0] & ~launch]
         ticks, areas = dict[int, int](), dict[int, float]()
         for mask, own, area in inside:
@@ -191,10 +191,11 @@ class ByLaunches:
 
 
 def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tuple[Solution | None, int]:
-    """The solution of a shortest path, where one is found, and a bound: no solution is shorter.
+    """Return the solution of the shortest path, if one is found, and a lower bound of the length.
 
     Args:
-        solve: of one launch. more: whether another may be solved.
+        solve: solver of one launch.
+        more: tells whether another may be solved.
     """
     own = ByLaunches(problem)
     if not own.every_step_alone or own.launches is None:

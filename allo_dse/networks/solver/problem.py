@@ -38,9 +38,10 @@ class Edge(Struct, frozen=True):
     """Two operators, each on its own hardware, of which one may stream its result to the other.
 
     Attributes:
-        source, target: of a launch both. saves: of each resource what a stream takes less than memory ports do.
-        lags: by choice of the source and of the target, ticks from start to start after which the target never waits;
-            None where their designs cannot stream.
+        source, target: operators in one launch.
+        saves: of each resource, the difference between memory ports and a stream.
+        lags: by choice of the source and of the target, ticks from start to start after which the target never
+            waits; None if these designs cannot stream.
     """
 
     source: int
@@ -50,18 +51,23 @@ class Edge(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """Operators do one step each, or several that are fused; of those that do a step, one runs.
+    """Operators to schedule. Each does one step, or several fused ones; exactly one operator runs for every step.
 
     Attributes:
-        kinds: of each operator. choices: of each kind. does: of each operator the steps that it does.
-        after: of each operator those that it waits for, where both run, with the ticks that the host or a rearrangement
-            takes between them. limits: of each resource in a launch. between: ticks from one launch to the next.
-        release: ticks of what precedes an operator and depends on no other one.
-        tail: by operator, ticks of what follows it and no operator. launches: at most; one for each step if not given.
-        edges: that may be streams, of a problem of one launch. All that is streamed is called at once: what else it
-            reads must be there before the first of it starts.
-        own: of an operator that takes another time on them the designs of its kind; None where it cannot run.
-        effects: of each operator what it takes of the deviation that is allowed, as a share of `ALLOWED`; none is.
+        kinds: of each operator.
+        choices: of each kind.
+        does: of each operator, its steps.
+        after: of each operator, its predecessors (if both run), with the ticks of host and rearrangements in
+            between.
+        limits: of each resource in a launch.
+        between: ticks from one launch to the next.
+        release: of each operator, ticks of work before it that depends on no operator.
+        tail: of each operator, ticks of work after it that no operator does.
+        launches: the most launches; one for each step by default.
+        edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
+            other inputs must be there before the first of them starts.
+        effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
+        own: the choices of an operator whose times differ from its kind's; None where it cannot run.
     """
 
     kinds: tuple[int, ...]
@@ -78,7 +84,7 @@ class Problem(Struct, frozen=True):
     own: Mapping[int, tuple[Choice | None, ...]] = field(default_factory=dict)
 
     def designs(self, o: int) -> tuple[Choice | None, ...]:
-        """The choices of an operator."""
+        """Return the choices of an operator."""
         return self.own.get(o) or self.choices[self.kinds[o]]
 
     def ticks(self, o: int) -> list[int]:
@@ -87,7 +93,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def alike(self) -> list[list[int]]:
-        """Operators that do the same steps, of which one runs at most."""
+        """Groups of operators that do the same steps; at most one of each group runs."""
         found: dict[tuple[int, ...], list[int]] = {}
         for o, steps in enumerate(self.does):
             found.setdefault(steps, []).append(o)
@@ -115,7 +121,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def horizon(self) -> int:
-        """Ticks in which any order is done: each operator in a launch of its own, one after another, at its slowest."""
+        """An upper bound of the length: one launch per operator, one after another, with the slowest designs."""
         slowest = sum(max(self.ticks(o)) for o in range(len(self.kinds))) + sum(map(self._late, self.edges))
         waits = sum(sum(waits.values()) for waits in self.after) + sum(self.release) + sum(self.tail)
         return slowest + waits + self.between * self.steps
@@ -141,10 +147,13 @@ def ticks(us: float) -> int:
 
 
 class Solution(Struct, frozen=True):
-    """Attributes:
-    launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
-    length: ticks from the start to the end of everything. bound: no solution is shorter, or, for a stream, does with
-        less time from input to input. streams: numbers of the problem's edges.
+    """A schedule of a problem's operators.
+
+    Attributes:
+        launch, start, choice: of each operator, -1 if it does not run. The choice is a position among its kind's.
+        length: ticks from the start to the end of everything.
+        bound: lower bound of the length, or of the time from input to input of a stream.
+        streams: numbers of the problem's edges.
     """
 
     launch: tuple[int, ...]
@@ -161,7 +170,10 @@ class Solution(Struct, frozen=True):
 
 
 def in_turn(problem: Problem) -> Solution | None:
-    """Every step by itself, on its fastest design, in a launch of its own; none where there are fewer launches."""
+    """Return the simplest solution: each step on its fastest design, in a launch of its own.
+
+    None if fewer launches are allowed, or if the deviation exceeds the limit.
+    """
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends: dict[int, int] = {}
     taken = 0
@@ -205,7 +217,7 @@ def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
 
 
 def least_of(problem: Problem) -> int:
-    """No solution is shorter than the step that takes longest however it is done."""
+    """Return a lower bound of the length: the step that takes longest, done in the fastest way."""
     least = [min(c.ticks for c in problem.designs(o) if c) for o in range(len(problem.kinds))]
     return max(
         min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)

@@ -22,7 +22,7 @@ from .problem import ALLOWED, BANDWIDTH, Problem, Solution, in_turn, least_of
 
 
 class Model:
-    """The decisions of a problem as variables, and what must hold of them."""
+    """Variables and constraints of a problem for CP-SAT."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -83,7 +83,7 @@ class Model:
         return self.model.new_int_var_from_domain(domain, f"size_{alike[0]}")
 
     def _one_design_each(self) -> None:
-        """Every step is done once, by an operator in one launch, with the choice that its kind has there."""
+        """Do every step once, by an operator in one launch, with the choice of its kind there."""
         for step in range(self.problem.steps):
             self.model.add_exactly_one(one for (o, _, _), one in self.runs.items() if step in self.problem.does[o])
         for o, kind in enumerate(self.problem.kinds):
@@ -105,7 +105,7 @@ class Model:
             self.model.add(self.size[own[0]] == sum(ticks[o][c] * self.runs[o, c, at] for o, c, at in runs[number]))
 
     def _resources(self) -> None:
-        """The designs of a launch fit the device; a kind has one."""
+        """Make the designs of a launch fit the device, and give each kind at most one."""
         for at in self.launches:
             for number, limit in enumerate(self.problem.limits):
                 needs = [(self.problem.choices[k][c].needs[number], k, c) for k, c, own in self.has if own == at]
@@ -115,7 +115,7 @@ class Model:
                 self.model.add_at_most_one(self.has[k, c, at] for c in range(len(choices)))
 
     def _order(self) -> None:
-        """Operators wait for what they read, and the end for all."""
+        """Start operators after their inputs are ready; the end is after all of them."""
         for o, waits in enumerate(self.problem.after):
             self.model.add(self.called[o] >= self.problem.release[o]).only_enforce_if(self.present[o])
             end = self.start[o] + self.size[o] + self.problem.tail[o]
@@ -173,7 +173,7 @@ class Model:
                         self.model.add_bool_or(~streams, ~source, ~targets[at])
 
     def _in_their_launches(self) -> None:
-        """An operator runs between the beginning of its launch and that of the next, before the array is configured."""
+        """Run operators between the begin of their launch and that of the next, before the array is configured."""
         for own in self.alike:
             o = own[0]
             for at in self.launches:
@@ -252,7 +252,7 @@ class Model:
         return self._uses[launch]
 
     def _side_by_side(self) -> None:
-        """Operators of a kind follow each other, and what runs at once shares the bandwidth."""
+        """Run operators of a kind one after another, and share the bandwidth among concurrent ones."""
         times: dict[int, list[cp_model.IntervalVar]] = {kind: [] for kind in self.problem.kinds}
         demands: dict[int, list[int]] = {kind: [] for kind in self.problem.kinds}
         for o, kind in enumerate(self.problem.kinds):
@@ -287,14 +287,14 @@ the bound is a quarter of it."""
 def solve(
     problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False, near: Solution | None = None
 ) -> Solution:
-    """The shortest solution, or the best that is found within a limit of work.
+    """Return the shortest solution, or the best one found within a limit of work.
 
     Args:
-        stream: the one with the least time from input to input instead, and the shortest of these; for one launch.
-        near: where to look first.
+        stream: minimise the time from input to input first, then the length; for one launch.
+        near: solution to begin from.
 
     Raises:
-        StudyError: where the designs of the operators do not fit the device.
+        StudyError: if the designs of the operators do not fit the device.
     """
     work, known, bound = _Work(work_limit), in_turn(problem), least_of(problem)
     if problem.launches is None:
@@ -347,12 +347,12 @@ class _Work:
         return self.done < self.limit / 2
 
     def launch(self, part: Problem) -> tuple[float, Solution | None]:
-        """The bound and the best of one launch."""
+        """Return the bound and the best solution of one launch."""
         found = self.found(Model(part), None, self.limit * LAUNCH_SHARE)
         return (found.bound if found else math.inf if self.refuted else 0), found
 
     def found(self, made: Model, begun: Solution | None, limit: float, *, stream: bool = False) -> Solution | None:
-        """The best of a model within a limit, with its bound; None where none is found."""
+        """Return a model's best solution within a limit, with its bound; None if none is found."""
         if begun is not None:
             for (o, c, at), one in made.runs.items():
                 made.model.add_hint(one, begun.launch[o] == at and begun.choice[o] == c)
