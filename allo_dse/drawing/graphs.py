@@ -140,7 +140,7 @@ _STEP = 4.0
 
 
 def curve(points: Sequence[Point], bend: float) -> list[Point]:
-    """Points a few pixels apart on what `Canvas.path` draws."""
+    """Return points a few pixels apart on the curve that `Canvas.path` draws."""
     found: list[Point] = []
     for (x1, y1), (x2, y2) in pairwise(points):
         count = max(2, int((abs(x2 - x1) + abs(y2 - y1)) / _STEP))
@@ -152,7 +152,7 @@ def curve(points: Sequence[Point], bend: float) -> list[Point]:
 
 
 def straight(points: Sequence[Point]) -> list[Point]:
-    """Points a few pixels apart on straight lines from point to point."""
+    """Return points a few pixels apart on straight lines from point to point."""
     found: list[Point] = []
     for (x1, y1), (x2, y2) in pairwise(points):
         count = max(1, int((abs(x2 - x1) + abs(y2 - y1)) / _STEP))
@@ -168,7 +168,7 @@ def beside(line: Sequence[Point]) -> list[Point]:
 
 
 class LineTexts:
-    """Texts on a canvas that keep clear of what is there already."""
+    """Texts on a canvas that avoid boxes, lines and each other."""
 
     def __init__(self, canvas: Canvas, boxes: Iterable[Area]) -> None:
         self._canvas = canvas
@@ -227,7 +227,7 @@ _BESIDE = 52.0
 
 
 def vmg_svg(vmg: VMG) -> str:
-    """The picture: a box per node, or per group of alike nodes where there are too many to see."""
+    """Draw a graph: a box per node, or per group of alike nodes if there are too many."""
     summary = summarise(vmg)
     canvas = Canvas(f"{vmg.program.name}: {vmg.node_count:,} nodes")
     canvas.text(_LEFT, 24, _title(vmg), size=15, bold=True)

@@ -74,7 +74,7 @@ def _more(count: int, what: str) -> str:
 
 
 def _chosen(explanation: Explanation, where: str, weight: IntArray, most: int) -> list[int]:
-    """At most so many nodes or streams, in order of their numbers."""
+    """Return at most so many nodes or streams, in order of their numbers."""
     weight = weight.astype(np.float64)
     for contributor in explanation.contributors:
         if contributor.where == where:

@@ -158,7 +158,7 @@ Endpoints = dict[str, tuple[list[_Endpoint], list[_Endpoint]]]
 
 
 def _endpoints(program: CompiledProgram) -> Endpoints:
-    """Per stream array: who puts and who gets."""
+    """Return the ports that put to each stream array and get from it."""
     ends: Endpoints = {array.name: ([], []) for array in program.streams}
     for number, kernel in enumerate(program.kernels):
         for cls, task_class in enumerate(kernel.classes):
@@ -321,7 +321,7 @@ def class_varies(kernel: Kernel, axis: int) -> bool:
 
 
 def _accumulated(kernel: Kernel, axis: int) -> str:
-    """Name of a tensor of which all tasks along the axis write one tile; empty when there is none."""
+    """Return the name of a tensor whose one tile all tasks along the axis write; empty if there is none."""
     for task_class in kernel.classes:
         for port in task_class.tensor_ports:
             if port.writes and not port.tile.depends_on(axis):

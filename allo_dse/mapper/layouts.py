@@ -1,11 +1,11 @@
-"""Changes of layout as affine maps: where in a buffer each element of the result is.
+"""Changes of layout as affine maps from elements of the result to positions in a buffer.
 
     Arrangement.of((64, 32)).transpose((1, 0)).pack((8, 4))
 
 A result is described by loops over the buffer it is read from: `offset + sum(index * step)`. Transposes, slices, tiles,
-packing and most reshapes keep that form, so a composition of them is one walk, and two compositions that say the same
-are equal. A reshape or slice that cuts across a loop's digits starts a second walk, over the result of the first.
-Inverse operations cancel: what is left is the identity, which is no walk at all.
+packing and most reshapes keep that form, so a composition of them is one walk, and equivalent compositions are equal. A
+reshape or slice that cuts across a loop's digits starts a second walk, over the result of the first. Inverse operations
+cancel: the identity that is left is no walk at all.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Run(Struct, frozen=True, dict=True):
 
     @cached_property
     def reads(self) -> tuple[DType, ...]:
-        """The element types of what it reads."""
+        """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])
 
     @cached_property

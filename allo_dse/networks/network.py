@@ -105,7 +105,7 @@ class Step(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name without what it repeats: /a/Conv.product+/a/Conv+/a/Relu is /a/Conv+Relu."""
+        """The name without repetitions: /a/Conv.product+/a/Conv+/a/Relu is /a/Conv+Relu."""
         first, *others = self.name.split("+")
         if others and first == f"{others[0]}.product":
             first, *others = others
@@ -364,7 +364,7 @@ class Operator(Struct, frozen=True):
 
     @property
     def reads(self) -> tuple[DType, ...]:
-        """The element types of what it reads."""
+        """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
 
     @property

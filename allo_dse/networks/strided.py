@@ -77,7 +77,7 @@ def _same(array: Array) -> Array:
 
 
 def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> Function:
-    """`outer` of what each part makes of its own share of the arrays, in its tensor's shape."""
+    """Compose `outer` with each part on its own share of the arrays, in its tensor's shape."""
 
     def function(*arrays: Array) -> Array:
         rest, made = list(arrays), []

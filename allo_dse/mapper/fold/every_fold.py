@@ -1,8 +1,8 @@
-"""The space of mesh folds: what is generated is legal, so nothing has to be filtered.
+"""The space of mesh folds. Only legal folds are generated, so nothing has to be filtered.
 
 Per kernel and axis the legal options follow from the axis rules (`axes.py`). Kernels whose axes are linked fold
 together, kernels can share nodes (`joint.py`), and all of them share the budget of nodes and of the device's channels.
-Folds are handed out normalised: two different ones are two different folded graphs.
+Folds are yielded normalised: two different ones are two different folded graphs.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         return options * own * len(self._orders(self._linked_loops(sizes)))
 
     def folds(self, sizes: Sizes) -> Iterator[dict[int, KernelFold]]:
-        """All folds with so many nodes along their axes."""
+        """Yield all folds with the given numbers of nodes along their axes."""
         options = [range(len(v.space.options_for(self._nodes(v, sizes)))) for v in self._variables]
         orders = list(self._loop_orders(sizes))
         for picked in itertools.product(*options):
@@ -137,8 +137,10 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         return sizes[kernel][axis]
 
     def sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
-        """The numbers of nodes along all axes that keep the limits, and what they need; where they are few, they are
-        listed once."""
+        """Yield the numbers of nodes along all axes that keep the limits, with their needs.
+
+        Short lists are kept.
+        """
         key = (max_nodes, bounds)
         if key not in self._listed:
             every = self._sizes(max_nodes, bounds)
@@ -417,7 +419,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return (fold for layout in self.layouts() for fold in layout.folds())
 
     def layouts(self, nodes: int | None = None) -> Iterator[Layout]:
-        """All folds (onto exactly so many nodes) by the number of nodes along each axis, in the order of iteration."""
+        """Yield all folds, onto exactly so many nodes, by their nodes along each axis, in the order of iteration."""
         for chains, units in zip(self.graph.partitions, self._units_of_chains(), strict=True):
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
             for sizes in self._sizes(units, NOTHING, nodes):

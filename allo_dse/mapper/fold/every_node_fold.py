@@ -28,7 +28,7 @@ from .primitives import Primitives
 
 
 class NodeFold(Struct, frozen=True):
-    """Tasks in nodes, each of which runs its tasks one after the other, in the order of streams.
+    """An assignment of tasks to nodes, each of which runs its tasks in the order of streams.
 
     Attributes:
         nodes: the names of the tasks of every node with more than one, in the order in which they run.
@@ -128,7 +128,7 @@ def rough_work(task_class: TaskClass) -> float:
 
 
 def node_folds(graph: ProgramGraph, max_nodes: int, *, fits: Fits = anything_fits) -> Iterator[NodeFold]:
-    """Every fold onto at most `max_nodes` nodes; of those that only exchange alike tasks, the first."""
+    """Yield every fold onto at most `max_nodes` nodes; folds that differ by an exchange of twins count once."""
     order, before = graph.order.order, twin_tasks(graph)
     place: dict[int, int] = {}
 

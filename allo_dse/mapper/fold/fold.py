@@ -1,4 +1,4 @@
-"""Mesh folds: how the tasks of each kernel's mesh are shared out to nodes, axis by axis.
+"""Mesh folds: the assignment of each kernel's tasks to nodes, axis by axis of its mesh.
 
 Along an axis of `n` tasks, `spatial` nodes remain, each with `n / spatial` tasks in time:
 

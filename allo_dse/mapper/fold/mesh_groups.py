@@ -138,10 +138,7 @@ def _trees(
     rules: tuple[AxisRule, ...],
     bundled: int,
 ) -> tuple[list[Tree], IntArray]:
-    """The different schedule trees of a kernel's nodes, and which one each spatial coordinate has.
-
-    Classes vary only along axes that are chained or spatial, so all iterations of a node's bundled loops are alike.
-    """
+    """Return the different schedule trees of a kernel's nodes, and the tree's number at each spatial coordinate."""
     sequences, shape = _class_sequences(kernel.varying_classes, kernel.mesh, fold, chained, rules)
     patterns, group_of = _distinct(sequences)
     return [_tree(number, bundled, row) for row in patterns], group_of.reshape(shape)

@@ -27,7 +27,7 @@ Rules = Sequence[Sequence[AxisRule]]
 
 
 class Plan(Struct, frozen=True):
-    """One kernel's fold, sorted by what happens to its axes.
+    """One kernel's fold as roles of its axes.
 
     Attributes:
         chained: axes along which tasks are chained, outermost loop first.

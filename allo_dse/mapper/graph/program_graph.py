@@ -36,7 +36,7 @@ _TASKS_OF_GROUPS = 1 << 22  # limit on the kept groups, if each had all tasks of
 
 
 class ProgramGraph(TaskGraph):
-    """Tasks and streams of a program, and what else all of its folds have in common."""
+    """Tasks and streams of a program, and other data that all of its folds share."""
 
     @cached_property
     def kernels(self) -> KernelGraph:

@@ -1,4 +1,4 @@
-"""The streams of a program as arrays: who puts and who gets, task by task. Built once, when first asked for."""
+"""The streams of a program as arrays, with the tasks that put and get. Built at the first use."""
 
 from __future__ import annotations
 

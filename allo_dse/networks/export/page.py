@@ -191,7 +191,7 @@ def _colors(composition: Composition) -> dict[str, str]:
 
 
 def timeline_svg(composition: Composition) -> str:
-    """A row for each column of the array, or piece of hardware; what runs on it when."""
+    """Draw a row for each column of the array, or piece of hardware, with the operators that run on it."""
     canvas, kinds = Canvas("columns over time"), _colors(composition)
     runs = [run for launch in composition.launches for run in launch.runs]
     rows = max(run.first_column + run.point.columns for run in runs)

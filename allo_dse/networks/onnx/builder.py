@@ -1,4 +1,4 @@
-"""`Builder`: a network while the nodes of a model become its steps."""
+"""Conversion of a model's nodes to the steps of a network: `Builder` holds the network so far."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Builder:
         return self.graph.new_name(f"{kind}_{self._made}")
 
     def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
-        """The step that writes what a node does."""
+        """Add the step that does a node's work and writes its output."""
         read = [self.read(name) for name in inputs]
         name = node.name or node.output
         self.net.add(work, *read, name=name, output=node.output, shape=self.shape(node.output))

@@ -27,7 +27,10 @@ RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 
 
 class Node(Struct, frozen=True, eq=False):
-    """An operator of a model. `proto` is ONNX's own; None for one that stands for a pattern of several."""
+    """An operator of a model.
+
+    `proto` is ONNX's own; None for a node that represents several, found by a pattern.
+    """
 
     op: str
     name: str
@@ -87,7 +90,7 @@ class Graph:
         return name
 
     def writer(self) -> dict[str, Node]:
-        """The nodes by what they write."""
+        """Return the nodes by the tensors that they write."""
         return {name: node for node in self.nodes for name in node.outputs}
 
     def along_last(self, node: Node, default: int = -1) -> bool:
@@ -225,7 +228,7 @@ def _values(
 def _inferred(
     node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], versions: Mapping[str, int]
 ) -> dict[str, TypeProto]:
-    """The types of what a node writes, by ONNX's rules, which read sizes from small constants."""
+    """Infer the types of a node's outputs by ONNX's rules, which read sizes from small constants."""
     from onnx import checker, defs, helper, numpy_helper, shape_inference
 
     assert node.proto is not None

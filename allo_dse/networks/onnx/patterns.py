@@ -1,7 +1,7 @@
-"""Operators that exporters write as several: found in a graph, and written as one node.
+"""Operators that exporters write as several nodes: they are found in a graph and rewritten as one node.
 
-A pattern is a tree of operators; a name stands for a tensor, the same name for the same tensor, and a name that begins
-with "=" for a known array. Factors and terms come in any order.
+A pattern is a tree of operators. A name represents a tensor, the same name the same tensor; a name that begins with "="
+represents a known array. Factors and terms come in any order.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
 
 
 def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
-    """The tensor of which a tensor is a multiple, and the factor: PyTorch scales scores, queries, or keys too."""
+    """Return the tensor that a tensor is a multiple of, and the factor.
+
+    PyTorch scales scores, queries, or keys too.
+    """
     factor, node = 1.0, writer.get(name)
     while node is not None and node.op in {"Mul", "Div"}:
         known = {one: graph.known[one] for one in node.inputs if one in graph.known}
@@ -86,7 +89,7 @@ def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
 
 
 def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | None:
-    """Keys or values of which a tensor repeats each head for a group of queries; None where it does not.
+    """Return the keys or values that a tensor repeats for the queries of a group; None if it does not.
 
     Args:
         flip: whether heads are transposed in the tensor.
@@ -237,7 +240,7 @@ def with_patterns(graph: Graph) -> Graph:
 
 
 def parts_of(whole: Node, graph: Graph) -> list[Node]:
-    """The nodes of a graph that one node stands for, which a pattern has made of them; none for ONNX's own."""
+    """Return the nodes that a pattern has replaced by one node; none for a node of ONNX's own."""
     writer, found, waiting = graph.writer(), dict[str, Node](), [whole.output] if whole.proto is None else []
     while waiting:
         name = waiting.pop()
@@ -258,7 +261,7 @@ def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
 
 
 def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """The node that stands for a pattern; None where its numbers are others than the operator's."""
+    """Return the node that replaces a match; None if its numbers are not the operator's."""
 
     def number(name: str, default: float) -> float:
         return number_of(bound, name, graph, default)

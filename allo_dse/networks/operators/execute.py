@@ -28,12 +28,12 @@ LEAST_TILE, MOST_TILE = 16, 256  # sides of a tile: smaller ones are dominated b
 
 @dataclass(frozen=True)
 class Work:
-    """A program, what may vary in it, and what it computes.
+    """A program, its parameters, and its reference.
 
     Attributes:
         kind: name of the operator.
-        program: a function of `params` that returns a region. What it reads comes first among its tensors.
-        params: sizes and element types; what may vary is a `Parameter`. Of element types, each is a work of its own.
+        program: a function of `params` that returns a region. Its inputs come first among its tensors.
+        params: sizes and element types; variable ones are a `Parameter`. Each element type is a work of its own.
         reference: from the arrays that the program reads (narrow floats as float32) to those that it writes.
         verify_with: from parameters to those of a smaller instance with the same tasks.
     """
@@ -97,7 +97,7 @@ Array = NDArray[np.generic]
 
 
 class Deviation(Struct, frozen=True):
-    """The deviation of a step's result, or of the whole network's outputs, from what is expected.
+    """The deviation of a step's result, or of the whole network's outputs, from the expected values.
 
     Attributes:
         largest: largest difference, relative to the largest expected value.
@@ -120,7 +120,7 @@ _PROGRAMS: dict[tuple[object, ...], Program] = {}
 
 
 def loaded(work: Work) -> Program:
-    """The program for the first value of each parameter; the same one for works that are alike."""
+    """Load the program for the first value of each parameter; equal works share it."""
     key = (work.program, *sorted((name, str(value)) for name, value in work.smallest.items()))
     if key not in _PROGRAMS:
         _PROGRAMS[key] = load_program(work.program, **work.smallest)

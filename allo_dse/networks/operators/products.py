@@ -260,10 +260,12 @@ OPERAND: dict[str, Callable[[Floats, Floats], Floats]] = {
 
 
 def fused_work(work: Work, following: Work, position: int) -> Work | None:
-    """Both as one program, which reads what `work` reads and then what else `following` does; None where there is none.
+    """Fuse two works into one program; None if there is none.
+
+    It reads the inputs of `work`, then the other inputs of `following`.
 
     Args:
-        position: of the result of `work` among what `following` reads.
+        position: of the result of `work` among the inputs of `following`.
     """
     if work.params.get("Ty") != following.params.get("Ty"):
         return None

@@ -1,10 +1,10 @@
-"""The shortest solution as a shortest path: nodes are what is done when a launch ends, edges are launches.
+"""The shortest solution as a shortest path: nodes are the sets of steps done when a launch ends, edges are launches.
 
-Launches follow each other, so their times add up, and each is a small problem of its own. What is done when one ends is
-a set of steps with all that they wait for; a network has few such sets, as it is nearly a chain. An edge takes
-at least what follows from its operators one by one. Only launches on the path that looks shortest are solved, until all
-of it are and it still is. No solution is shorter: what a path leaves out, waiting for what ended in an earlier launch
-and a limit of the deviation of all together, only adds to it.
+Launches follow each other, so their times add up, and each is a small problem of its own. A node is a set of steps with
+all their predecessors. A network has few such sets, as it is nearly a chain. The lower bound of an edge follows from
+its operators one by one. Only launches on the path that looks shortest are solved, until all of its launches are solved
+and it is still the shortest. No solution is shorter: a path ignores only waits for earlier launches and the common
+limit of the deviation, and both only add to the length.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Solve = Callable[[Problem], Solved]
 
 @dataclass
 class ByLaunches:
-    """A problem whose launches follow each other, and of which every step has an operator of its own.
+    """A problem whose launches follow each other, and whose steps each have an operator of their own.
 
     Attributes:
         known: launches that were solved, by their problem.
@@ -65,7 +65,7 @@ class ByLaunches:
         return found
 
     def _next(self, done: int) -> Iterator[int]:
-        """Sets of steps that one launch may do next, each with what it waits for."""
+        """Yield the sets of steps that one launch may do next, each with its predecessors."""
         seen, waiting = {0}, [0]
         before = [sum(1 << step for step in own) for own in self.before]
         while waiting:
