@@ -39,7 +39,10 @@ _MATMUL, _GEMV = "matmul", "gemv"
 
 
 def operations_of(program: Program) -> tuple[str, ...]:
-    """What a program computes, in order of names; moving tiles, and adding to a product, count only where all do it."""
+    """Return the names of a program's operations, sorted.
+
+    Moving tiles, and adding to a product, count only if the program does nothing else.
+    """
     ops = [op for cls in program.task_classes for op in cls.work]
     kinds = {_GEMV if op.kind == _MATMUL and op.shape[2] == 1 else op.kind for op in ops}
     accumulating = {"add"} if kinds & {_MATMUL, _GEMV} else set()
@@ -47,7 +50,7 @@ def operations_of(program: Program) -> tuple[str, ...]:
 
 
 def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
-    """How good the prediction of a design's latency is; None where nothing was compared with measurements."""
+    """Return the accuracy of a predicted latency; None if nothing was compared with measurements."""
     tensors = design.program.tensors
     element = type_key(tensors[0].dtype) if tensors else ""
     return NpuDevice.of(design.device).accuracy_of(operations_of(design.program), element, latency_us)
@@ -182,7 +185,7 @@ class _Plan:
                     own[flow.direction] = max(own[flow.direction], ticks.shim + ticks.channel)
 
     def block_ticks(self, periods: int) -> float:
-        """What a block takes at least: any of its resources works so long."""
+        """Return a lower bound of a block's time: the work of its busiest resource."""
         dram = (
             sum(m.cadence.over(periods) * m.ticks.dram for m in self._moved if m.flow.direction == way)
             for way in DIRECTIONS
@@ -206,7 +209,7 @@ class _Plan:
 
 
 def _is_waited_for(schedule: PortSchedule) -> bool:
-    """Whether the first task of a block takes a tile of the port, or the last one gives one away."""
+    """Check that the first task of a block takes a tile of the port, or the last one gives one away."""
     if schedule.key[1] == "in":
         return bool(schedule.first[0])
     return bool(schedule.first[-1] and schedule.steady[-1])
@@ -255,13 +258,13 @@ MOST_KNOWN = 4096
 
 
 class _Timed(NamedTuple):
-    """What is told of the network of a number of periods. Ticks.
+    """Results of simulating a number of periods. Ticks.
 
     Attributes:
         ticks: from the first operation to the last.
-        core: in a period, of the busiest one.
-        channel: in a later period, of the busiest DMA channel.
-        dram: of service in the first period, and in a later one.
+        core: of the busiest core, per period.
+        channel: of the busiest DMA channel, per later period.
+        dram: of service in the first period, and in each later one.
     """
 
     ticks: float
@@ -271,7 +274,7 @@ class _Timed(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What runs between two host interventions: its periods, how long they take, and how many such blocks there are."""
+    """A run of periods between two host interventions, its time, and the number of such blocks."""
 
     periods: int
     times: int
@@ -290,7 +293,7 @@ class NpuSimulator:
     quick = True
 
     def bounding(self) -> NpuBounds:
-        """What can be said of designs before they are evaluated."""
+        """Return the bounds of designs before evaluation."""
         return NpuBounds()
 
     def evaluate(self, design: Design) -> Metrics:
@@ -339,7 +342,7 @@ class _Simulation(Struct, frozen=True, dict=True):
         return network_key(self.design.program, self.schedules, self.links, self.transport, device)
 
     def run(self, periods: int) -> _Timed:
-        """What so many periods take."""
+        """Simulate a number of periods."""
         network = self._network(periods)
         result = table_engine().run(network.network, extrapolate=True)
         if not result.finished:
@@ -352,7 +355,7 @@ class _Simulation(Struct, frozen=True, dict=True):
         return _Timed(float(result.cycles), core, channel, network.dram_ticks)
 
     def _waiting(self, result: RunResult) -> str:
-        """Which nodes wait for which streams; nodes that wait for tiles of tensors are counted."""
+        """Describe the nodes that wait and their streams; nodes that wait for tiles of tensors are only counted."""
         assert result.deadlock is not None
         names, channels = self.design.vmg.nodes, sorted(self.links.depth)
         first_stream = result.network.stream_count - 2 * len(channels)

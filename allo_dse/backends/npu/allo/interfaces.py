@@ -57,7 +57,7 @@ class Interface(Struct, frozen=True, eq=False):
         return tuple(self.tiles[0, 0].tolist())
 
     def same_transfer(self, other: Interface) -> bool:
-        """Whether both need the same tiles at the same times, so that one transfer serves both."""
+        """Check that both need the same tiles at the same times, so that one transfer serves both."""
         return (
             self.tiles.shape == other.tiles.shape
             and np.array_equal(self.leaves, other.leaves)
@@ -228,7 +228,7 @@ def tile_dimensions(port: TensorPort) -> list[int | None]:
 
 
 def tile_counts(port: TensorPort) -> list[int]:
-    """How many tiles there are in each of the 4 dimensions."""
+    """Return the number of tiles in each of the 4 dimensions."""
     counts = [1, 1, 1, 1]
     for dimension, count in zip(tile_dimensions(port), port.tile.grid or (1,), strict=True):
         if dimension is not None:
@@ -250,7 +250,7 @@ Pair = tuple[str, int, int]
 
 
 def fifo_counts(vmg: VMG, between: tuple[StreamFlow, ...]) -> Mapping[Pair, int]:
-    """How many FIFOs there are for each stream array from node to node, where there is more than one stream."""
+    """Return the number of FIFOs per stream array and pair of nodes, for pairs with more than one stream."""
     wanted = {(flow.stream, flow.source, flow.target) for flow in between if flow.count > 1}
     if not wanted:
         return {}
@@ -273,7 +273,9 @@ def fifo_counts(vmg: VMG, between: tuple[StreamFlow, ...]) -> Mapping[Pair, int]
 
 
 def fifos_inside(program: CompiledProgram, group: NodeGroup, array: str) -> int:
-    """How many FIFOs a stream array had between tasks of one node before they were chained: 1 where bundles did it."""
+    """Return the number of FIFOs of a stream array between tasks of one node before chaining: 1 if bundles merged
+    them.
+    """
     tasks = group.leaves.tasks(0, body_of(group).leaf_count)[:1]
     ends: dict[int, dict[str, list[Hashable]]] = {}
     for _, direction, _, stream, operation in _uses(program, group, tasks, {array}):
@@ -287,7 +289,7 @@ def fifos_inside(program: CompiledProgram, group: NodeGroup, array: str) -> int:
 
 
 def body_of(group: NodeGroup) -> Task | Seq:
-    """What one round of a group's nodes does; the other rounds reach the same peers."""
+    """Return the tree of one round of a group's nodes; all rounds reach the same peers."""
     return group.tree.child if isinstance(group.tree, Repeat) else group.tree
 
 

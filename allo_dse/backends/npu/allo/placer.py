@@ -1,12 +1,12 @@
-"""Which core Allo gives each node: nodes that exchange tokens lie side by side, in columns that turn at their ends.
+"""Allo's assignment of nodes to cores: nodes that exchange tokens are adjacent, in columns that turn at their ends.
 
-Connected nodes are strung together, the pairs with most FIFOs first, at the ends of what is strung already; a node in
-the middle of a string takes part no more. A string whose two ends are connected is strung to itself, and then its nodes
-take several cores each. Strings are laid out from the first free core up and down the columns to the right; those that
-run out of columns are not placed. Nodes by themselves take any core that is left.
+Connected nodes are joined into strings, the pairs with most FIFOs first. Only the two ends of a string can be extended.
+If these two ends are connected, the string closes on itself, and its nodes take several cores each. Strings are laid
+out from the first free core, up and down the columns to the right. Strings that run out of columns are not placed.
+Single nodes take any core that is left.
 
 Source: `CodeGenerator.map_core_func_to_physical_tiles` in `allo.backend.aie.mlir_codegen` and `string_sort_key` in
-`allo.backend.aie.utils`, commit a098603. Written anew from what they do.
+`allo.backend.aie.utils`, commit a098603. An independent implementation of their behaviour.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NotPlaced(Exception):
 
 
 class PlacedNode(Struct, frozen=True):
-    """What the placer knows about a node.
+    """A node, as the placer sees it.
 
     Attributes:
         name: as Allo composes it.

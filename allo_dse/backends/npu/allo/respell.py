@@ -53,7 +53,7 @@ def with_fewer_transfers(graph: ProgramGraph, fold: MeshFold, device: Device) ->
 
 
 def least_transfers(bounds: FoldBounds, fold: MeshFold) -> Counter[str]:
-    """How many transfers a fold needs at least, per direction: blocks do not share any."""
+    """Return the least number of transfers that a fold needs, per direction: blocks do not share any."""
     found: Counter[str] = Counter()
     for number, (kernel, own) in enumerate(zip(bounds.program.kernels, fold.kernels, strict=True)):
         for side in bounds.moved[number]:

@@ -1,4 +1,4 @@
-"""What a rule of a target is, and what it looks at."""
+"""Rules of a target and the subject that they check."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def plan(self) -> TransferPlan | NoTransfer | None:
-        """How tensors are moved, or the stream that finds no ports; None when a node has too many interfaces."""
+        """Transfer plan of the tensors, or the refusal of a stream without ports; None if a node has too many
+        interfaces.
+        """
         by_tensor: dict[int, list[Interface]] = {number: [] for number in tensor_order(self.program)}
         for own in self.interfaces:
             if isinstance(own, PortShortage):
@@ -122,5 +124,5 @@ class Rule(Protocol):
     folded: bool
 
     def check(self, subject: Subject) -> Iterable[Violation]:
-        """Where a mapping breaks the rule."""
+        """Yield the violations of this rule by a mapping."""
         ...

@@ -1,4 +1,4 @@
-"""What Allo's AIE backend builds, up to the vendor's tools: rules about folded graphs.
+"""Rules about folded graphs for Allo's AIE backend, up to the vendor's tools.
 
 Source of all rules: github.com/cornell-zhang/allo, commit a098603.
 
@@ -71,7 +71,7 @@ class CoreMemory(Struct, frozen=True):
 
 
 def core_memory(subject: Subject, cores: Mapping[int, Core], depth: int) -> Iterator[CoreMemory]:
-    """What each node needs.
+    """Yield the memory that each node needs.
 
     Args:
         cores: of the nodes that exchange tokens.
@@ -106,7 +106,7 @@ def stream_bytes(fifos: Iterable[StreamFlow], cores: Mapping[int, Core], turned:
 
 
 def _reaches(core: Core, memory: Core) -> bool:
-    """Whether a core works on the memory of another: above, below, or to the left of it."""
+    """Check that a core can access the memory of another: above, below, or to the left of it."""
     return (core[0] - memory[0], abs(core[1] - memory[1])) in ((0, 0), (0, 1), (1, 0))
 
 
@@ -166,7 +166,7 @@ def _token_bytes(op: StreamOp) -> int:
 
 
 def _computes(cls: TaskClass, put: StreamOp) -> bool:
-    """Whether the token that is put has an array that was counted."""
+    """Check that the put token has an array that is counted already."""
     new = (op for op in cls.work if op.use.is_new and _shape(op) == put.stream.block)
     return (any(new) or _token_bytes(put) in cls.loop_arrays) and not _sums_products(cls)
 
@@ -260,7 +260,7 @@ class Rounds:
 
 
 class Requests:
-    """What the host queues at once has to fit, and a result has to be on its way whenever it waits."""
+    """Limits of the host's queue: requests queued at once must fit, and every wait needs a result on its way."""
 
     name, folded = "allo_requests", True
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"

@@ -1,14 +1,14 @@
-"""How Allo takes tiles from DRAM to the cores and back: which interfaces share a transfer, and on which tiles they run.
+"""Allo's transfers of tiles between DRAM and cores: interfaces that share a transfer, and the tiles that carry it.
 
-Interfaces that need the same tiles at the same times are served by one stream (multicast); those whose tiles lie next
-to each other in the tensor's grid are served by one transfer between DRAM and a memory tile, as far as the tile has
-ports. The only transfer of a tensor is spread over the columns first, where it can be (Allo's examples ask for that
-with ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH=1, and so do exported designs). A transfer that finds no ports is cut into
-smaller ones until they do; one that cannot be cut any further makes Allo give up ("Fail to partition"), and so does one
-that is spread into parts of some rows and a piece ("Invalid slice size").
+Interfaces that need the same tiles at the same times share one stream (multicast). Interfaces with adjacent tiles in
+the tensor's grid share one transfer between DRAM and a memory tile, as far as the tile has ports. The only transfer of
+a tensor is first spread over the columns if possible: Allo's examples request this with
+ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH=1, and so do exported designs. A transfer that finds no ports is split until
+its parts do. Allo gives up on a transfer that cannot be split further ("Fail to partition"), or that is spread into
+parts of some rows and a piece ("Invalid slice size").
 
 Source: `CodeGenerator.map_data_transfer` in `allo.backend.aie.mlir_codegen`, `coalesce_memory_access` in `allo.memory`,
-commit a098603. Written anew from what they do; `docs/allo_target.md` says how the verdicts were compared.
+commit a098603. An independent implementation; `docs/allo_target.md` describes how the verdicts were compared.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class NoTransfer(Exception):
 
 
 class TransferRun(Struct, frozen=True, eq=False):
-    """What one shim channel moves.
+    """The transfers of one shim channel.
 
     Attributes:
         shim, memory_tile: numbers of the tiles.
-        size: tiles that one request moves, in 4 dimensions.
+        size: tiles per request, in 4 dimensions.
     """
 
     shim: int

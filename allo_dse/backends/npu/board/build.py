@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def options_of(description: str) -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--build-only", action="store_true", help="stop when it is built")
@@ -160,7 +160,7 @@ def _own(name: str) -> ModuleType:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """What this process and those it starts print goes to a file, and from there to standard error."""
+    """Redirect the output of this process and its children to a file, and copy that to standard error afterwards."""
     sys.stdout.flush()
     kept = os.dup(1)
     with log.open("wb") as file:
@@ -232,7 +232,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def expected_of(function: Any, tensors: Tensors, arrays: Mapping[str, Any]) -> list[Any]:
-    """What a reference computes from the inputs; floats narrower than 32 bits come to it as float32."""
+    """Compute a reference's results from the inputs; floats narrower than 32 bits are passed to it as float32."""
     given = [arrays[t["name"]] for t in tensors if not t["written"]]
     wide = [a.astype(np.float32) if a.dtype.itemsize < 4 and a.dtype.kind in "fV" else a for a in given]
     expected = function(*wide)
@@ -242,13 +242,16 @@ def expected_of(function: Any, tensors: Tensors, arrays: Mapping[str, Any]) -> l
 def checked(
     program: ModuleType, tensors: Tensors, arrays: Mapping[str, Any], seed: int | None, tolerance: Tolerances
 ) -> dict[str, Any]:
-    """Whether results were checked, against what, and how far they are off.
+    """Compare results with a reference or golden results, and return the errors found.
 
     Args:
         seed: of the inputs; None for others.
 
+    Returns:
+        Whether results were checked, against what, and how far they are off.
+
     Raises:
-        WrongResults: where they differ.
+        WrongResults: if they differ.
     """
     written = [t for t in tensors if t["written"]]
     if hasattr(program, "reference"):
@@ -299,7 +302,7 @@ def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> dict[st
 
 
 def _off(found: Any, wanted: Any) -> tuple[Any, float]:
-    """How far elements are off, and the root mean square of those that are wanted, if finite."""
+    """Return each element's absolute error, and the root mean square of the finite expected values."""
     own, exact = found.astype(np.float64), wanted.astype(np.float64)
     with np.errstate(invalid="ignore"):
         off = np.where((own == exact) | (np.isnan(own) & np.isnan(exact)), 0.0, np.abs(own - exact))

@@ -76,7 +76,7 @@ class NpuRun(Command):
         return math.inf
 
     def unavailable(self) -> str | None:
-        """What is missing here, in one sentence; None if nothing is."""
+        """Return a sentence on the first missing requirement; None if nothing is missing."""
         python = self._program()
         if python is None:
             return f"there is no Python interpreter {self.words[0]}"
