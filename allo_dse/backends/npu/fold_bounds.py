@@ -1,7 +1,7 @@
-"""What a fold needs at least of a device, known before the folded graph is built.
+"""Lower bounds of a fold's needs, known before the folded graph is built.
 
-Everything here is a lower bound of what `DeviceMapping.violations` finds, so that leaving out folds that exceed a limit
-never loses one that fits.
+Each is a lower bound of the needs in `DeviceMapping.violations`, so leaving out folds that exceed a limit never loses
+one that fits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return self.graph.program
 
     def fits(self, needs: Needs) -> bool:
-        """Whether the array has as much as kernels need together."""
+        """Check that the array has enough for the kernels' total needs."""
         return self._limits.fit(needs[1:])
 
     @cached_property
@@ -73,7 +73,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return [axis for axis in range(len(self.program.kernels[kernel].mesh)) if axis not in varying]
 
     def tiles(self, kernel: int, side: PortSide) -> int:
-        """How many different tiles of a tensor a kernel's tasks need at least."""
+        """Return the least number of different tiles of a tensor that a kernel's tasks need."""
         mesh = self.program.kernels[kernel].mesh
         return math.prod(mesh[axis] for axis in self.telling(kernel, side))
 
@@ -105,11 +105,11 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return sides
 
     def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
-        """Whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
+        """Check that a core has the channels and the memory for the tensor ports of the kernels that share it."""
         return _ports_fit(self._sides(members), self.device, self.buffering)
 
     def tasks_fit(self, tasks: Sequence[int]) -> bool:
-        """Whether a core has the channels and the memory for the tensor ports of some tasks."""
+        """Check that a core has the channels and the memory for the tensor ports of some tasks."""
         sides: dict[PortKey, TensorPort] = {}
         for task in tasks:
             sides.update(self._task_ports[task])
@@ -156,7 +156,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
 
 
 def task_excess(ports: Iterable[TensorPort], device: NpuDevice, buffering: Buffering) -> Violation | None:
-    """What the tensor ports of a task need that a core does not have; None where they fit."""
+    """Return the limit of a core that the tensor ports of a task exceed; None if they fit."""
     sides = {port_key(port, way): port for port in ports for way in port.directions}
     if _ports_fit(sides, device, buffering):
         return None

@@ -1,4 +1,4 @@
-"""Whether a folded graph fits a device: every limit it exceeds, as values.
+"""Limits of a device that a folded graph exceeds, as values.
 
 `DeviceMapping.violations` puts the parts together. `docs/devices.md` lists the constraints and the rules behind them.
 """
@@ -47,8 +47,11 @@ Peers = Sequence[Sequence[tuple[Hashable, int, Hashable]]]
 
 
 def waiting(view: MappingView, transport: Transport) -> tuple[str | int, ...]:
-    """What waits, each for the next, and the last for the first: nodes, by number, and channels, in words; empty when
-    all tiles arrive. Of a graph whose streams alone do not hold each other up, with all tiles on their way."""
+    """Return a cycle of processes that wait for each other; empty if all tiles arrive.
+
+    Each waits for the next, and the last for the first. Nodes are numbers, channels are described in words. The graph's
+    streams alone must not deadlock, and all tiles must have a transfer.
+    """
     shared = [t for t in transport.transfers if len(t.flows) > 1 or len(transport.flows[t.flows[0]].nodes) > 1]
     if not shared:
         return ()
@@ -110,7 +113,7 @@ def _numbered(values: Iterable[Hashable]) -> list[int]:
 
 
 def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[int]) -> bool:
-    """Whether every transfer leads to, or from, one port of nodes of one role."""
+    """Check that every transfer leads to, or from, one port of nodes of one role."""
     for transfer in shared:
         flows = [transport.flows[number] for number in transfer.flows]
         ends = {(role[node], port) for flow in flows for node, port in zip(flow.nodes, flow.ports, strict=True)}
@@ -121,11 +124,11 @@ def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[in
 
 @dataclass
 class _Exchange:
-    """What nodes, memory-tile channels and shim channels do; every FIFO is two streams, full slots and free ones.
+    """Network of nodes, memory-tile channels and shim channels; a FIFO is two streams, of full and of free slots.
 
     Attributes:
         depths: of the FIFOs; FIFO n is streams 2n and 2n + 1.
-        names: of the processes: the numbers of nodes, or what a channel moves.
+        names: of the processes: numbers of nodes, or descriptions of channels.
     """
 
     builder: NetworkBuilder = field(default_factory=NetworkBuilder)
@@ -133,7 +136,7 @@ class _Exchange:
     names: list[str | int] = field(default_factory=list)
 
     def run(self, schedules: Sequence[GroupSchedule], links: Links, transport: Transport) -> tuple[str | int, ...]:
-        """What waits for each other, as `waiting` says it."""
+        """Return the cycle of processes that wait for each other; see `waiting`."""
         ends: dict[tuple[int, PortKey], int] = {}
         by_node = [schedule for schedule in schedules for _ in range(schedule.group.count)]
         for transfer in transport.transfers:
@@ -209,9 +212,9 @@ def array_violations(vmg: VMG, device: NpuDevice) -> list[Violation]:
 
 
 def is_hopeless(vmg: VMG, device: NpuDevice) -> bool:
-    """Whether what its nodes and tiles need says nothing that `array_violations` has not said.
+    """Check that the needs of single nodes and tiles add nothing to the verdict of `array_violations`.
 
-    So it is with far more nodes than the device has tiles (an unfolded graph, say), and where tasks call regions with
+    This holds with far more nodes than the device has tiles (an unfolded graph, say), and if tasks call regions with
     arrays of their own.
     """
     return vmg.node_count > _HOPELESS * device.compute_tiles or bool(vmg.program.shared)

@@ -42,7 +42,10 @@ PLACE_SECONDS = 120.0
 
 
 def _array_of(device: Device) -> tuple[object, ...] | None:
-    """What a transport plan depends on: neither an NPU's board nor what kernels cost; None for other devices."""
+    """Return the parts of an NPU that a transport plan depends on; None for other devices.
+
+    Neither the board nor the costs of kernels matter.
+    """
     if not isinstance(device, NpuDevice):
         return None
     return device.array, device.core, device.memory_tile, device.shim, device.interconnect
@@ -90,12 +93,12 @@ class DeviceMapping:
 
     @property
     def layouts(self) -> LayoutPlan:
-        """Where tensors change their layouts; nowhere on a device without an array."""
+        """Plan of the tensors' layout changes; empty on a device without an array."""
         return layouts_on(self.vmg.graph, self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())
 
     @cached_property
     def transport(self) -> Transport:
-        """Which tiles move over which channels."""
+        """Plan of the tiles' transport over channels."""
         return plan_transport(self.view, self.npu, self.buffering)
 
     def reading(self, orders: Mapping[str, IntArray]) -> Transport | str:

@@ -80,12 +80,12 @@ TEMPLATE_PERIODS = 3
 
 @dataclass
 class Parts:
-    """What is being built.
+    """A network under construction.
 
     Attributes:
         periods, first_column: of the design that is added.
-        gates: of each process of the design a stream from which it takes a token before it begins, and one into which
-            it puts a token at its end; None where processes begin at once.
+        gates: for each process of the design, a stream from which it takes a token before it begins, and one into which
+            it puts a token at its end; None if processes begin at once.
     """
 
     device: NpuDevice
@@ -206,9 +206,9 @@ class _Staged(Struct, frozen=True):
 
 
 def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
-    """Whether a transfer walks down rows that are a page long each, tile after tile, in a tensor out of reach.
+    """Check that a transfer walks down rows of one page each, tile after tile, in a tensor beyond the page reach.
 
-    Where the next tile continues the rows of the one before, the loop over rows ends with the tile.
+    If the next tile continues the rows of the one before, the loop over rows ends with the tile.
     """
     if (transfer.lies_in_bytes or tensor.bytes) <= board.page_reach_bytes or len(transfer.pattern.dims) < 2:
         return False
@@ -276,7 +276,7 @@ def _shim_channel(
 
 
 def _shim_table(parts: Parts, flows: list[_Staged]) -> tuple[Table, float]:
-    """What a shim channel does, and the ticks its moves take in a steady period."""
+    """Return the operations of a shim channel, and the ticks of its moves in a steady period."""
     # A channel walks through its descriptors in one order: its flows, which have the same sequence of tiles in common,
     # take turns. In another order a core could wait for a tile behind one for which there is no room yet.
     table, cadence = Table(), flows[0].schedule.cadence
@@ -319,7 +319,7 @@ def _cores(
 
 
 def _core_table(parts: Parts, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks) -> Table:
-    """What a core does: the first period, then the steady one as often as it repeats."""
+    """Return the operations of a core: the first period, then the repeated steady one."""
     table = Table()
     same = all(np.array_equal(port.first, port.steady) for port in schedule.ports)
     first, steady = (parts.periods, 0) if same else (1, parts.periods - 1)

@@ -344,9 +344,9 @@ def full_queues(runs: Sequence[TransferRun]) -> Iterator[Queue]:
 
 
 def unanswered(runs: Sequence[TransferRun]) -> int | None:
-    """How many groups are requested when Allo wants to wait for a result and none is on its way; None if never.
+    """Return the number of groups requested when Allo waits for a result that is not on its way; None if it never does.
 
-    It queues as many groups as fit, waits for the results of the first of them, and goes on.
+    Allo queues as many groups as fit, waits for the results of the first of them, and continues.
     """
     groups = [len(run.sample.tiles) for run in runs]
     results = max((n for n, run in zip(groups, runs, strict=True) if not run.sample.is_input), default=0)

@@ -275,11 +275,11 @@ def checked(
 
 
 def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | None) -> int:
-    """How many elements differ; all where their root mean square is too large.
+    """Return the number of elements that differ; all if their root mean square error is too large.
 
     Args:
-        tolerance: of floats, over the root mean square of finite expected values: of the largest difference, and of the
-            root mean square of all.
+        tolerance: for floats, relative to the root mean square of finite expected values: of the largest difference,
+            and of the root mean square of all differences.
     """
     if tolerance is None:
         whole = wanted.astype(np.int64) if wanted.dtype.kind == "f" else wanted  # from which what does not fit wraps

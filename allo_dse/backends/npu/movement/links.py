@@ -84,7 +84,7 @@ def link_streams(graph: ProgramGraph, groups: Sequence[tuple[int, NodeGroup]]) -
 
 
 def _open_ends(group: NodeGroup, graph: ProgramGraph) -> tuple[Ends, Ends]:
-    """Where a group's nodes put into streams that lead out of them, and where they get from others."""
+    """Return the ends at which a group's nodes put into streams to other nodes, and get from streams of others."""
     found: dict[str, list[tuple[IntArray, IntArray]]] = {"put": [], "get": []}
     for wiring, nodes in group.once(group_wirings, graph):
         if not wiring.open_ends:

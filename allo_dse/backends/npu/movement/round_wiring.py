@@ -129,7 +129,7 @@ def group_wirings(group: NodeGroup, graph: ProgramGraph) -> list[tuple[Wiring, I
 
 
 def _inner_loops(loops: tuple[int, ...], length: int) -> int:
-    """How many of the innermost loops make up a round of `length` tasks."""
+    """Return the number of innermost loops that make up a round of `length` tasks."""
     count, inner = 1, 0
     while count < length:
         inner += 1

@@ -1,10 +1,10 @@
-"""How deep the FIFOs between nodes must be for a folded graph to run at all.
+"""FIFO depths between nodes that a folded graph needs to run at all.
 
-The streams of an array that lead from one node to another become one FIFO that is used in turn. Where tokens reach a
-node on two ways, the FIFOs of one way must hold what the other has not delivered yet; a chain that computes a whole row
-before it looks at its results needs a FIFO for the row. Whether a network of processes that only get and put blocks
-does not depend on time, so the graph's token exchange is executed without costs: a deadlock at the declared depths
-shows which FIFOs are full, these are made deeper, and each goes back as far as it can.
+All streams of an array from one node to another become one FIFO that they use in turn. If tokens reach a node on two
+paths, the FIFOs of one path must hold the tokens that the other has not delivered yet. A chain that computes a whole
+row before it reads its results needs a FIFO for the row. A network of processes that only get and put deadlocks
+regardless of timing, so the graph's token exchange is executed without costs. A deadlock at the declared depths shows
+the full FIFOs; these are made deeper, and each is then reduced as far as possible.
 """
 
 from __future__ import annotations
@@ -108,17 +108,18 @@ def smallest_depths(search: DepthSearch) -> NeededDepths:
 
 
 def is_forest(channels: Iterable[Channel]) -> bool:
-    """Whether there is at most one way between any two nodes: then no FIFO can hold up another way."""
+    """Check that at most one path connects any two nodes, so that no FIFO can block another path."""
     sets = DisjointSets[int]()
     return all(sets.join(source, target) for source, target, _ in channels)
 
 
 class _Exchange(Struct, frozen=True, eq=False, dict=True):
-    """What a node does on its channels in so many periods.
+    """Operations of a node on its channels over a number of periods.
 
     Attributes:
         digest: equal for nodes that do the same.
-        kinds: what leaves do, step by step, each so often in a row; `codes`: per leaf, which of them it does.
+        kinds: the leaves' distinct sequences of steps, each step with its count of repetitions.
+        codes: per leaf, its position in `kinds`.
     """
 
     digest: bytes
@@ -230,7 +231,7 @@ class _Search(Struct, frozen=True, dict=True):
 
 
 def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
-    """What a node of a group does on its channels in so many periods."""
+    """Return the operations of a group's nodes on their channels over a number of periods."""
     number: dict[tuple[tuple[Step, int], ...], int] = {}
     # Leaves that use channels in another order may do the same.
     codes = np.array([number.setdefault(_steps(own), len(number)) for own in uses.kinds])[uses.codes]
@@ -240,5 +241,5 @@ def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
 
 @lru_cache(maxsize=1024)
 def _steps(uses: tuple[Use, ...]) -> tuple[tuple[Step, int], ...]:
-    """What a leaf does, and how often in a row."""
+    """Return the steps of a leaf, each with its count of repetitions."""
     return tuple((step, sum(1 for _ in alike)) for step, alike in groupby(leaf_steps(0, uses)))

@@ -33,10 +33,10 @@ Use = tuple[bool, int]
 
 
 class LeafUses(Struct, frozen=True, eq=False, dict=True):
-    """What the leaves of a period get from and put to a node's channels; folds with an equal one share it.
+    """Tokens that the leaves of a period get from and put to a node's channels; folds with equal uses share one.
 
     Attributes:
-        leaves: how many there are.
+        leaves: number of leaves.
         by_leaf: per leaf that uses channels, the tokens it gets and puts, in the order of the task's ports.
     """
 
@@ -48,7 +48,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens a node moves in a period."""
+        """Number of tokens that a node moves in a period."""
         return sum(map(len, self.by_leaf.values()))
 
     @cached_property
@@ -165,7 +165,7 @@ class _Uses(NamedTuple):
 
 
 def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connected: bool = True) -> Links:
-    """Which leaves exchange tokens with which other node, from the streams that the first period's tasks use.
+    """Find the leaves that exchange tokens with other nodes, from the streams that the first period's tasks use.
 
     Args:
         connected: False when it is known that no stream leads from node to node.
@@ -250,7 +250,7 @@ def _group_links(
 
 
 def _leaf_uses(_: NodeGroup, leaves: int, told: bytes) -> LeafUses:
-    """What the leaves of a node do, from (leaf, put or get, channel) of all of its uses."""
+    """Return the channel uses of a node's leaves, from the (leaf, put or get, channel) of all of its uses."""
     by_leaf: dict[int, list[tuple[bool, int]]] = {}
     for leaf, is_put, channel in np.frombuffer(told, np.int64).reshape(3, -1).T.tolist():
         by_leaf.setdefault(leaf, []).append((bool(is_put), channel))

@@ -165,7 +165,7 @@ class JointModel(PlacementModel):
 
 
 def _leads_on(link: Link, from_core: bool) -> bool:
-    """Whether a route may take a link: between cores, and up from or down to a memory tile where it begins or ends."""
+    """Check that a route may take a link: between cores, or from or to a memory tile at the route's ends."""
     low, high = sorted((link.source.row, link.target.row))
     if low >= FIRST_CORE_ROW:
         return True

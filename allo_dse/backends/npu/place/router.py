@@ -135,7 +135,7 @@ _End = tuple[str, str, int]
 
 
 def nets_of(problem: Problem, placement: Placement) -> list[Net]:
-    """What has to be routed: transfers, then flows, then streams (those in shared memory from a tile to nowhere)."""
+    """Return the nets to route: transfers, flows, then streams; a stream in shared memory has no target."""
     nets = []
     for transfer, column in zip(problem.transfers, placement.columns, strict=True):
         shim, memory = Tile(column, SHIM_ROW), Tile(column, MEMORY_ROW)
