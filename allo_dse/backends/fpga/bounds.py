@@ -1,8 +1,8 @@
-"""What `FpgaSimulator` says of a design at least: copies, processing elements and paths between them, and resources.
+"""Lower bounds of `FpgaSimulator`'s results: copies, processing elements and paths between them, and resources.
 
 A node takes as long as its tasks take without waiting. Its first task begins when its tiles have been copied and its
-streams have got their first token, and what its last one writes is copied afterwards. Resources are known but for the
-depths of streams that the evaluator solves; those count with the least that any depth takes.
+streams have their first token, and the results of its last task are copied afterwards. Resources are known except for
+the stream depths that the evaluator solves; these count with the least resources of any depth.
 """
 
 from __future__ import annotations
@@ -69,8 +69,10 @@ class FpgaBounds:
         return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
 
     def least_cycles(self, mapping: FpgaCosts) -> int:
-        """What a mapping takes at least, at any depths of its streams; 0 where that is not known: where it is timed on
-        inputs, as reported, or moved at given rates."""
+        """Return a lower bound of a mapping's time at any depths of its streams; 0 if none is known.
+
+        None is known for mappings timed on inputs, with reported times, or with given copy rates.
+        """
         if mapping.vmg.program.runs or mapping.measured or mapping.rates:
             return 0
         times = self._of(mapping.shared)
@@ -108,7 +110,7 @@ def _least_saved(mapping: FpgaCosts) -> dict[str, float]:
 
 
 def _resources(mapping: FpgaCosts, saved: Mapping[str, float]) -> dict[str, Interval]:
-    """Of everything, and their shares of the device; exact where the depths of streams are known."""
+    """Return total resources and their shares of the device; exact if the depths of streams are known."""
     total, most = mapping.total, _ANYTHING if saved else None
     low = {resource: getattr(total, resource) + saved.get(resource, 0.0) for resource in RESOURCES}
     limits = {resource: mapping.device.limit(resource) for resource in RESOURCES}

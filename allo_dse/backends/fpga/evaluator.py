@@ -50,7 +50,7 @@ class FpgaSimulator:
         self._timings: dict[object, _Timing] = {}
 
     def bounding(self) -> FpgaBounds:
-        """What can be said of designs before they are evaluated."""
+        """Return the bounds of designs before evaluation."""
         return self._bounds
 
     def evaluate(self, design: Design) -> Metrics:
@@ -76,11 +76,12 @@ class FpgaSimulator:
 
 
 class _Timing(NamedTuple):
-    """What runs of a design have shown.
+    """Results of a design's runs.
 
     Attributes:
         depths: of its streams, by array.
-        cycles: of each run. slowest: which run it is that takes most.
+        cycles: of each run.
+        slowest: index of the run that takes longest.
         bound: see `_bound`.
     """
 

@@ -36,14 +36,14 @@ _HANG_ON_DEPTHS = ("depths", "resources", "total")
 
 @dataclass(frozen=True, eq=False)
 class FpgaCosts:
-    """What a folded graph with a schedule costs on a device: its tasks, FIFOs and tensors.
+    """Costs of a folded graph with a schedule on a device: its tasks, FIFOs and tensors.
 
     Attributes:
-        schedule: directives beside those of the program.
-        depths: stream depths by array name, where they differ from the declared ones.
-        measured: per kernel and class what is known of its loops (see `task_cost`).
-        rates: elements per cycle that a tensor's copies are known to move, by its name.
-        run: which of the program's runs on given inputs is timed, where data decides.
+        schedule: directives in addition to the program's.
+        depths: stream depths by array name, if they differ from the declared ones.
+        measured: known times of loops, per kernel and class (see `task_cost`).
+        rates: known elements per cycle of a tensor's copies, by its name.
+        run: index of the timed run on given inputs, if data decides.
     """
 
     vmg: VMG
@@ -88,12 +88,12 @@ class FpgaCosts:
 
     @cached_property
     def shared(self) -> SharedCosts:
-        """What it has in common with all designs of the program."""
+        """Costs shared by all designs of the program."""
         return SharedCosts.of(self.vmg.graph, self.device)
 
     @cached_property
     def scheduled(self) -> Scheduled:
-        """What it has in common with those that have its schedule."""
+        """Costs shared by all designs with its schedule."""
         return self.shared.scheduled(self.schedule, self.rates)
 
     @property
@@ -112,7 +112,7 @@ class FpgaCosts:
         return self.scheduled.copied_bytes + sum(map(self.moved_bytes, self.streamed.values()))
 
     def moved_bytes(self, use: TensorUse) -> int:
-        """Of a tensor that stays in DRAM, as often as they come and go."""
+        """Return the bytes copied of a tensor that stays in DRAM, counting repeated copies."""
         words = sum(self.vmg.uses.moved_words(use.tensor.name, does) for does in use.directions)
         return words * use.tensor.dtype.bits // BITS_PER_BYTE
 
@@ -141,7 +141,7 @@ class FpgaCosts:
         return {"logic": Resources.weighted(logic), "arrays": Resources.weighted(arrays)}
 
     def _held(self, group: int, task_class: TaskClass, cost: TaskCost) -> tuple[int, ...]:
-        """How many of each array of a class a node of a group has."""
+        """Return the number of copies of each array of a class on a node of a group."""
         held, uses = self.scheduled.held(task_class, cost), self.vmg.uses
         # Tasks on nodes of their own overlap with what hands them their tiles, which are double-buffered; nodes with
         # several keep them in arrays.
@@ -163,7 +163,9 @@ class FpgaCosts:
         return other
 
     def _tile_fifos(self, group: int) -> Resources:
-        """Of one node: a FIFO for the next tile, or the last result, of each tensor that stays in DRAM."""
+        """Return the resources of one node's tile FIFOs: for the next tile, or the last result, of each tensor in
+        DRAM.
+        """
         words: dict[tuple[str, str], int] = {}
         for _, task_class, _ in self.vmg.uses.classes[group] if self.streamed else ():
             for port in task_class.tensor_ports:
@@ -193,7 +195,7 @@ class FpgaCosts:
         return tuple((name, count, depths.get(name, streams[name].depth)) for name, count in self.fifos)
 
     def fifos_at(self, depths: Mapping[str, int]) -> Resources:
-        """What the FIFOs between nodes take at these depths, and as declared where they say none."""
+        """Return the resources of the FIFOs between nodes at these depths; missing depths are as declared."""
         return self.shared.fifos(self._deep(depths))
 
     def bits_at(self, depths: Mapping[str, int]) -> int:
@@ -253,7 +255,9 @@ def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
 
 
 def _common(mapping: FpgaCosts, schedule: Sequence[Directive]) -> Iterator[Violation]:
-    """What kernels have in common has one partition, and a port of each bank for every task that uses it."""
+    """Yield violations by shared tensors: each has one partition, and needs a port per bank for every task that uses
+    it.
+    """
     program, ports = mapping.vmg.program, mapping.device.arrays.ports
     for found in conflicts(program, schedule):
         yield Violation(
@@ -295,11 +299,11 @@ def _beyond(mapping: FpgaCosts, parts: Mapping[str, Resources]) -> Iterator[Viol
 
 
 class Use(Struct, frozen=True):
-    """How a kernel uses a tensor.
+    """A kernel's use of a tensor.
 
     Attributes:
-        place: the kernel, and where it is in the source.
-        waiting: of a loop that waits for the ports of the tensor's banks, its name and interval; None if none does.
+        place: the kernel and its place in the source.
+        waiting: name and interval of a loop that waits for ports of the tensor's banks; None if none does.
     """
 
     place: str

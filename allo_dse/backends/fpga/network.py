@@ -79,8 +79,7 @@ class TensorCopies:
                     yield port, vmg.node_of_task[tasks], pids
 
     def _find_pieces(self) -> None:
-        """Which is the last of the pieces that nodes read, and the first of those they write, in the order in which
-        they are copied."""
+        """Find the last piece that each node reads, and the first that it writes, in copying order."""
         count, grids = self._mapping.vmg.node_count, self._mapping.shared.pieces.grids
         for port, nodes, pids in self._ports("auto"):
             name = port.tensor.name
@@ -91,7 +90,7 @@ class TensorCopies:
                 np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
 
     def _using_nodes(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
-        """Which nodes use the tensors that stay in DRAM."""
+        """Nodes that use each tensor that stays in DRAM, by tensor and direction."""
         found: dict[tuple[str, str], NDArray[np.bool_]] = {}
         for port, nodes, _ in self._ports("dram"):
             for does in ("reads", "writes"):
@@ -288,11 +287,11 @@ def _moves(mapping: FpgaCosts, task_class: TaskClass) -> _Moves:
 
 
 def _table(first: int, ends: tuple[int, int], moves: _Moves, parts: Iterable[Part]) -> Table:
-    """What a task does.
+    """Return the operations of a task.
 
     Args:
-        first: how many streams are the task's own; the others follow.
-        ends: how many tensors it waits for, and how many wait for it.
+        first: number of the task's own streams; the others follow.
+        ends: number of tensors that it waits for, and of tensors that wait for it.
     """
     table, (arrivals, dones) = Table(), ends
     for port in range(first, first + arrivals):
@@ -319,7 +318,7 @@ def _copy(use: Callable[[int], None], table: Table, copies: Sequence[tuple[int, 
 
 
 def write_parts(table: Table, parts: Iterable[Part]) -> None:
-    """What the cost model says a task does, as operations of a table."""
+    """Write the cost model's parts of a task as operations of a table."""
     for part in parts:
         if isinstance(part, Wait):
             table.advance(part.cycles)

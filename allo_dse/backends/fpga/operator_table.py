@@ -104,7 +104,9 @@ class OperatorRow(Struct, frozen=True):
 
 
 class HeldOut(Struct, frozen=True):
-    """How many readings a table has exactly, in latency and DSPs: the device's own, and one from the other reports."""
+    """Number of readings that a table predicts exactly, in latency and DSPs: the device's own, and one from other
+    reports.
+    """
 
     readings: int
     before: int
@@ -120,7 +122,7 @@ class OperatorCalibration(Struct, frozen=True):
 
     @property
     def learned(self) -> bool:
-        """Whether reports say anything else than the device."""
+        """True if reports differ from the device's table."""
         return any(row.is_changed for row in self.rows)
 
     @property

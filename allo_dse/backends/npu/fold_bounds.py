@@ -55,10 +55,10 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return column_limits(self.device)
 
     def needs(self, kernel: int, sizes: Sizes) -> Needs:
-        """What moving a kernel's tiles takes at least, on so many nodes; the first entry is 0.
+        """Return the least that moving a kernel's tiles takes on a number of nodes per axis; the first entry is 0.
 
-        A node at another place of an axis that a tensor is distributed on works on other tiles, which are a flow of
-        their own; every node that writes has its own flow. Tensors that several kernels use count once.
+        Along an axis that a tensor is distributed on, nodes work on different tiles, and each tile is a flow of its
+        own. Every node that writes has its own flow. Tensors that several kernels use count once.
         """
         flows: dict[str, list[int]] = {"in": [], "out": []}
         for side in self.moved[kernel]:

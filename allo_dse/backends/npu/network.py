@@ -349,10 +349,10 @@ class Part(Struct, frozen=True):
 
 
 def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
-    """When each part ends, in microseconds after the first could begin.
+    """Return the end of each part, in microseconds after the first could begin.
 
-    Each design's call takes the host as long as it does alone. The host's rewrites of descriptors are part of that:
-    what they interrupt alone, they do not interrupt here.
+    Each design's call takes the host as long as it does alone. That includes the host's rewrites of descriptors: what
+    they interrupt alone, they do not interrupt here.
 
     Raises:
         SimulationError: if the designs wait for each other for ever.

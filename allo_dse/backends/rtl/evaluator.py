@@ -256,13 +256,13 @@ def _memory_words(text: str) -> list[int]:
 
 
 class RtlResult(Struct, frozen=True):
-    """What the circuit of a program did.
+    """Result of running a program's circuit.
 
     Attributes:
         cycles: of the circuit, from the start to the end of its last task; to the last access before a deadlock.
         outputs: the program's tensors after the run, by name.
         deadlock: the tasks that wait at streams; empty if all ended.
-        peak: words in each stream at most; a block is as many words as it has elements.
+        peak: largest number of words in each stream; a block is as many words as it has elements.
     """
 
     finished: bool
@@ -272,7 +272,7 @@ class RtlResult(Struct, frozen=True):
     peak: dict[str, int]
 
     def explain(self) -> str:
-        """What the tasks wait for, or that they ended."""
+        """Describe the tasks that wait, or the end of the run."""
         if self.finished:
             return f"the circuit ended after {self.cycles:,} cycles"
         words = {"put": ("put to", "full"), "get": ("get from", "empty")}
@@ -383,7 +383,7 @@ class RtlEvaluator:
         self.version = versioned(self.version, synthesize=synthesize, overlap=overlap, declared=depths == "declared")
 
     def unavailable(self) -> str | None:
-        """What is missing here and how to install it; None if the flow can run."""
+        """Return the missing tools and how to install them; None if the flow can run."""
         return unavailable() or (unavailable(synthesis=True) if self.synthesize else None)
 
     def evaluate(self, design: Design) -> Metrics:

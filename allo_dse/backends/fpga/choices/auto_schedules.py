@@ -56,7 +56,7 @@ class Chain(Struct, frozen=True):
 
     @property
     def rounds(self) -> int:
-        """How often the innermost body runs."""
+        """Number of executions of the innermost body."""
         return math.prod(self.trips)
 
     def at_most(self, wanted: int, most: int) -> Copies:
@@ -102,12 +102,12 @@ Nests: TypeAlias = tuple[tuple[Copies, int], ...]
 
 
 class KernelChains(Struct, frozen=True):
-    """What there is to ask about the nests of a kernel.
+    """Questions about the loop nests of a kernel.
 
     Attributes:
-        chains: of its classes; those of the same loops count once.
-        most: copies that can be made.
-        shares: of each chain, where it may be treated differently.
+        chains: loop chains of its classes; chains of the same loops count once.
+        most: largest number of copies.
+        shares: question of each chain that may be treated differently.
     """
 
     kernel: str
@@ -202,13 +202,13 @@ _ADDERS = Question.word("schedule.adders", ADDERS_BY, ADDERS_BY)
 
 
 class _Facts(Struct, frozen=True):
-    """What schedules of a program follow from.
+    """Facts that the schedules of a program follow from.
 
     Attributes:
         chains: of each kernel that has loops.
         spreads: of all accesses.
         written: names of the tensors that tasks write.
-        adds_floats: whether there are floating-point sums, for which there are adders with and without DSPs.
+        adds_floats: True with floating-point sums, for which there are adders with and without DSPs.
     """
 
     chains: Sequence[KernelChains]
@@ -353,7 +353,7 @@ def needed_banks(
 
 
 def spreads_of(kernel: Kernel) -> list[Spread]:
-    """What the accesses of a kernel go along; those that are alike count once."""
+    """Return the array dimensions and loops of a kernel's accesses; equal ones count once."""
     found: dict[Spread, None] = {}
     for task_class in kernel.classes:
         nest = read_nest(task_class.body.mlir)
@@ -385,13 +385,17 @@ def _accesses(
 
 
 def _adds_floats(program: CompiledProgram) -> bool:
-    """Whether there are floating-point sums, for which there are adders with and without DSPs, and no wider ones."""
+    """Check for floating-point sums with a choice of adders, with or without DSPs: there are none with 64-bit floats.
+    """
     bodies = [task_class.body.mlir for task_class in program.task_classes]
     return any("arith.addf" in body or "arith.subf" in body for body in bodies) and not any("f64" in b for b in bodies)
 
 
 def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoice[Any] | None:
-    """What a study's `schedules=` means: "auto", schedule parameters, or both in a list; None for no choice at all.
+    """Return the choice that a study's `schedules=` declares; None for no choice at all.
+
+    Args:
+        declared: "auto", schedule parameters, or both in a list.
 
     Raises:
         StudyError: for anything else, and for a device that has no schedules.

@@ -66,11 +66,11 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
 
 
 class ScheduleParameter(Struct, frozen=True):
-    """What may vary about one loop, array or stream.
+    """A variable directive of one loop, array or stream.
 
     Attributes:
         target: "kernel:loop", "kernel:array", or the name of a tensor or stream of the region.
-        options: what is fixed about the directive.
+        options: fixed options of the directive.
         values: of the option `varies`; ascending numbers, or words.
     """
 
@@ -82,7 +82,7 @@ class ScheduleParameter(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of its gene."""
+        """Name of its gene."""
         dim = dict(self.options).get("dim")
         return f"schedule.{self.kind}.{self.target}" + ("" if dim is None else f".{dim}")
 
@@ -158,7 +158,7 @@ def stream_depth(stream: str, depths: Parameter | Sequence[int]) -> SchedulePara
 
 
 def adders(kinds: Sequence[str] = ADDERS_BY) -> ScheduleParameter:
-    """What floating-point sums are built of: "auto" leaves it to the tool, "fabric" takes no DSPs."""
+    """Vary the adders of floating-point sums: "auto" leaves the choice to the tool, "fabric" takes no DSPs."""
     if not kinds or any(kind not in ADDERS_BY for kind in kinds):
         raise StudyError(f"adders: {list(kinds)!r}", hint=f"known: {', '.join(ADDERS_BY)}")
     return ScheduleParameter(ADDERS, "sums", "impl", tuple(kinds))
@@ -240,7 +240,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
 
 
 def _is_neutral(kind: str, value: Answer) -> bool:
-    """Whether a value means that there is no directive."""
+    """Check that a value means no directive."""
     return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto"}.get(kind)
 
 

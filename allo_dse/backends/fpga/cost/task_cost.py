@@ -168,7 +168,7 @@ _MOST_ROUNDS = 1 << 16  # of loops whose rounds differ
 
 @dataclass(frozen=True)
 class Measured:
-    """What an HLS report says of a pipelined loop, which then holds instead of the model."""
+    """Interval and depth of a pipelined loop in an HLS report, which replace the model's."""
 
     ii: int
     depth: int
@@ -197,11 +197,12 @@ class LoopCost(Struct, frozen=True):
 
 
 class TaskCost(Struct, frozen=True, dict=True):
-    """What one task takes.
+    """Time and resources of one task.
 
     Attributes:
         logic: operators, registers and control.
-        storages: its arrays, arguments included. operations: arithmetic ones; a multiply-add is two.
+        storages: its arrays, arguments included.
+        operations: arithmetic operations; a multiply-add is two.
     """
 
     parts: tuple[Part, ...]
@@ -216,7 +217,7 @@ class TaskCost(Struct, frozen=True, dict=True):
         return cycles_of(self.parts)
 
     def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
-        """What its arrays take, of each so many."""
+        """Return the resources of its arrays, each in `copies` copies."""
         key = device.key, copies
         if key not in self._arrays:
             pairs = zip(self.storages.values(), copies, strict=True)
@@ -476,7 +477,7 @@ class _Task:
         return frozenset(name for name, storage in self.storages.items() if storage.in_registers)
 
     def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
-        """Whether a stream operation outside loops happens; `answers` has what was asked before."""
+        """Check that a stream operation outside loops happens; `answers` caches the outcome of tests."""
         known = {**variables, **dict(event.copies)}
         for test, side in event.tests:
             if isinstance(test, Asked):

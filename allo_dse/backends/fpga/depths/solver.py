@@ -32,7 +32,7 @@ _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a th
 
 
 def hopeless(network: FpgaNetwork, result: RunResult, arrays: Sequence[str]) -> SimulationError:
-    """What to say of a design that no depths help."""
+    """Return the error for a design that deadlocks at any depths."""
     waiting = result.deadlock.cycle if result.deadlock else ()
     numbers = dict.fromkeys(network.wiring.array[one.stream] for one in waiting if one.stream < network.fifos)
     circle = f": its tasks wait for each other at {' and '.join(arrays[n] for n in numbers)}" if numbers else ""

@@ -32,7 +32,7 @@ SMALL = "small"
 
 
 def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
-    """Which tasks of a graph share a process; None where each has its own.
+    """Return the groups of tasks that share a process; None if each task has its own.
 
     Raises:
         SimulationError: for a stream that the program does not have, or a depth below 1.

@@ -114,7 +114,7 @@ def run_steps(directory: Path, steps: Sequence[str], *, seconds: float) -> None:
 
 
 def _last_lines(directory: Path) -> str:
-    """What the tool said last: its errors if it names any, else its last lines."""
+    """Return the tool's last errors, or its last lines if it names none."""
     lines = [line for line in tail(directory / LOG).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "FATAL"))]
     return " / ".join(map(printable, (errors or lines)[-3:])) or "no message"
@@ -154,7 +154,7 @@ class HlsTool:
 
     @property
     def deadline_s(self) -> float:
-        """What one design may take in all: the tool's limit, and time to write, read and simulate."""
+        """Time limit of one design: the tool's limit, and a margin to write, read and simulate."""
         return self.seconds + _MARGIN_S
 
     def unavailable(self) -> str | None:
@@ -228,7 +228,7 @@ def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: Hl
 
 
 def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float | str]:
-    """What the report states, and its shares of the device; which one binds, where it states all that there are."""
+    """Return the reported resources, their shares of the device, and the binding one if all are reported."""
     stated = {name: getattr(report.resources, name) for name in RESOURCES}
     used = {name: value or 0 for name, value in stated.items() if value is not None or not device.limit(name)}
     shares = {name: value / device.limit(name) for name, value in used.items() if device.limit(name)}

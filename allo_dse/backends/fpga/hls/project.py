@@ -102,10 +102,10 @@ class PredictedLoop(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True):
-    """What a design is worth before any tool has seen it.
+    """Predicted results of a design before any tool has run.
 
     Attributes:
-        source: the evaluator that says so.
+        source: the evaluator that predicts.
         resources: by name: lut, ff, dsp, bram18, uram.
     """
 

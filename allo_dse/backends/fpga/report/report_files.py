@@ -188,7 +188,7 @@ def _resources(element: Element | None) -> Resources:
 
 
 def _violations(element: Element | None, module: str) -> list[Violation]:
-    """What the report notes about a module and its loops, whether violated or not."""
+    """Return the report's notes on violations of a module and its loops, kept or not."""
     if element is None:
         return []
     loops = element.iterfind("SummaryOfLoopViolations/*")

@@ -165,7 +165,7 @@ class StreamFlow(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Size of one buffer. Neighbours share one in the memory of either; other flows have one at both ends."""
+        """Size of one buffer. Neighbours share one in the memory of either; other streams have one at both ends."""
         return self.depth * self.token_bytes
 
     @property

@@ -139,10 +139,10 @@ class PeriodTable:
         return found if found.group is group else replace(found, group=group)
 
     def _shape(self, group: NodeGroup) -> Shape | None:
-        """What decides when the tiles of a mesh fold's nodes change; None where more than this does.
+        """Return all that decides when the tiles of a mesh fold's nodes change; None if more decides.
 
-        Each temporal loop runs along an axis of its own. If every tile coordinate depends on one axis at most, an
-        advance of a loop changes the tile or not, wherever the node stands and however far the advance goes.
+        Each temporal loop runs along an axis of its own. If every tile coordinate depends on at most one axis, the
+        advance of a loop either changes the tile or does not, regardless of the node and of how far it advances.
         """
         leaves = group.leaves
         if isinstance(leaves, MeshLeaves) and leaves.kernel in self._axis_by_axis:

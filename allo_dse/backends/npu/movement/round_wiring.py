@@ -68,10 +68,10 @@ class Wiring(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """What needs memory between the tasks: streams that tasks update in place one after the other are one block.
+        """Blocks of memory between the tasks; streams that tasks update in place one after another are one block.
 
-        Blocks that end in a stream to another node live in that stream's FIFO and are left out, and so are input tiles
-        that a task hands on as they are: they stay in the slot of the input port.
+        Blocks that end in a stream to another node live in that stream's FIFO and are left out. So are input tiles
+        that a task passes on unchanged: they stay in the slot of the input port.
         """
         inside = {(s.put_leaf, s.put) for s in self.streams}
         lives: dict[tuple[int, int], tuple[int, PortKey | None, bool]] = {}

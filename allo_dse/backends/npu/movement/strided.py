@@ -114,9 +114,7 @@ def _inside(port: TensorPort) -> IntArray:
 
 
 def _words_of_tiles(starts: IntArray, inside: IntArray, order: IntArray, size: int) -> IntArray | str:
-    """Return the places of a tile's words relative to its first one, equal for all tiles, or the reason that there are
-    none.
-    """
+    """Return the offsets of a tile's words from its first one, equal for all tiles, or why there are none."""
     each = max(1, WORD_BYTES // size)
     first: IntArray | None = None
     for start in np.unique(starts):

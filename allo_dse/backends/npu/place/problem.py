@@ -113,7 +113,7 @@ class Placement(Struct, frozen=True):
 
 
 def problem_of(view: MappingView, transport: Transport, memories: Sequence[int], device: NpuDevice) -> Problem:
-    """Return the placement problem of a folded graph; `memories`: bytes that each node needs, without its FIFOs."""
+    """Return the placement problem of a folded graph; `memories`: bytes of each node without FIFOs to other nodes."""
     nodes = [
         NodeNeed(short_node_name(view.vmg.program, group.group, position), memories[group.first_node + position])
         for group in view.groups

@@ -1,4 +1,4 @@
-"""What one round of a pipelined loop does, whatever its interval, how often it runs and how its arrays are split."""
+"""One round of a pipelined loop, independent of its interval, its trip count and the partition of its arrays."""
 
 from __future__ import annotations
 
@@ -283,12 +283,12 @@ class Round:
 
     @cached_property
     def effects(self) -> Effects:
-        """What a round of the inner loop does."""
+        """Effects of a round of the inner loop."""
         return effects_of(self.body)
 
     @cached_property
     def whole(self) -> Effects:
-        """What a round of all levels does."""
+        """Effects of a round of all levels."""
         if not any(self.before) and not any(self.after):
             return self.effects
         return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
@@ -317,7 +317,7 @@ class Round:
         return frozenset(array for array in self._updated if not storages[array].in_registers)
 
     def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Those of its arrays that are in registers."""
+        """Return its arrays that are in registers."""
         return frozenset(array for array in self.arrays if storages[array].in_registers)
 
     @property
@@ -326,7 +326,7 @@ class Round:
 
     @property
     def arrays(self) -> frozenset[str]:
-        """Those that it uses."""
+        """Arrays that the round uses."""
         return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
 
     @cached_property
@@ -367,13 +367,13 @@ class Round:
 
     @property
     def staged(self) -> tuple[Staged, ...]:
-        """What loads and operators of more than a cycle give to later stages."""
+        """Values that loads and operators of more than a cycle give to later stages."""
         return tuple(staged(self._everything))
 
     def walk(
         self, registers: frozenset[str], carried: Mapping[Element, Time], *, fabric: bool, body_only: bool = False
     ) -> Walk:
-        """When its operations happen; see `Walk`."""
+        """Return the times of its operations; see `Walk`."""
         key = (registers, tuple(carried.items()), fabric, body_only)
         if key not in self._walks:
             self._walks[key] = walk = Walk(self.device, registers, fabric, carried)
@@ -425,7 +425,7 @@ class KnownRounds:
         return self._known[key]
 
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
-        """What is made of a loop that `planned` has given; of equal loops that it has not given, each time."""
+        """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
         if id(loop) not in self._of_loops:
             if len(self._of_loops) == _NESTS_KEPT:
                 self._of_loops.clear()
@@ -433,8 +433,10 @@ class KnownRounds:
         return cast(_Made, self._of_loops[id(loop)][1])  # which keeps the loop, and so its number, as well
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
-        """What `planned` makes of a task of the class: what stands side by side in it hangs on its own loops alone, and
-        is the same object wherever a plan says the same of these."""
+        """Return the result of `planned` for a task of the class, cached by nest.
+
+        A nest depends only on its own loops, and is the same object for all plans that agree on these.
+        """
         own, body = (task_class.kernel, task_class.name), read_nest(task_class.body.mlir).body
         if own not in self._sources:
             self._sources[own] = [sorted(sources_in((node,))) for node in body]
