@@ -143,13 +143,13 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
 
 
 class OwnTimes(Struct, frozen=True, eq=False):
-    """What tasks take that never wait, in cycles, by their numbers; which hangs on no fold.
+    """Times of tasks that never wait, in cycles, by task number. They depend on no fold.
 
     Attributes:
-        whole: of each task.
-        first_put, last_get: by array of streams and task, when it has put a token into one of its streams, and has
-            taken one from each; not finite where it does not.
-        operations: arithmetic ones of all tasks.
+        whole: time of each task.
+        first_put, last_get: by array of streams and task, the time until it has put a token into one of its streams,
+            and until it has taken one from each; not finite if it never does.
+        operations: arithmetic operations of all tasks.
     """
 
     whole: Times
@@ -185,13 +185,13 @@ class OwnTimes(Struct, frozen=True, eq=False):
 
 
 class Paths(Struct, frozen=True, eq=False):
-    """What tasks wait for, as arrays by their numbers. Times are cycles.
+    """Waiting times of tasks, as arrays by task number. Times are cycles.
 
     Attributes:
-        begins: when each begins that waits for its tiles and the first token of each of its streams. ends: what copying
-            its results takes.
-        kept_begins, kept_ends: when its tiles are there of what its node copies before the first of its tasks, and what
-            copying its results takes of what goes after the last.
+        begins: begin of each task if it waits for its tiles and the first token of each of its streams.
+        ends: time to copy its results.
+        kept_begins, kept_ends: arrival of the tiles that its node copies before the first of its tasks, and time to
+            copy the results that leave after the last.
     """
 
     own: OwnTimes
@@ -281,7 +281,7 @@ def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
     return found
 
 
-# When a design has written, or first needs, each part of a tensor whose tiles come and go.
+# Times at which a design has written, or first needs, each part of a tensor that moves in tiles.
 
 
 class Passage(Struct, frozen=True):
@@ -338,7 +338,7 @@ def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
         ends = result.process_log(network.deliveries[name, does])
         grid, shape = ports[0].tile.grid, ports[0].tile_shape
         cycles = np.full(math.prod(grid), -1)
-        # Of a tile that comes several times, the first counts; a request ends when the tile has been moved.
+        # The first move of a tile counts; a request ends when the tile has been moved.
         cycles[tiles[::-1]] = ends[::-1] - use.cycles(math.prod(shape)) * use.reads
         if (cycles >= 0).all() and (use.reads or len(tiles) == len(cycles)):
             found[name] = Passage(use.tensor, cycles.reshape(grid), shape, len(tiles), use.lanes)

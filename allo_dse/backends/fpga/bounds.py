@@ -122,8 +122,7 @@ def _resources(mapping: FpgaCosts, saved: Mapping[str, float]) -> dict[str, Inte
 def _least_fifo(device: FpgaDevice, bits: int, least: int) -> dict[str, float]:
     """The least of each resource that a FIFO of at least so many elements can take, whatever its depth."""
     rules = device.fifo
-    # What a FIFO takes grows with its depth as long as it is built in one way, so each resource is least at the depth
-    # where a way of building begins.
+    # The resources of one kind of FIFO grow with its depth, so each is least at the smallest depth of some kind.
     first_of_kind = (least, rules.register_depth + 1, rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1)
     kinds = [fifo_resources(device, bits, depth) for depth in first_of_kind if depth >= least]
     return {resource: min(getattr(kind, resource) for kind in kinds) for resource in RESOURCES}

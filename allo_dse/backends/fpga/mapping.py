@@ -221,7 +221,7 @@ class FpgaCosts:
         return Resources.weighted([(self.scheduled.interfaces, 1), *tables])
 
 
-# Whether a folded graph with its schedule fits an FPGA.
+# Limits of an FPGA that a folded graph with its schedule exceeds.
 
 
 _INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
@@ -292,10 +292,10 @@ def _beyond(mapping: FpgaCosts, parts: Mapping[str, Resources]) -> Iterator[Viol
             yield Violation(resource, mapping.device.name, needed, limit, detail)
 
 
-# Tensors that several kernels use: one partition serves all of them, and may be too little for one.
+# Tensors that several kernels use: one partition serves all of them, and may be too small for one.
 #
-# `partition` of a region's tensor is one directive, so every kernel has the same banks of it. Where a kernel's loop
-# still waits for ports, its accesses do not go along the dimension, or not in the steps, that the banks are of.
+# `partition` of a region's tensor is one directive, so every kernel gets the same banks. A kernel's loop may still wait
+# for ports if its accesses go along another dimension, or in other steps, than the banks.
 
 
 class Use(Struct, frozen=True):

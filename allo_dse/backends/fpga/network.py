@@ -272,8 +272,7 @@ def _at_end(streams: Mapping[str, IntArray], node_of_task: IntArray, tasks: IntA
 
 
 _Moves = Sequence[tuple[str, str, int]]
-"""What tasks of a class copy of tensors that stay in DRAM, in the order in which they do: tensor, "reads" or "writes",
-and cycles."""
+"""Copies by tasks of a class for tensors that stay in DRAM, in order: tensor, "reads" or "writes", and cycles."""
 
 
 def _moves(mapping: FpgaCosts, task_class: TaskClass) -> _Moves:

@@ -40,7 +40,7 @@ _OPERATIONS = {t + op: (element, name) for t, element in _TYPES.items() for op, 
     "fpext": ("f32", "extend"),
     "fptrunc": ("f32", "truncate"),
 }
-"""What the device file calls the tool's operations: element type and operator."""
+"""Names of the tool's operations in the device file: element type and operator."""
 
 Key = tuple[str, str]
 

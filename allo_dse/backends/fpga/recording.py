@@ -53,7 +53,7 @@ class FpgaLabels(Labels):
         return f"{self.copies[target]} from {self.task(source)}"
 
     def array(self, stream: int) -> str:
-        """Return the name under which a stream shares its depth with others."""
+        """Return the name of the stream array, or the tile FIFO, whose depth a stream shares."""
         if stream >= self.network.fifos:
             return self._tile(stream)
         return self.program.streams[int(self.network.wiring.array[stream])].name

@@ -30,14 +30,14 @@ from .cost.task_cost import TaskCost, deciding_pids
 
 Pid = tuple[int, ...]
 Processing = Mapping[str, Resources]
-"""What processing elements take, by part."""
+"""Resources of processing elements, by part."""
 Fifos = tuple[tuple[str, int, int], ...]
 """Stream arrays by name, how many FIFOs there are of each, and their depth in tokens."""
 AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
 """Tasks that cost the same: their class, the process ids that decide on it, their numbers, and all their ids."""
 Held = int | tuple[TensorPort, bool]
-"""How often a node has an array: so often, or once for each of its tiles of a port's tensor, and twice where tasks
-overlap and the second is true."""
+"""Copies of an array on a node: a number, or a port and a flag. With a port there is one copy for each of the node's
+tiles of the port's tensor, or two if the flag is true and tasks overlap."""
 BITS_PER_BYTE = 8
 
 

@@ -71,9 +71,6 @@ def _with_library(device: NpuDevice, library: str) -> NpuDevice:
     return device.with_options(kernel_library=library)
 
 
-# How many buffers each output port has.
-
-
 class OutputDepth(QuestionChoice):
     """One of some object FIFO depths for all output ports. Gene: `output_depth`, the position among them.
 

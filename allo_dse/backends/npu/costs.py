@@ -92,11 +92,11 @@ def _count(op: TileOp) -> int:
     return 1 if op.count is None else op.count
 
 
-# What an NPU design has to do, whatever the order: its blocks, its multiplications, and the host's part of a call.
+# Work of an NPU design in any order: its blocks, its multiplications, and the host's part of a call.
 
 
 TICKS_PER_CYCLE = 16
-"""So that rounding a short transfer does not matter."""
+"""Fine enough that rounding a short transfer does not matter."""
 
 
 class TileTicks(Struct, frozen=True):
@@ -166,21 +166,20 @@ def peak_of(classes: Sequence[TaskClass], device: NpuDevice) -> float:
     return max(peaks, default=0.0)
 
 
-# What a program costs on an NPU however it is folded, and what moving its tiles takes at least on so many nodes.
-#
-# The bounds of `bounds.py` are made of these: nothing here looks at a folded graph or a transport plan.
+# Costs of a program under any fold, and lower bounds of moving its tiles. The evaluator's bounds are made of these:
+# nothing here depends on a folded graph or a transport plan.
 
 
 ANYTHING = float("inf")
 _SLACK = 1e-9
-"""Share by which a bound stays below what it was computed to be: sums of the evaluator are in another order."""
+"""Share by which a bound is reduced, because the evaluator adds in another order."""
 DIRECTIONS: tuple[Direction, Direction] = ("in", "out")
 
 Sizes = tuple[int, ...]
 """Nodes along each axis of a kernel."""
 
 Walk = tuple[Sizes, tuple[int, ...]]
-"""How the nodes of a kernel go through their tasks: how many there are, and the order of loops, outermost first."""
+"""Task order of a kernel's nodes: their number per axis, and the order of loops, outermost first."""
 
 
 class ProgramWork(Struct, frozen=True, eq=False, dict=True):

@@ -31,7 +31,7 @@ from .movement.periods import Cadence, GroupSchedule, PortSchedule
 from .movement.streams import Links
 from .network import TEMPLATE_PERIODS, NpuNetwork, build_npu_network, is_paged, ports_of_nodes
 
-# How good the prediction of a design's latency is: from comparisons with measurements, kept in the device file.
+# Accuracy of a predicted latency, from comparisons with measurements in the device file.
 
 
 _MOVES = frozenset({"copy", "fill", "get", "put"})
@@ -56,15 +56,15 @@ def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
     return NpuDevice.of(design.device).accuracy_of(operations_of(design.program), element, latency_us)
 
 
-# What an NPU design cannot be better than, before it is simulated: the work that its resources have to do.
+# Bounds of an NPU design before it is simulated: the work of its resources.
 #
-#     level 0    from the fold alone: tasks over nodes, and the tiles that its loops let each node fetch again
-#     level 1    from the transport plan: how often the host rewrites descriptors, too
-#     level 2    from the plan and the schedules: what cores, channels and DRAM do from one of these to the next
+#     level 0    from the fold alone: tasks per node, and the tiles that its loops make each node fetch again
+#     level 1    from the transport plan: also the host's rewrites of descriptors
+#     level 2    from the plan and the schedules: work of cores, channels and DRAM between two of these rewrites
 #
-# The first costs tens of microseconds, the last as much as checking the device's limits, which need plan and schedules
-# too; what the host does takes half of that, and decides about most designs. Every resource of `network.py`, a process
-# or a shared one, works off its times without overlap: their sum is a lower bound of the simulated time.
+# Level 0 takes tens of microseconds. Level 2 takes as long as checking the device's limits, which need plan and
+# schedules too. Level 1 takes half of that, and decides about most designs. Every resource of `network.py` serves its
+# times without overlap, so their sum is a lower bound of the simulated time.
 
 
 class NpuBounds:
@@ -215,9 +215,9 @@ def _is_waited_for(schedule: PortSchedule) -> bool:
     return bool(schedule.first[-1] and schedule.steady[-1])
 
 
-# What decides the network of a design: designs of a program that agree in it take the same time, and only one is run.
+# Key of a design's network: designs of a program with equal keys take the same time, and only one is simulated.
 #
-# Folds that differ in which tiles a node has, but not in when it needs other ones, have equal networks.
+# Folds may differ in the tiles of a node, but not in the times at which it needs others, and have equal networks.
 
 
 def network_key(

@@ -29,17 +29,16 @@ from .movement.streams import Links, Step, core_period
 from .movement.transport import tile_violations
 from .movement.view import MappingView
 
-# Whether nodes wait for each other because their tiles come over one channel.
+# Deadlocks of nodes whose tiles share a channel.
 #
 # A tile that several nodes take is sent when all of them have room for it, and flows of one shim channel take turns.
-# So a node that is behind holds up the others; where it waits for one of these itself, nothing goes on:
+# So a slow node blocks the others, and a deadlock results if it waits for one of these itself:
 #
 #     x: 4 tiles of A, then 4 of B        A goes to x and y, and so does B: y has no room for the third tile of A before
 #     y: 4 tiles of B, then 4 of A        it has had all of B, and x none for the third of B before it has had all of A
 #
-# Nodes of one role do the same at the same time, if none has to wait for another of them. While channels lead to one
-# port of one role each, that is so, and nothing is held up; else what nodes and channels do is executed, without
-# costs.
+# Nodes of one role do the same at the same time, if none waits for another of them. This holds while each channel leads
+# to one port of one role; then there is no deadlock. Otherwise nodes and channels are executed, without costs.
 
 
 Peers = Sequence[Sequence[tuple[Hashable, int, Hashable]]]
@@ -202,7 +201,7 @@ class _Exchange:
                 node += 1
 
 
-# With more nodes than this many times the device's tiles, placing them says nothing that their number has not said.
+# With more nodes than this many times the device's tiles, placement adds nothing to the verdict on their number.
 _HOPELESS = 2
 
 
@@ -320,7 +319,7 @@ def _core_violations(
     if memory.total > device.core.memory_bytes:
         largest = _place(program, group.group, memory.node - first_node)
         found.append(Violation("core_memory", largest, memory.total, device.core.memory_bytes, str(memory)))
-    # What nodes need follows from these numbers, of which there are few.
+    # The needs of nodes follow from these numbers, which take few values.
     kinds: dict[tuple[int, int, int], tuple[int, _NodeStreams]] = {}
     for node in range(first_node, first_node + group.group.count):
         own = streams.get(node, _NO_STREAMS)

@@ -144,14 +144,14 @@ class DeviceMapping:
             from ..fpga.mapping import fpga_violations
 
             found = fpga_violations(self.fpga)
-            # What is refused anyway need not be executed.
+            # Designs that are rejected anyway need no execution.
             found += stream_deadlock(exchange_depths(self.vmg)) if not found else ()
             return tuple(found)
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):
             found += self._of_cores
             found += movement_violations(self.view, self.transport, self.npu)
-        # What is refused anyway need not be executed.
+        # Designs that are rejected anyway need no execution.
         found += tile_deadlock(self.view, self.transport) if not found else ()
         return tuple(found)
 

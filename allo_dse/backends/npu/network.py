@@ -329,7 +329,7 @@ def _core_table(parts: Parts, schedule: GroupSchedule, ticks: IntArray, external
     return table
 
 
-# Designs that run at once on columns of their own, simulated together: they share the DRAM and wait for each other.
+# Designs that run concurrently on columns of their own, simulated together: they share DRAM and wait for each other.
 
 
 class Part(Struct, frozen=True):

@@ -37,7 +37,7 @@ from .circuit import Circuit, build_circuit
 from .testbench import bench_text
 from .tools import SIMULATORS, RtlError, kernels_verilog, renamed, run_tool, unavailable, yosys
 
-# Resources of a circuit, by Yosys: look-up tables, flip-flops, multipliers and block RAM of Xilinx UltraScale+.
+# Resources of a circuit by Yosys: LUTs, flip-flops, multipliers and block RAM of Xilinx UltraScale+.
 
 
 FAMILY = "xcup"

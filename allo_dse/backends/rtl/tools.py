@@ -21,7 +21,7 @@ from msgspec import Struct
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir import jit
 
-# A kernel on its way to a circuit: its text for CIRCT, its ports, and what can go wrong with it.
+# Conversion of a kernel to a circuit: its text for CIRCT, its ports, and its errors.
 
 
 Kind = Literal["load", "store", "get", "put"]

@@ -36,7 +36,7 @@ from .schedules import (
     adders,
 )
 
-# Loops around each other in kernels, and in how many copies their bodies can be made.
+# Loop nests of kernels, and the numbers of copies of their bodies.
 
 
 MOST_COPIES = 4096  # operations of one round that unrolling may make
@@ -66,7 +66,7 @@ class Chain(Struct, frozen=True):
 
 
 Copies: TypeAlias = tuple[int, int, int]
-"""How many copies of the innermost body are made, the level that is pipelined, and the factor of its loop.
+"""Number of copies of the innermost body, the pipelined level, and the unroll factor of its loop.
 
 Level 0 is the innermost loop; everything inside the pipelined level is unrolled. A loop that would be unrolled
 completely is inside, and the one around it is pipelined.
@@ -98,7 +98,7 @@ def _wanted(trip_counts: tuple[tuple[int, ...], ...], most: int) -> tuple[int, .
 
 
 Nests: TypeAlias = tuple[tuple[Copies, int], ...]
-"""How each chain of a kernel is copied, and the interval it is pipelined with."""
+"""Copies of each chain of a kernel, and its pipeline interval."""
 
 
 class KernelChains(Struct, frozen=True):
@@ -385,8 +385,7 @@ def _accesses(
 
 
 def _adds_floats(program: CompiledProgram) -> bool:
-    """Check for floating-point sums with a choice of adders, with or without DSPs: there are none with 64-bit floats.
-    """
+    """Check for floating-point sums with a choice of adders, with or without DSPs: 64-bit floats leave none."""
     bodies = [task_class.body.mlir for task_class in program.task_classes]
     return any("arith.addf" in body or "arith.subf" in body for body in bodies) and not any("f64" in b for b in bodies)
 

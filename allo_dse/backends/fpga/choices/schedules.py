@@ -139,8 +139,9 @@ _MEMORIES = ("auto", "onchip", "dram", "bram", "uram", "lutram", "register")
 
 
 def memory(array: str, places: Sequence[str]) -> ScheduleParameter:
-    """Where an array is: "auto", "bram", "uram", "lutram", "register"; for a tensor "onchip", so that it is not copied,
-    or "dram", where it stays but for the tiles of the tasks at work.
+    """Vary the memory of an array: "auto", "bram", "uram", "lutram", "register".
+
+    For a tensor also "onchip", so that it is not copied, or "dram": only tiles of the tasks at work leave DRAM.
     """
     if not places or any(place not in _MEMORIES for place in places):
         raise StudyError(f"memory({array}): {list(places)!r}", hint=f"known places: {', '.join(_MEMORIES)}")

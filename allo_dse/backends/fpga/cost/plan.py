@@ -26,14 +26,14 @@ from allo_dse.eval.execute.decided import Observed
 
 from .memory import Split, Storage
 
-# Errors for programs whose control is not known before they run: where, which expression, and what to do.
+# Errors for data-dependent control: the place, the expression, and a remedy.
 
 
 REMEDY = (
     "use bounds and conditions of loop variables, process ids and constants, joined by and, or, not; "
     "or give the study inputs= on which it is timed"
 )
-"""What helps where control depends on data."""
+"""Remedy for control that depends on data."""
 
 
 def refusal(reason: str, location: SourceLocation | None, hint: str = REMEDY) -> StaticControlError:

@@ -34,7 +34,7 @@ from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
 from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
 
-# Dataflow inside a task: the nests of a function run at once, connected by buffers or by FIFOs.
+# Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
 
 
 class Process(Struct, frozen=True):

@@ -179,11 +179,10 @@ def most_tokens(mapping: FpgaCosts) -> dict[str, int]:
     return {name: min(deepest, merged * count) for name, count in tokens.items()}
 
 
-# Depths at which a design also ends where nothing overlaps.
+# Depths at which a design also ends without overlap of rounds.
 #
-# The cost model's pipelines hold tokens: a loop gets those of later rounds before it has put those of earlier ones.
-# C++ that is executed, and circuits without pipelines, do one operation after the other, and may need more room in
-# FIFOs.
+# Pipelines of the cost model hold tokens: a loop gets those of later rounds before it has put those of earlier ones.
+# Executed C++ and circuits without pipelines do one operation after the other, and may need deeper FIFOs.
 
 
 def in_program_order(vmg: VMG, depths: Mapping[str, int], sets: Sequence[Inputs] = ()) -> dict[str, int]:

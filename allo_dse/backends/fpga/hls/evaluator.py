@@ -34,7 +34,7 @@ from .prediction import comparison
 from .project import HlsProject
 from .retime import Retiming, retimed, retiming
 
-# Running the vendor's HLS tool on a written project: which one there is, under a time limit, with all it starts.
+# The vendor's HLS tool: finding it, and running it with its children under a time limit.
 
 
 LOG = "allo_dse_hls.log"

@@ -51,7 +51,7 @@ HEADERS = (
     "hls_stream.h",
     "hls_vector.h",
 )
-"""What stands for the vendor's headers in C simulation."""
+"""Replacements of the vendor's headers in C simulation."""
 
 
 class Buffer(Struct, frozen=True):

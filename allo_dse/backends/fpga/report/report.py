@@ -210,7 +210,7 @@ class HlsReport:
     estimated_ns: float | None = None
     """Estimated period, without the uncertainty."""
     kind: str = ""
-    """How the top function is executed: "dataflow", "no", "none", "yes" as the report says."""
+    """Execution of the top function in the report's words: "dataflow", "no", "none", "yes"."""
     latency: Cycles = UNKNOWN
     interval: Cycles = UNKNOWN
     resources: Resources = NO_AMOUNTS

@@ -238,9 +238,9 @@ def tile_counts(port: TensorPort) -> list[int]:
 
 # Object FIFOs between nodes as Allo makes them: streams that a bundle merges at either end are one.
 #
-# A bundle repeats the body of a node, so all its iterations use one FIFO per operation in that body; whatever else
-# leads to streams of that FIFO uses it too. Streams of an array that no bundle touches, such as those that a loop of a
-# single task picks, are FIFOs of their own.
+# A bundle repeats the body of a node, so all its iterations use one FIFO per operation in that body, and so does every
+# other user of these streams. Streams that no bundle touches, such as those that a loop of a single task picks, are
+# FIFOs of their own.
 #
 # Source: `ComputationGraph.bundle_multi` in `allo.backend.aie.mapping`, commit a098603.
 

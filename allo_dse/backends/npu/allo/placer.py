@@ -139,13 +139,13 @@ def _sort_key(name: str) -> tuple[int, tuple[int, ...]]:
     return len(numbers), numbers
 
 
-# What Allo's placer is given: nodes in the order in which they were made, and the FIFOs between them.
+# Inputs of Allo's placer: nodes in the order of their creation, and the FIFOs between them.
 
 
 TaskRank = tuple[bool, int, int]
-"""Whether a task is not the first of its class, the first task of its class, and the task."""
+"""False for the first task of a class; the first task of the class; and the task."""
 Position = tuple[TaskRank, int, TaskRank]
-"""Where Allo meets a stream first: the task, the stream's place among the task's, and the task at its other end."""
+"""First place of a stream in Allo's order: the task, the stream's place in it, and the task at its other end."""
 
 
 def place_graph(

@@ -33,23 +33,23 @@ from .stream_rules import (
 )
 from .transfers import NoTransfer, TransferPlan, full_queues, unanswered
 
-# Data memory of cores as Allo's program needs it: FIFOs are at the cores where Allo puts them.
+# Data memory of cores in Allo's program, with FIFOs on the cores that Allo chooses.
 #
 #     reserved + 2 * tile per tensor FIFO + FIFOs of streams + arrays of the tasks
 #
-# A FIFO between cores that share a memory is there once: in the producer's if the consumer reaches that, else in the
-# consumer's. Any other, and one that a memory tile turns into another layout, is there at both ends.
+# A FIFO between cores that share a memory exists once: in the producer's memory if the consumer reaches it, else in the
+# consumer's. Any other FIFO exists at both ends, and so does one whose layout a memory tile changes.
 #
-# Every result of an operation on tiles has an array, and so have a tile that is filled element by element, a single
-# value that is repeated to a tile, a copy of a part of a tile, an operand or a result of a vectorised product that is
-# put into the kernel's layout, and each token that is got, also where the FIFO is worked on in place. None has the sum
-# of products that is handed on, what is copied to a tensor as a whole, and what the only put into a FIFO puts.
-# `allo.meta_for` is a loop, whose body has its arrays once, but where `allo.meta_if` looks at its variable. A bundle
-# is a loop, too; the tasks of a chain have their arrays each.
+# These have an array: every result of an operation on tiles, a tile that is filled element by element, a single value
+# that is repeated to a tile, a copy of a part of a tile, an operand or result of a vectorised product in the kernel's
+# layout, and each token that is got, even if the FIFO is updated in place. These have none: a sum of products that is
+# passed on, a value that is copied to a tensor as a whole, and the token of the only put into a FIFO.
+# `allo.meta_for` is a loop, whose body has its arrays once, unless `allo.meta_if` reads its variable. A bundle is a
+# loop, too. Each task of a chain has its own arrays.
 #
 # Sources: `CodeGenerator.aie_codegen` and `build_core_function` in `allo.backend.aie.mlir_codegen`, `allo_opt` in
 # `allo.backend.aie` and `mlir/lib/Transforms/CopyOnWrite.cpp`, commit a098603; mlir-aie's
-# `AIEObjectFifoStatefulTransform` (`isSharedMemory`); and the buffers of the designs that were compared with them.
+# `AIEObjectFifoStatefulTransform` (`isSharedMemory`); and the buffers of the designs that were compared.
 
 
 class CoreMemory(Struct, frozen=True):
@@ -200,7 +200,7 @@ FIFO_DEPTH = 2
 """Depth of the object FIFOs of tensors: `CodeGenerator.aie_codegen`."""
 MOST_COMPARING_S = 120
 SECONDS_PER_ROUNDS_CUBED = 3e-9
-"""Of two nodes. Measured: 21 pairs with 512 rounds take 8 s, with 1,024 rounds 78 s."""
+"""Time for two nodes. Measured: 21 pairs with 512 rounds take 8 s, with 1,024 rounds 78 s."""
 
 
 class CorePorts:

@@ -227,11 +227,11 @@ def _streams_in_order(subject: Subject, direction: str) -> dict[tuple[str, int],
     return {key: np.array([stream for _, _, stream in sorted(own)], np.int64) for key, own in found.items()}
 
 
-# Streams whose tokens Allo turns into another layout on their way, and the memory tiles that do it.
+# Streams whose layout Allo changes in transit, and the memory tiles that do it.
 #
-# Vectorised matrix products work on blocks of a few rows and columns. An operand that comes from a stream, and a
-# result that goes into one, is put into that order by the stream's DMA, which takes more loops than a core's channel
-# has: the stream passes through a memory tile.
+# Vectorised matrix products work on blocks of a few rows and columns. The stream's DMA brings operands from a stream,
+# and results into one, into that order. This takes more loops than a core's channel has, so the stream passes through a
+# memory tile.
 #
 # Sources: `allo_opt` in `allo.backend.aie`, `Stream.get_dimensions_to_stream` and `matmul_external_kernel_config_map`
 # in `allo.backend.aie.utils`, and stream FIFOs in `CodeGenerator.aie_codegen`, commit a098603.

@@ -298,11 +298,11 @@ def adjacent_places(places: Sequence[Place]) -> list[list[Place]]:
     return list(runs.values())
 
 
-# How many requests the host has to queue at once, as Allo's runtime sequence does.
+# Requests that the host queues at once, as in Allo's runtime sequence.
 #
-# The tiles of one iteration of a node's outermost bundle are requested together. Tiles that follow each other in the
-# tensor's grid become one request; a tile that is needed again is requested again. What is left has to fit the queue
-# of the transfer's channel and the buffer descriptors of the shim tile, or Allo has nothing to wait for and gives up.
+# The tiles of one iteration of a node's outermost bundle are requested together. Consecutive tiles in the tensor's grid
+# become one request; a tile that is needed again is requested again. These requests must fit the queue of the
+# transfer's channel and the buffer descriptors of the shim tile, or Allo has nothing to wait for and gives up.
 #
 # Source: the runtime sequence in `CodeGenerator.aie_codegen`, `allo.backend.aie.mlir_codegen`, commit a098603.
 
@@ -315,7 +315,7 @@ MOST_PER_DIMENSION = (64, None, 1024, 1024)
 """`Config.SHIM_DMA_HARDWARE_MAX_SIZES`: what one request can cover along each of its dimensions."""
 
 Request = tuple[Place, Place]
-"""Where it begins, and its size, in tiles (dimensions 0 and 1) and elements."""
+"""First place and size of a request, in tiles (dimensions 0 and 1) and elements."""
 
 
 class Queue(Struct, frozen=True):

@@ -37,7 +37,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 REFUSED, WRONG = 65, 66
 LAST_FILE = "top.mlir"  # what Allo writes right before it calls the vendor's tools
-# Allo's own examples set them; what is set already is left as it is.
+# Allo's own examples set these; values that are set already are kept.
 ENVIRONMENT = {"ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH": "1"}
 LOCK = Path(os.environ.get("ALLO_NPU_LOCK", "/tmp/allo-npu.lock"))  # TMPDIR is each user's and job's own
 TIME = re.compile(r"^(Avg |Min )?NPU execution time: ([0-9.eE+-]+) ?us", re.MULTILINE)

@@ -23,7 +23,7 @@ Counts = tuple[int, ...]
 Totals = tuple[int, ...]
 """Input flows, input transfers, output flows, output transfers."""
 
-# Loads that the exact search may try; beyond, a mapping counts as not assignable. Four tensors need some hundreds.
+# Loads that the exact search may try before a mapping counts as not assignable. Four tensors need some hundreds.
 _MAX_TRIALS = 5_000
 
 
@@ -139,8 +139,7 @@ def _balanced_outputs(outputs: Counts, columns: list[_Column]) -> list[Share] | 
 
 
 def _transfer_sizes(inputs: Counts, channels: int) -> list[list[int]] | None:
-    """Return the flows of each transfer of each family, for at most `channels` transfers; None if that is impossible.
-    """
+    """Return the flows of each transfer of each family, for at most `channels` transfers; None if impossible."""
     transfers = list(inputs)
     while sum(transfers) > channels:
         # The family with the most transfers can do with one less at the least cost: its flows stay the most even.
@@ -169,7 +168,7 @@ def _searched(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Sh
         columns_left = replace(limits, columns=limits.columns - column)
         if state in visited or not columns_left.fit(limits.totals(left[:split], left[split:])):
             return None
-        # What is left at a column decides all that follows: a state that failed fails however it is reached.
+        # The rest at a column decides all that follows: a state that failed once always fails.
         visited.add(state)
         for take in _column_loads(left, split, limits):
             trials += 1

@@ -19,10 +19,10 @@ from allo_dse.mapper.violation import Buffering
 
 from .movement import Flow, StreamFlow
 
-# Which tile of a tensor each task of a node uses: tile sequences, derived per node group.
+# Tile sequences: the tile of a tensor that each task of a node uses, derived per node group.
 #
-# In a mesh fold the first byte of a tile is `f(node) + g(leaf)`, so nodes that start with the same tile go through the
-# same sequence, and nothing has to be computed per task. In graphs folded node by node, tiles are compared one by one.
+# In a mesh fold the first byte of a tile is `f(node) + g(leaf)`. So nodes that start with the same tile go through the
+# same sequence, and nothing is computed per task. In graphs folded node by node, tiles are compared one by one.
 
 
 Users = list[tuple[ClassUse, PortSide]]
@@ -165,7 +165,7 @@ class GroupPorts:
             relative = (row - row[0]).tobytes()
             if relative not in known:
                 nest, moves = loop_nest(row), change_count(row)
-                # Where a loop begins with the tile that the one before it ended with, that tile is not moved again.
+                # A tile that ends one loop and begins the next is not moved again.
                 nest = nest if nest is not None and nest_moves(nest) == moves else None
                 known[relative] = TilePattern(relative if nest is None else nest, nest, len(row), moves)
             result.append((int(row[0]), known[relative]))

@@ -24,7 +24,7 @@ WORD_BYTES = 4
 LOCKS_PER_END = 2
 """An object FIFO end has a producer lock and a consumer lock."""
 
-# A search makes dozens of these for every design it looks at: structs are made several times faster than dataclasses.
+# A search makes dozens of these per design, and structs are made several times faster than dataclasses.
 
 
 class Flow(Struct, frozen=True):

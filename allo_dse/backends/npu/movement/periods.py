@@ -188,8 +188,8 @@ def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int,
     Only repetitions in the tree count: the tasks of a chain differ from each other.
     """
     body = group.tree.child.leaf_count if isinstance(group.tree, Repeat) else group.tree.leaf_count
-    # What repeats uses the same ports every time: the last use before it begins, and the first one after, are in one
-    # repetition each; where all its tasks are of one class, next to where it begins.
+    # Every repetition uses the same ports, so the last use before its begin and the first one after it are within one
+    # repetition each. If all its tasks are of one class, they are next to the begin.
     span = 1 if len(schedule_round(group.tree).classes) == 1 else body
     known: dict[int, Moves] = {}
     for levels in range(_levels_of_equal_work(program, group, len(trips)), 0, -1):

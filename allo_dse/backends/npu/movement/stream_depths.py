@@ -46,7 +46,7 @@ def needed_depths(
     """
     search, known = _Search.of(schedules, links), {} if known is None else known
     found = _known(search.one_of_alike(), known)
-    # Which nodes wait for each other is said of the whole graph.
+    # Nodes that wait for each other are reported for the whole graph.
     return _known(search, known) if found.blocked else found
 
 
@@ -95,7 +95,7 @@ def smallest_depths(search: DepthSearch) -> NeededDepths:
             return NeededDepths({}, search.blocked(result))
         depth |= {name: 2 * depth[name] for name in full}
     for name in [name for name in depth if depth[name] > declared[name]]:
-        # What runs at a depth runs at every larger one (Kahn 1974), so halving finds the least.
+        # A graph that runs at a depth runs at every larger one (Kahn 1974), so bisection finds the least.
         fails, works = declared[name] - 1, depth[name]
         while works - fails > 1:
             middle = (fails + works) // 2
@@ -204,7 +204,7 @@ class _Search(Struct, frozen=True, dict=True):
 
     @cached_property
     def _network(self) -> Network:
-        """At depths of 1."""
+        """The network at depths of 1."""
         builder = NetworkBuilder()
         builder.streams(np.ones(2 * len(self.channels), np.int64), latency=0)
         for exchange, channels in self.processes:

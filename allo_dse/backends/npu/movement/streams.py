@@ -22,10 +22,10 @@ from .links import Ends, Met, meet
 from .movement import Channel
 from .periods import Flags, GroupSchedule, period_table
 
-# What a task does on its channels, step by step.
+# Steps of a task on its channels.
 #
-# A task that exchanges several tokens over one channel does so as a loop would: its work is cut into as many steps,
-# and each step gets, computes and puts its share.
+# A task that exchanges n tokens over one channel acts as a loop would: its work is divided into n steps, each of which
+# gets, computes and puts its share.
 
 
 Use = tuple[bool, int]
@@ -198,7 +198,7 @@ def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
             at_row, at_leaf = np.tile(np.repeat(rows, len(leaves)), members), np.tile(leaves, group.count * members)
             port = family.port
             columns = streams, at_row, at_leaf, np.full(len(streams), port.direction == "put")
-            # Where a task does not say how many tokens it moves, it moves those that the task at the other end does.
+            # A task with an unknown number of tokens moves as many as the task at the other end.
             tokens = graph.tokens[streams] if port.tokens is None else capped_tokens(port.tokens)
             parts.append(tuple(column.repeat(tokens) for column in columns))
     stream, row, leaf, is_put = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -257,10 +257,10 @@ def _leaf_uses(_: NodeGroup, leaves: int, told: bytes) -> LeafUses:
     return LeafUses(leaves, {leaf: tuple(own) for leaf, own in by_leaf.items()})
 
 
-# What a core of an NPU design does in one period of its schedule, as rows of an operation table.
+# A core's operations in one period of its schedule, as rows of an operation table.
 #
-# A task takes its input tiles and the room for its output, computes, and gives both away. In between it exchanges
-# tokens with other cores, step by step.
+# A task acquires its input tiles and room for its output, computes, and releases both. In between it exchanges tokens
+# with other cores, step by step.
 
 
 def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks, steady: bool) -> None:

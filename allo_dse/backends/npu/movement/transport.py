@@ -125,9 +125,9 @@ def _plus(values: tuple[int, ...], place: int, amount: int) -> tuple[int, ...]:
     return (*values[:place], values[place] + amount, *values[place + 1 :])
 
 
-# The transport plan: which tiles move over which channels, decided from the folded graph and the device's limits.
+# The transport plan assigns tiles to channels within the device's limits:
 #
-# plan_transport(MappingView(vmg), device, Buffering()) # Transport: flows, transfers, violations
+#     plan_transport(MappingView(vmg), device, Buffering())  # Transport: flows, transfers, violations
 
 
 def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transport:

@@ -127,10 +127,10 @@ def _back(tile: Tile, came: Mapping[Tile, Link]) -> list[Link]:
     return path[::-1]
 
 
-# From trees of links to switch settings: which DMA channel and which port each route takes.
+# Switch settings for trees of links: the DMA channel and the ports of each route.
 
 
-# The memory-tile end of something: "in" or "out", what is carried ("transfer" or "flow"), and its index.
+# An end at a memory tile: "in" or "out", "transfer" or "flow", and its index.
 _End = tuple[str, str, int]
 
 
@@ -262,7 +262,7 @@ def _ends(number: int, transfer: Transfer) -> list[tuple[str, str, int, int]]:
     return result
 
 
-# Routes and channels of a placement, the quick way.
+# Heuristic routes and channels of a placement.
 
 
 def routed(problem: Problem, placement: Placement) -> PlacedDesign | None:

@@ -125,7 +125,7 @@ class _Reader:
         element = (access.array, access.index)
         if element in self.known:
             return
-        # What a condition may have stored to the very same element is chosen in a register, not read from memory.
+        # A conditional store to the very same element is selected in a register, not read from memory.
         self.uses.append((op, _told_apart(access, unrolled)))
         self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element, self.ranges)}
         if None not in access.index:

@@ -41,7 +41,7 @@ def may_happen(event: StreamEvent) -> bool:
     return all(isinstance(test, Asked) or decided(test, copies) in (None, side) for test, side in event.tests)
 
 
-# Timing of a task as nested parts: time that passes, pipelined loops, repetitions.
+# Timing of a task as nested parts: waits, pipelined loops, repetitions.
 
 
 class Wait(Struct, frozen=True):

@@ -27,7 +27,7 @@ from .round import KnownRounds, Round
 from .schedule import Walk
 from .sums import Time
 
-# Values that rounds of a pipelined loop hand on to later ones, and the interval that this allows.
+# Values carried between rounds of a pipelined loop, and the interval that they allow.
 
 
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value

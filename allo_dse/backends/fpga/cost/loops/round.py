@@ -30,16 +30,16 @@ from .events import may_happen
 from .schedule import Walk
 from .sums import Time
 
-# Unrolled loops in a form in which linear indices tell the elements of their copies apart.
+# Unrolled loops in a form whose linear indices distinguish the elements of their copies.
 #
-# Loops with the same values get one variable: of what one loop leaves and the next one uses, copies with the same
-# number have the same element. A loop is written out, copy by copy, where copies use what other copies leave, as in
-# `x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`. It is cut where a condition
-# changes, as after the first copy of `if u == 0: x = 0`, so that either all copies of a part do something or none.
+# Loops with the same values share one variable, so that copy n of one loop and copy n of the next use the same element.
+# A loop is written out, copy by copy, if copies use results of other copies (`x[u + 1] = x[u] + y`) or write the same
+# element (`x[u // 2] += y`). It is cut where a condition changes, as after the first copy of `if u == 0: x = 0`, so
+# that in each part either all copies execute an operation or none does.
 
 
 _MOST_ACCESSES = 1 << 10
-"""Of loops that are written out in one round; where there would be more, copies count as independent."""
+"""Most accesses of written-out loops in one round; with more, copies count as independent."""
 _PARTS = -1 << 32  # and less: variables of parts of loops
 
 
@@ -260,7 +260,7 @@ class _Writer(Struct, frozen=True):
 Level = tuple[Item, ...]
 _Made = TypeVar("_Made")
 _NESTS_KEPT = 4096
-"""Of one program, in all schedules."""
+"""Cached nests of one program, in all schedules."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """As-soon-as-possible schedule of one round of a pipelined loop, under operand and memory port constraints.
 
 Times are (cycle, nanoseconds into it). Combinational operations follow each other within a cycle as long as the clock
-allows; a result of latency L is there L cycles later. Unrolled loops are walked three times: how much later each copy
-is than the one before it says when the last one is done. (Loops whose copies are not alike `copies` has written out.)
+allows; a result of latency L is there L cycles later. Unrolled loops are walked three times: the delay between
+consecutive copies gives the end of the last one. (`round.py` has written out loops whose copies differ.)
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from ..task.statements import HANDLERS, translate
 from .movers import Copiers, over_part
 from .tensor_plan import ClassPlan, PortPlan
 
-# Arrays that hold a task's parts of tensors: its own, filled at its begin and sent at its end, or its process's.
+# Arrays for a task's parts of tensors: its own, filled at its begin and sent at its end, or its process's.
 
 
 class Parameter(Struct, frozen=True):

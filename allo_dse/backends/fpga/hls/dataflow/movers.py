@@ -240,10 +240,9 @@ def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str
     return place.text(str)
 
 
-# Tensors that pass from kernel to kernel: AXI streams of their tiles, as the first kernel's mover sends them.
+# Tensors passed from kernel to kernel: AXI streams of their tiles, in the order in which the first kernel sends them.
 #
-# The second kernel receives them into a memory, tile by tile, and loads from that what its tasks need, once it has
-# come.
+# The second kernel receives them into a memory, tile by tile. Its tasks' loads from there wait for their tiles.
 
 
 class Arrival(Struct, frozen=True):

@@ -32,9 +32,9 @@ from ..task.tokens import TAKE
 from .footprint import Box, Footprint, footprints
 
 Access = Literal["unused", "value", "stream", "tiles", "kept", "shared", "onchip"]
-"""How a task reaches a tensor: not at all; a scalar by value; through load and store processes; through those, and
-streams that hold the whole part; in an array of the process that runs it, which goes through them; element by element
-in DRAM; in memory on the chip that lies outside of the kernel."""
+"""Access of a task to a tensor, in this order: none; a scalar by value; through load and store processes; through
+those, and streams that hold the whole part; in an array of its process, which is copied through them; element by
+element in DRAM; in on-chip memory outside of the kernel."""
 NAME = "df.name"
 TILE_STREAM_DEPTH = 2
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
