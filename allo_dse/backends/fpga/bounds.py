@@ -28,7 +28,7 @@ _SHARES = tuple(f"{resource}_utilization" for resource in RESOURCES)
 
 
 class FpgaBounds:
-    """Bounds what `FpgaSimulator` says of designs: of the copies alone, which hang on no fold, then of everything.
+    """Bounds on results of `FpgaSimulator`: from the copies alone, which depend on no fold, then from everything.
 
     Args:
         solves: whether depths of streams are found by the evaluator where a design does not say them.
@@ -43,7 +43,7 @@ class FpgaBounds:
         self._saved: dict[object, dict[str, float]] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
-        """Bounds of the metrics that a level can say something of.
+        """Return the bounds of the metrics that a level bounds.
 
         Raises:
             SimulationError: where control depends on data.
@@ -84,8 +84,10 @@ class FpgaBounds:
         return self._times[shared]
 
     def _least_saved(self, mapping: FpgaCosts) -> dict[str, float]:
-        """By how much FIFOs whose depths are solved for can differ from the declared ones at least, per resource; empty
-        where there are none."""
+        """Return the least difference of FIFOs with solved depths from their declared depths, per resource.
+
+        Empty if no depths are solved.
+        """
         key = mapping.shared, mapping.fifos
         known = self._saved.get(key)
         return keep(self._saved, key, _least_saved(mapping)) if known is None else known
@@ -120,7 +122,7 @@ def _resources(mapping: FpgaCosts, saved: Mapping[str, float]) -> dict[str, Inte
 
 
 def _least_fifo(device: FpgaDevice, bits: int, least: int) -> dict[str, float]:
-    """The least of each resource that a FIFO of at least so many elements can take, whatever its depth."""
+    """Return the least of each resource that a FIFO of at least `least` elements takes at any depth."""
     rules = device.fifo
     # The resources of one kind of FIFO grow with its depth, so each is least at the smallest depth of some kind.
     first_of_kind = (least, rules.register_depth + 1, rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1)

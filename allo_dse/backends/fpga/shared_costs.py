@@ -113,7 +113,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
         return keep(self._processing, key, made()) if known is None else known
 
     def differs(self, task_class: TaskClass, run: int) -> bool:
-        """Check that tasks of a class may take different times."""
+        """Return whether tasks of a class may take different times."""
         return self._is_observed(task_class, run) or any(deciding_pids(task_class.body.mlir))
 
     def deciding(self, task_class: TaskClass, pid: Pid, run: int) -> Pid:
@@ -127,7 +127,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
         return tuple(one if own else 0 for one, own in zip(pid, decides, strict=True)) if any(decides) else ()
 
     def _is_observed(self, task_class: TaskClass, run: int) -> bool:
-        """Check that data decides what tasks of a class do."""
+        """Return whether data decides what tasks of a class do."""
         runs = self.graph.program.runs
         return bool(runs) and (task_class.kernel, task_class.name) in runs[run].classes
 

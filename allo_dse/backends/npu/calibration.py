@@ -55,7 +55,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def is_rate(self) -> bool:
-        """Check that the parameter is a rate, which limits nothing if it is large enough."""
+        """Return whether the parameter is a rate, which limits nothing if it is large enough."""
         return self.path[-1].endswith("_gb_s")
 
     def of(self, device: NpuDevice) -> float:

@@ -209,7 +209,7 @@ class _Plan:
 
 
 def _is_waited_for(schedule: PortSchedule) -> bool:
-    """Check that the first task of a block takes a tile of the port, or the last one gives one away."""
+    """Return whether the first task of a block takes a tile of the port, or the last one gives one away."""
     if schedule.key[1] == "in":
         return bool(schedule.first[0])
     return bool(schedule.first[-1] and schedule.steady[-1])

@@ -47,7 +47,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return self.graph.program
 
     def fits(self, needs: Needs) -> bool:
-        """Check that the array has enough for the kernels' total needs."""
+        """Return whether the array has enough for the kernels' total needs."""
         return self._limits.fit(needs[1:])
 
     @cached_property
@@ -105,11 +105,11 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return sides
 
     def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
-        """Check that a core has the channels and the memory for the tensor ports of the kernels that share it."""
+        """Return whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
         return _ports_fit(self._sides(members), self.device, self.buffering)
 
     def tasks_fit(self, tasks: Sequence[int]) -> bool:
-        """Check that a core has the channels and the memory for the tensor ports of some tasks."""
+        """Return whether a core has the channels and the memory for the tensor ports of some tasks."""
         sides: dict[PortKey, TensorPort] = {}
         for task in tasks:
             sides.update(self._task_ports[task])

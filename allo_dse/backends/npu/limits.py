@@ -112,7 +112,7 @@ def _numbered(values: Iterable[Hashable]) -> list[int]:
 
 
 def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[int]) -> bool:
-    """Check that every transfer leads to, or from, one port of nodes of one role."""
+    """Return whether every transfer leads to, or from, one port of nodes of one role."""
     for transfer in shared:
         flows = [transport.flows[number] for number in transfer.flows]
         ends = {(role[node], port) for flow in flows for node, port in zip(flow.nodes, flow.ports, strict=True)}
@@ -211,7 +211,7 @@ def array_violations(vmg: VMG, device: NpuDevice) -> list[Violation]:
 
 
 def is_hopeless(vmg: VMG, device: NpuDevice) -> bool:
-    """Check that the needs of single nodes and tiles add nothing to the verdict of `array_violations`.
+    """Return whether the needs of single nodes and tiles add nothing to the verdict of `array_violations`.
 
     This holds with far more nodes than the device has tiles (an unfolded graph, say), and if tasks call regions with
     arrays of their own.

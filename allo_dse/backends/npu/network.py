@@ -206,7 +206,7 @@ class _Staged(Struct, frozen=True):
 
 
 def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
-    """Check that a transfer walks down rows of one page each, tile after tile, in a tensor beyond the page reach.
+    """Return whether a transfer walks down rows of one page each, tile after tile, in a tensor beyond the page reach.
 
     If the next tile continues the rows of the one before, the loop over rows ends with the tile.
     """

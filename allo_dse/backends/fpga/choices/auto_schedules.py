@@ -1,10 +1,10 @@
-"""Schedules derived from a program: what is worth varying about its loops, arrays and tensors on an FPGA.
+"""Schedules derived from a program: choices for its loops, arrays and tensors on an FPGA.
 
-Per kernel: how many copies of their innermost bodies its nests of loops make (a nest is pipelined at the level, and its
-loop unrolled by the factor, that make as many or come closest from below), and with which interval. Nests that do
-little beside the others may make fewer copies. Arrays get the banks that let the copies of their accesses run in every
-cycle, or half of them: their factors follow from the loops and are not searched one by one. Tensors are copied in words
-of a power of two elements.
+Each kernel has a number of copies of the innermost bodies of its loop nests, and an interval. A nest is pipelined at
+the level, and its loop unrolled by the factor, that make this number of copies, or the next smaller one. Nests with
+little work may make fewer copies. Arrays get the banks that let the copies access them in every cycle, or half as many:
+these factors follow from the loops and are not searched one by one. Tensors are copied in words of a power of two
+elements.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ class Chain(Struct, frozen=True):
         return math.prod(self.trips)
 
     def at_most(self, wanted: int, most: int) -> Copies:
-        """The option with the most copies that are not more than wanted: nests share operators, so one that makes more
-        than the others would set what all of them cost."""
+        """Return the option with the most copies up to `wanted`.
+
+        Nests share operators, so a nest with more copies than the others would set the cost of all.
+        """
         return _at_most(self.trips, wanted, most)
 
 
@@ -120,7 +122,7 @@ class KernelChains(Struct, frozen=True):
 
     @classmethod
     def of(cls, kernel: Kernel, device: FpgaDevice) -> KernelChains | None:
-        """None where it has no loops."""
+        """Return the questions of a kernel; None without loops."""
         found: dict[tuple[str, ...], Chain] = {}
         for task_class in kernel.classes:
             for chain in _chains(read_nest(task_class.body.mlir), task_class):

@@ -60,7 +60,7 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
         return replace(draft, schedule=schedule, depths=depths)
 
     def count(self, draft: Draft, limit: int) -> int:
-        """Every way to answer is a schedule, which need not be made."""
+        """Count the combinations of answers, without making their schedules."""
         ways = every_way(lambda ask: self.asked(draft.compiled, ask))
         return sum(1 for _ in islice(ways, limit + 1))
 
@@ -166,7 +166,7 @@ def adders(kinds: Sequence[str] = ADDERS_BY) -> ScheduleParameter:
 
 
 class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
-    """The product of declared parameters, restricted to what is legal for the program; one answer for each."""
+    """Product of declared parameters, restricted to legal schedules of the program; one answer per parameter."""
 
     def __init__(self, parameters: Sequence[ScheduleParameter], device: FpgaDevice) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
 
 
 def _is_neutral(kind: str, value: Answer) -> bool:
-    """Check that a value means no directive."""
+    """Return whether a value means no directive."""
     return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto"}.get(kind)
 
 

@@ -1,4 +1,4 @@
-"""Arrays on the chip: banks after partitioning, how many accesses meet at one, and what they are built of."""
+"""Arrays on the chip: banks after partitioning, conflicts of accesses at a bank, and hardware."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Split(Struct, frozen=True):
 @hashed_once
 @dataclass(frozen=True)
 class Storage:
-    """An array and where it is.
+    """An array and its place.
 
     Attributes:
         splits: per dimension, None where it is whole.

@@ -57,7 +57,7 @@ class Interface(Struct, frozen=True, eq=False):
         return tuple(self.tiles[0, 0].tolist())
 
     def same_transfer(self, other: Interface) -> bool:
-        """Check that both need the same tiles at the same times, so that one transfer serves both."""
+        """Return whether both need the same tiles at the same times, so that one transfer serves both."""
         return (
             self.tiles.shape == other.tiles.shape
             and np.array_equal(self.leaves, other.leaves)

@@ -106,7 +106,7 @@ def stream_bytes(fifos: Iterable[StreamFlow], cores: Mapping[int, Core], turned:
 
 
 def _reaches(core: Core, memory: Core) -> bool:
-    """Check that a core can access the memory of another: above, below, or to the left of it."""
+    """Return whether a core can access the memory of another: above, below, or to the left of it."""
     return (core[0] - memory[0], abs(core[1] - memory[1])) in ((0, 0), (0, 1), (1, 0))
 
 
@@ -166,7 +166,7 @@ def _token_bytes(op: StreamOp) -> int:
 
 
 def _computes(cls: TaskClass, put: StreamOp) -> bool:
-    """Check that the put token has an array that is counted already."""
+    """Return whether the put token has an array that is counted already."""
     new = (op for op in cls.work if op.use.is_new and _shape(op) == put.stream.block)
     return (any(new) or _token_bytes(put) in cls.loop_arrays) and not _sums_products(cls)
 

@@ -141,7 +141,7 @@ def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
 
 
 def _in_loop(ports: ClassPorts, position: int) -> bool:
-    """Check that the operation is in a loop of its task."""
+    """Return whether the operation is in a loop of its task."""
     return ports.streams[position].tokens != 1 or position in ports.rolled
 
 
@@ -275,7 +275,7 @@ def turned_streams(program: CompiledProgram, architecture: str) -> Mapping[str, 
 
 
 def is_vectorised(product: TileOp, architecture: str) -> bool:
-    """Check that Allo uses the vectorised kernel: tiles consist of two-by-two or four-by-four blocks."""
+    """Return whether Allo uses the vectorised kernel: tiles consist of two-by-two or four-by-four blocks."""
     m, k, n = product.shape
     left, right = str(product.dtypes[0]), str(product.dtypes[1])
     block = BLOCKS.get(architecture, {}).get((left, str(product.dtypes[-1]))) if left == right else None
@@ -288,12 +288,12 @@ def is_vectorised(product: TileOp, architecture: str) -> bool:
 
 
 def _accumulates(cls: TaskClass, port: StreamPort) -> bool:
-    """Check that the class adds to the tokens it gets and puts the sum: no transpose, products and sums only."""
+    """Return whether the class adds to the tokens it gets and puts the sum: no transpose, products and sums only."""
     return any(op.kind == "add" and op.shape == port.stream.block for op in cls.work)
 
 
 def _is_block_of(cls: TaskClass, port: StreamPort, products: Sequence[TileOp]) -> bool:
-    """Check that tokens are unchanged operands of products, or the results that the class ends with."""
+    """Return whether tokens are unchanged operands of products, or the results that the class ends with."""
     block = port.stream.block
     if port.direction == "get":
         return any(block in (op.shape[:2], op.shape[1:]) and not _is_of_parts(op) for op in products)
@@ -302,7 +302,7 @@ def _is_block_of(cls: TaskClass, port: StreamPort, products: Sequence[TileOp]) -
 
 
 def _is_of_parts(product: TileOp) -> bool:
-    """Check that both operands are parts of tiles into which tokens were copied."""
+    """Return whether both operands are parts of tiles into which tokens were copied."""
     m, k, n = product.shape
     left, right, _ = product.dtypes
     return product.use.part_bytes == m * k * left.bytes + k * n * right.bytes

@@ -149,6 +149,6 @@ def _by_hand(tile: list[_Loop], tiles: int, descriptor: Descriptor) -> AccessPat
 
 
 def is_word_aligned(port: TensorPort) -> bool:
-    """Check that DMA channels can move the port's tiles: they move whole 32-bit words from word-aligned addresses."""
+    """Return whether DMA channels can move the port's tiles: whole 32-bit words from word-aligned addresses."""
     loops = tile_loops(port.tile_shape, port.tensor.shape, port.tensor.dtype.bits)
     return loops[0][0] % WORD_BYTES == 0 and all(step % WORD_BYTES == 0 for _, step in loops[1:])

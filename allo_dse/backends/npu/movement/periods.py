@@ -206,7 +206,7 @@ def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int,
 
 
 def _varies(program: CompiledProgram) -> bool:
-    """Check that some class has tasks with different work."""
+    """Return whether some class has tasks with different work."""
     return any(kernel.by_work[0] is not kernel.classes for kernel in program.kernels)
 
 
@@ -239,7 +239,7 @@ def _by_key(item: tuple[PortKey, object]) -> str:
 
 
 def _changes(tiles: IntArray, at: int) -> bool:
-    """Check that the first tile used at or after position `at` differs from the last one used before it."""
+    """Return whether the first tile used at or after position `at` differs from the last one used before it."""
     before, after = tiles[:at], tiles[at:]
     before, after = before[before >= 0], after[after >= 0]
     return len(after) > 0 and (len(before) == 0 or before[-1] != after[0])

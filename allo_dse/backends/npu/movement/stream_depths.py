@@ -108,7 +108,7 @@ def smallest_depths(search: DepthSearch) -> NeededDepths:
 
 
 def is_forest(channels: Iterable[Channel]) -> bool:
-    """Check that at most one path connects any two nodes, so that no FIFO can block another path."""
+    """Return whether at most one path connects any two nodes, so that no FIFO can block another path."""
     sets = DisjointSets[int]()
     return all(sets.join(source, target) for source, target, _ in channels)
 

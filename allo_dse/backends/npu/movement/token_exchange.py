@@ -57,7 +57,7 @@ def _known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
 
 
 def _never_waits(vmg: VMG) -> bool:
-    """Check that no FIFO can block another one, whatever its depth.
+    """Return whether no FIFO can block another one, whatever its depth.
 
     This holds if at most one path with one FIFO connects any two nodes, and earlier tasks put the tokens inside nodes.
     """

@@ -122,7 +122,7 @@ class ArrayLimits(Struct, frozen=True, dict=True):
         }
 
     def addresses(self, tile: Tile, other: Tile) -> bool:
-        """Check that the core on `tile` can address the memory of the core on `other`."""
+        """Return whether the core on `tile` can address the memory of the core on `other`."""
         return tile == other or any(tile.neighbour(side) == other for side in self.neighbours)
 
     def share_memory(self, one: Tile, other: Tile) -> bool:

@@ -165,7 +165,7 @@ class JointModel(PlacementModel):
 
 
 def _leads_on(link: Link, from_core: bool) -> bool:
-    """Check that a route may take a link: between cores, or from or to a memory tile at the route's ends."""
+    """Return whether a route may take a link: between cores, or from or to a memory tile at the route's ends."""
     low, high = sorted((link.source.row, link.target.row))
     if low >= FIRST_CORE_ROW:
         return True

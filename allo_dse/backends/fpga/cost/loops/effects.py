@@ -49,7 +49,7 @@ class Effects(Struct, frozen=True):
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """The arrays that a round both stores to and loads from where a load sees what an earlier round left."""
+        """Arrays that a round stores to and loads from, with a load that sees the store of an earlier round."""
         arrays = dict.fromkeys(op.access.array for op, _ in self.exposed if op.access is not None)
         return tuple(array for array in arrays if array in self.stored)
 
@@ -102,7 +102,7 @@ class _Reader:
                 act(item, item.access, unrolled)
 
     def _either(self, sides: tuple[tuple[Item, ...], tuple[Item, ...]], unrolled: Unrolled) -> None:
-        """One of two blocks: what is known after it is what both agree on."""
+        """Read one of two blocks: only facts on which both agree hold after it."""
         known, pending = set(self.known), dict(self.pending)
         self.conditions += 1
         self.block(sides[0], unrolled)
@@ -144,7 +144,7 @@ class _Reader:
 
 
 def _told_apart(access: Access, unrolled: Unrolled) -> Unrolled:
-    """The unrolled loops of which copies have elements of their own: of one element one load and one store remain."""
+    """Return the unrolled loops whose copies access distinct elements; one load and one store per element remain."""
     if None in access.index:
         return unrolled
     used = {variable for form in access.index if form for variable in form.variables}
@@ -152,7 +152,7 @@ def _told_apart(access: Access, unrolled: Unrolled) -> Unrolled:
 
 
 def apart(one: Element, other: Element, ranges: Ranges = MappingProxyType({})) -> bool:
-    """Check that two elements differ in every round: they are in different arrays, or apart in some dimension.
+    """Return whether two elements differ in every round: they are in different arrays, or apart in some dimension.
 
     Args:
         ranges: of the variables of unrolled loops.
@@ -167,7 +167,7 @@ def apart(one: Element, other: Element, ranges: Ranges = MappingProxyType({})) -
 
 
 def _differ(a: Linear, b: Linear, ranges: Ranges) -> bool:
-    """Check that two forms with different terms never have the same value."""
+    """Return whether two forms with different terms never have the same value."""
     difference = a + b.scaled(-1)
     divisor = math.gcd(*(factor for _, factor in (*difference.terms, *difference.derived))) or 1
     if difference.constant % divisor:

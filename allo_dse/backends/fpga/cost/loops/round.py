@@ -44,7 +44,7 @@ _PARTS = -1 << 32  # and less: variables of parts of loops
 
 
 def told_apart(levels: Iterable[tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
-    """Operations of one round, level by level, whose unrolled loops are changed as this module says."""
+    """Return the operations of one round, level by level, with unrolled loops in the form of this module."""
     known: dict[range, list[int]] = {}
     shared = [tuple(_shared(items, known, ())) for items in levels]
     everything = tuple(chain(*shared))
@@ -137,7 +137,7 @@ class _Use(Struct, frozen=True, dict=True):
 
 
 def _dependent(items: Iterable[Item]) -> set[int]:
-    """The variables of the loops of which copies use what others leave."""
+    """Return the variables of loops whose copies use results of other copies."""
     by_array: dict[str, dict[tuple[Linear | None, ...], _Use]] = defaultdict(dict)
     for access, unrolled in accesses(items, {}):
         uses = by_array[access.array]
@@ -163,7 +163,7 @@ def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Tes
 
 
 def _changes(test: Test | None, unrolled: Unrolled) -> Iterator[tuple[int, Iterable[int]]]:
-    """By variable the values from which on copies of loops differ in a condition from those before."""
+    """Yield, by variable, the values from which copies of loops differ in a condition from earlier ones."""
     own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
     if not own.keys() <= unrolled.keys() or copies_of(own) > _MOST_ACCESSES or _decided(test, own) is not None:
         return
@@ -187,7 +187,7 @@ def _decided(test: Test | None, unrolled: Unrolled) -> bool | None:
 
 
 def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
-    """The variables of which copies leave something to each other, or may do so."""
+    """Return the variables of loops whose copies leave results to each other, or may do so."""
     if not (one.write or other.write) or not one.around + other.around or not one.meets(other):
         return ()
     # If they may meet but need not, the result of every copy around them is uncertain.
@@ -209,7 +209,7 @@ def _accesses_of(items: Iterable[Item], cuts: Mapping[int, Set[int]], every: Set
 
 
 class _Writer(Struct, frozen=True):
-    """Writes the copies of some loops out: each is a loop of one round, whose variable is a number inside.
+    """Writer of the copies of some loops: each is a loop of one round, with its variable as a constant inside.
 
     Attributes:
         cuts: by variable, the values with which another part of a loop begins. every: the variables of loops of which
@@ -265,7 +265,7 @@ _NESTS_KEPT = 4096
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One round of flattened loops. What it is asked for is kept: many schedules have few different rounds.
+    """One round of flattened loops. Its results are cached, because many schedules have few different rounds.
 
     Attributes:
         variable: of the loop that is pipelined.
@@ -300,7 +300,7 @@ class Round:
 
     @cached_property
     def _updated(self) -> frozenset[str]:
-        """Arrays of which the rounds of the inner loop update one element.
+        """Arrays with one element that the rounds of the inner loop update.
 
         The compiler looks for it before it unrolls anything, so an index that uses a loop inside prevents it.
         """
@@ -313,7 +313,7 @@ class Round:
         return frozenset(self.effects.carried) - moving
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Arrays in memory of which an element is in a register while the inner loop runs."""
+        """Arrays in memory with one element in a register while the inner loop runs."""
         return frozenset(array for array in self._updated if not storages[array].in_registers)
 
     def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
@@ -331,7 +331,7 @@ class Round:
 
     @cached_property
     def accesses(self) -> Mapping[str, Accesses]:
-        """By array, those that need a port."""
+        """Accesses that need a port, by array."""
         return by_array(self.uses)
 
     @cached_property
