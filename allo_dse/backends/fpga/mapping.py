@@ -1,4 +1,4 @@
-"""A folded graph on an FPGA: what each task class costs, and the resources of the whole.
+"""A folded graph on an FPGA: the cost of each task class, and the total resources.
 
     mapped = FpgaCosts(vmg, device, schedule, depths)
     mapped.cost(task_class)            # TaskCost: times, loops, operators
@@ -59,7 +59,7 @@ class FpgaCosts:
         return {}
 
     def cost(self, task_class: TaskClass, pid: Pid = ()) -> TaskCost:
-        """Times and operators of a class; `pid` of the task, where tasks of the class differ.
+        """Return the times and operators of a class; of the task with `pid` if tasks of the class differ.
 
         Raises:
             SimulationError: where control depends on data.
@@ -83,7 +83,7 @@ class FpgaCosts:
 
     @property
     def runs(self) -> tuple[FpgaCosts, ...]:
-        """The mapping in each of the program's runs on given inputs; just this one where data decides on nothing."""
+        """The mapping in each of the program's runs on given inputs; only this one if data decides nothing."""
         return tuple(replace(self, run=number) for number in range(len(self.vmg.program.runs))) or (self,)
 
     @cached_property
@@ -123,7 +123,7 @@ class FpgaCosts:
 
     @cached_property
     def processing(self) -> Processing:
-        """The parts of `resources` that processing elements take, which are known without a look at any stream."""
+        """The parts of `resources` for processing elements, which do not depend on streams."""
         fold = self.vmg.mesh_fold
         if fold is None or self.measured or self.run:
             return self._processing()
@@ -157,7 +157,7 @@ class FpgaCosts:
         return Resources.total(self.resources.values())
 
     def at(self, depths: Mapping[str, int]) -> FpgaCosts:
-        """The same at other depths of its streams, on which nothing that is kept depends but their resources."""
+        """Return the mapping at other stream depths, with all cached results that do not depend on them."""
         other = replace(self, depths=depths)
         vars(other).update((name, value) for name, value in vars(self).items() if name not in _HANG_ON_DEPTHS)
         return other
@@ -190,7 +190,7 @@ class FpgaCosts:
         return self.shared.fifos(inside + self._deep(self.depths or {}))
 
     def _deep(self, depths: Mapping[str, int]) -> Fifos:
-        """The FIFOs between nodes at these depths, and as declared where they say none."""
+        """Return the FIFOs between nodes at these depths; missing depths are as declared."""
         streams = self.shared.streams
         return tuple((name, count, depths.get(name, streams[name].depth)) for name, count in self.fifos)
 
@@ -208,7 +208,7 @@ class FpgaCosts:
         return self.bits_at(self.depths or {})
 
     def _table_of_tiles(self, use: TensorUse) -> Resources:
-        """Memory that says which tile is next and which nodes it is for: an entry for each task at most."""
+        """Resources of the table of next tiles and their nodes: at most one entry per task."""
         kernels = [k for k in self.vmg.program.kernels if any(arg.name == use.tensor.name for arg in k.args)]
         words = sum(kernel.task_count for kernel in kernels)
         bits = math.prod(use.tensor.shape).bit_length() + self.vmg.node_count.bit_length()
@@ -277,7 +277,7 @@ def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:
 
 
 def _resources(mapping: FpgaCosts) -> Iterator[Violation]:
-    """Resources beyond the device's; of the processing elements only where these need a multiple of what there is."""
+    """Yield exceeded resources; only those of processing elements if these alone exceed the device several times."""
     alone = list(_beyond(mapping, mapping.processing))
     is_hopeless = any(violation.needed > _FAR_TOO_LARGE * violation.limit for violation in alone)
     yield from alone if is_hopeless else _beyond(mapping, mapping.resources)
@@ -317,7 +317,7 @@ class Use(Struct, frozen=True):
 
 
 class Conflict(Struct, frozen=True):
-    """A tensor whose banks one of its uses would have otherwise.
+    """A tensor with a use that needs other banks.
 
     Attributes:
         uses: one per kernel, those that wait last.
@@ -332,7 +332,7 @@ class Conflict(Struct, frozen=True):
 
 
 def partition_conflicts(mapping: FpgaCosts) -> list[Conflict]:
-    """The tensors that at least two kernels use and whose partition does not serve all of them.
+    """Return the tensors of at least two kernels whose partition does not serve all of them.
 
     Raises:
         SimulationError: where control depends on data.

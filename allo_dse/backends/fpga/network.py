@@ -1,9 +1,9 @@
 """A design on an FPGA as a network of operation tables.
 
-Tasks do what the cost model says, at its intervals and depths; copies of tensors between DRAM and the chip are
-processes of their own, which use their AXI port in turn and hand a token to each node whose tiles have arrived, and get
-one when it has written its last. Of a tensor that stays in DRAM a tile waits in a FIFO of the node until its task
-begins, which empties it.
+Tasks have the intervals and depths of the cost model. Copies of tensors between DRAM and the chip are processes of
+their own, which use their AXI port in turn. They put a token to each node whose tiles have arrived, and get one from a
+node that has written its last. A tile of a tensor that stays in DRAM waits in a FIFO of the node until its task begins,
+which empties the FIFO.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_PIECE = 1 << 62
 
 
 class TensorCopies:
-    """The processes that copy tensors, and the streams on which they and tasks hear of one another.
+    """Processes that copy tensors, and the streams that synchronize them with tasks.
 
     Of a tensor that is copied as a whole, a node hears that its tiles are all there, and says when it has written the
     last of its results. Of one that stays in DRAM, a node has a FIFO for one tile.
@@ -167,7 +167,7 @@ class TensorCopies:
 
 
 class FpgaNetwork(Struct, frozen=True):
-    """A network, and what its parts stand for.
+    """A network, with the meaning of its parts.
 
     Attributes:
         task: table process of each of the program's tasks.
@@ -306,7 +306,7 @@ def _table(first: int, ends: tuple[int, int], moves: _Moves, parts: Iterable[Par
 
 
 def _copy(use: Callable[[int], None], table: Table, copies: Sequence[tuple[int, int, int]]) -> None:
-    """Copy tiles from FIFOs, or to them, at the same time: of each its cycles, and what to use before and after."""
+    """Copy tiles from or to FIFOs concurrently: for each its cycles, and the streams to use before and after."""
     for _, before, _ in copies:
         use(before)
     clock = 0

@@ -1,4 +1,4 @@
-"""Recorded runs of FPGA designs: who worked when, what waited for what, and what was in every FIFO."""
+"""Recorded runs of FPGA designs: activity of processes, their waits, and the content of every FIFO."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
         return bool(runs) and (task_class.kernel, task_class.name) in runs[run].classes
 
     def alike(self, run: int) -> tuple[AlikeTasks, ...]:
-        """All tasks; which are alike does not hang on how the program is folded and scheduled."""
+        """Return all tasks in groups of equal ones, which depend neither on the fold nor on the schedule."""
         if run not in self._alike:
             self._alike[run] = tuple(self._alike_tasks(run))
         return self._alike[run]
@@ -151,7 +151,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
-        """The tensors that tasks use, and whether they read and write them."""
+        """Tensors that tasks use, with flags for reading and writing."""
         ports = list(self.graph.program.tensor_ports)
         reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
         shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
@@ -165,7 +165,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
-        """By tensor, what divides the rows of all of its tiles: no word has elements of two rows."""
+        """Greatest common divisor of the rows of each tensor's tiles: no word has elements of two rows."""
         found = defaultdict[str, int](int)
         for port in self.graph.program.tensor_ports:
             found[port.tensor.name] = math.gcd(found[port.tensor.name], *port.tile_shape[-1:])
@@ -267,7 +267,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def processing_key(self) -> Hashable:
-        """Equal for schedules under which processing elements take the same.
+        """Key that is equal for schedules with equal processing elements.
 
         Raises:
             SimulationError: where control depends on data.
@@ -278,12 +278,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def copies_key(self) -> Hashable:
-        """Equal for schedules under which all copies take the same times."""
+        """Key that is equal for schedules with equal times of all copies."""
         return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
 
     @property
     def timing_key(self) -> Hashable:
-        """Equal for schedules under which all tasks and copies do the same at the same times.
+        """Key that is equal for schedules with equal timing of all tasks and copies.
 
         Raises:
             SimulationError: where control depends on data.
@@ -299,7 +299,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def interfaces(self) -> Resources:
-        """AXI ports, and the tasks that copy; nothing where nothing is copied."""
+        """Resources of AXI ports and copying tasks; none if nothing is copied."""
         external, copied = self.device.external, [use for use in self.tensors if not use.onchip]
         if not copied:
             return Resources()

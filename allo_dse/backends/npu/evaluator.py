@@ -68,7 +68,7 @@ def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
 
 
 class NpuBounds:
-    """Bounds what `NpuSimulator` says of designs; keeps what designs of one program have in common."""
+    """Bounds on results of `NpuSimulator`; caches data shared by designs of one program."""
 
     levels = 3
     metrics = frozenset(
@@ -87,7 +87,7 @@ class NpuBounds:
         self._programs: dict[tuple[Program, str], ProgramWork] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
-        """Bounds of the metrics that a level can say something of.
+        """Return the bounds of the metrics that a level bounds.
 
         Raises:
             SimulationError: where it is not known what a task costs.
@@ -95,11 +95,12 @@ class NpuBounds:
         return (_fold_bounds, _rewrite_bounds, _plan_bounds)[level](design, self._work(design.program, design.device))
 
     def of_region(self, draft: Draft, nodes: int, layout: Layout | None = None) -> Bounds:
-        """Bounds for all folds of a draft onto so many nodes: each tile is moved once at least, or as often as the best
-        order of the loops lets it.
+        """Return bounds for all folds of a draft onto a number of nodes.
+
+        Each tile is moved at least once, or as often as the best order of the loops allows.
 
         Raises:
-            SimulationError: where it is not known what a task costs.
+            SimulationError: if the cost of a task is unknown.
         """
         work = self._work(draft.compiled, draft.device)
         if layout is not None:
@@ -120,7 +121,7 @@ class NpuBounds:
 
 
 def _fold_bounds(design: Design, work: ProgramWork, rewrites: int = 0) -> Bounds:
-    """From the fold alone, and what the host is known to rewrite."""
+    """Return bounds from the fold alone, and from descriptor rewrites that are known already."""
     fold = design.fold
     if not isinstance(fold, MeshFold):
         moving, total = work.moved_once
@@ -134,13 +135,13 @@ def _fold_bounds(design: Design, work: ProgramWork, rewrites: int = 0) -> Bounds
 
 
 def _rewrite_bounds(design: Design, work: ProgramWork) -> Bounds:
-    """From the fold and the transport plan's descriptors; the fold alone where there is no plan."""
+    """Return bounds from the fold and the transport plan's descriptors; from the fold alone without a plan."""
     transport = design.mapping.transport
     return _fold_bounds(design, work, 0 if transport.violations else transport.host_rewrites)
 
 
 def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
-    """From the transport plan and the schedules: what is done from one intervention of the host to the next."""
+    """Return bounds from the transport plan and the schedules: the work between two interventions of the host."""
     mapping = design.mapping
     if mapping.core_violations or mapping.transport.violations:
         return _rewrite_bounds(design, work)
@@ -155,7 +156,7 @@ def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
 
 
 class _Moved(NamedTuple):
-    """A flow with what a tile of it takes, and how often one moves. Times are ticks."""
+    """A flow with the times of a tile and its number of moves. Times are ticks."""
 
     flow: Flow
     cadence: Cadence
@@ -413,7 +414,9 @@ def _metrics(
 
 
 def _latency_range(design: Design, latency_us: float) -> dict[str, float]:
-    """The latency is right to this many per cent in nine of ten cases, by so many measurements; none: not fitted."""
+    """Return the per cent within which the latency is right in nine of ten cases, and the measurements; 0 if not
+    fitted.
+    """
     known = accuracy_of(design, latency_us)
     return {"measurements": 0} if known is None else {"percent": known.percent, "measurements": known.measurements}
 

@@ -73,7 +73,7 @@ def roles(view: MappingView, peers: Peers) -> list[int]:
 
 
 def _work(view: MappingView) -> Iterator[Hashable]:
-    """Per node what decides when it needs other tiles and exchanges tokens: its group, wiring and tile patterns."""
+    """Return, per node, all that decides its tile and token times: its group, wiring and tile patterns."""
     for number, (group, wirings) in enumerate(zip(view.groups, view.declared_links.wirings, strict=True)):
         wired = {at: kind for kind, (_, nodes) in enumerate(wirings) for at in nodes.tolist()}
         ports = [[pattern.identity for _, pattern in group.ports.sequences(key)] for key in group.users]
@@ -243,7 +243,7 @@ def core_violations(
 
 
 def movement_violations(view: MappingView, transport: Transport, device: NpuDevice) -> list[Violation]:
-    """Limits of memory tiles and shim tiles, and what of the movement between nodes cannot be."""
+    """Return exceeded limits of memory tiles and shim tiles, and impossible movements between nodes."""
     found = [*stream_deadlock(view.needed_depths), *_misaligned_tiles(view)]
     found += _far_rows(view, device)
     found += transport.violations
@@ -314,7 +314,9 @@ def _core_violations(
     device: NpuDevice,
     buffering: Buffering,
 ) -> list[Violation]:
-    """Limits of the cores of one node group; its nodes differ in their streams, and what needs most counts."""
+    """Return exceeded limits of one node group's cores; its nodes differ in their streams, and the largest need
+    counts.
+    """
     found, first_node = list[Violation](), group.first_node
     if memory.total > device.core.memory_bytes:
         largest = _place(program, group.group, memory.node - first_node)

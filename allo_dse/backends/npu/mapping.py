@@ -1,11 +1,11 @@
-"""A mapping on a device: the one state between a folded graph and a design, which owns what is derived from it.
+"""A mapping on a device: the only state between a folded graph and a design, which owns all derived data.
 
     mapping = DeviceMapping(vmg, Device.load("npu1_4col"))
-    mapping.violations            # what does not fit; empty when it fits
+    mapping.violations            # exceeded limits; empty when it fits
     mapping.placement             # PlacedDesign | Infeasible
 
-Everything is computed when first asked for and once: the check, the evaluator and the exporter of a design all look at
-its mapping. What a program's mappings have in common is owned by the program's graph (`vmg.graph`).
+Everything is computed once, on first use: the check, the evaluator and the exporter of a design share its mapping. Data
+shared by a program's mappings is owned by the program's graph (`vmg.graph`).
 """
 
 from __future__ import annotations

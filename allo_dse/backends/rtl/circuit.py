@@ -1,4 +1,4 @@
-"""A program as a circuit: which kernel each task is, what its ports are connected to, the FIFOs between tasks."""
+"""A program as a circuit: the kernel of each task, its port connections, and the FIFOs between tasks."""
 
 from __future__ import annotations
 

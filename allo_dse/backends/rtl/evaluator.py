@@ -121,7 +121,7 @@ def _counted(cells: dict[str, int]) -> Resources:
 
 
 def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
-    """Cells by type of each piece; one run of Yosys, which starts slowly, for all that are not known yet."""
+    """Return the cells by type of each piece, from one run of Yosys for all unknown pieces, because it starts slowly."""
     command, version = yosys()
     found = {piece: jit.known(_KIND, piece.content(version)) for piece in pieces}
     missing = [piece for piece, text in found.items() if text is None]
@@ -250,7 +250,7 @@ def _hex(values: NDArray[np.object_], width: int) -> str:
 
 
 def _memory_words(text: str) -> list[int]:
-    """Words of a memory dump; what was never written nor given is undefined and read as 0."""
+    """Return the words of a memory dump; words without a value are undefined and read as 0."""
     words = (word for line in text.splitlines() if not line.startswith("//") for word in line.split())
     return [int(word, 16) if "x" not in word.lower() else 0 for word in words if not word.startswith("@")]
 

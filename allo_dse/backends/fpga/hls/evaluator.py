@@ -45,7 +45,7 @@ class HlsToolError(AlloDseError):
 
 
 class Tool(Struct, frozen=True):
-    """An HLS tool: its program, and how it is started on a project's script.
+    """An HLS tool: its program, and the command that runs a project's script.
 
     Attributes:
         arguments: before the steps.
@@ -77,7 +77,7 @@ def find_tool() -> tuple[Tool, str] | None:
 
 
 def unavailable() -> str | None:
-    """Why no HLS tool can be run here, and what to do; None if one can."""
+    """Return why no HLS tool can be run here, and what to do; None if one can."""
     if find_tool() is not None:
         return None
     names = " or ".join(tool.name for tool in TOOLS)
@@ -85,7 +85,7 @@ def unavailable() -> str | None:
 
 
 def run_steps(directory: Path, steps: Sequence[str], *, seconds: float) -> None:
-    """Run steps ("csynth", "cosim") of a project; what the tool prints goes to `allo_dse_hls.log` there.
+    """Run steps ("csynth", "cosim") of a project; the tool's output goes to `allo_dse_hls.log` there.
 
     The tool is the head of a process group of its own, which is ended as a whole: at the limit, on an error here, and
     when the tool has ended but not all that it started.
@@ -158,7 +158,7 @@ class HlsTool:
         return self.seconds + _MARGIN_S
 
     def unavailable(self) -> str | None:
-        """Why designs cannot be measured here, and what to do; None if they can."""
+        """Return why designs cannot be measured here, and what to do; None if they can."""
         return unavailable()
 
     def evaluate(self, design: Design) -> Metrics:
@@ -240,7 +240,7 @@ def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float |
 
 
 def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
-    """In operations per second; nothing where control that depends on data does not say how many there are."""
+    """Return operations per second; empty if data-dependent control leaves their number open."""
     if mapping.vmg.program.runs:
         return {}
     try:
@@ -250,7 +250,7 @@ def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
 
 
 def _cycles(mapping: FpgaCosts, found: Retiming, report: HlsReport) -> tuple[int, str]:
-    """The design's cycles, and where they come from."""
+    """Return the design's cycles and their source."""
     cosim = report.cosim
     if cosim is not None and cosim.passed and cosim.latency.max is not None:
         return cosim.latency.max, "co-simulation"

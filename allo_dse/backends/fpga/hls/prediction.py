@@ -44,7 +44,7 @@ def predicted(mapping: FpgaCosts, project: HlsProject) -> Prediction | None:
 
 
 def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedLoop, ...]:
-    """The pipelined loops of the cost model that have a label in the C++, in the order in which they stand.
+    """Return the cost model's pipelined loops that have a label in the C++, in program order.
 
     Raises:
         SimulationError: where control depends on data.

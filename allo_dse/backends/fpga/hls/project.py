@@ -157,7 +157,7 @@ class HlsProject(Struct, frozen=True):
         return written
 
     def with_prediction(self, prediction: Prediction) -> HlsProject:
-        """The project whose README says what the tools should find."""
+        """Return the project with a README that states the results the tools should find."""
         text = _environment().get_template("prediction.md.j2").render(prediction=prediction, top=self.top)
         return replace(self, files={**self.files, "README.md": f"{self.files['README.md']}\n{text}"})
 

@@ -1,11 +1,11 @@
-"""Folds that Allo refuses for the pattern of an axis, with the pattern that it takes.
+"""Folds that Allo rejects for the pattern of an axis, with the pattern that it accepts.
 
-Tiles that nodes take by turns (cyclic) lie next to each other and share a transfer between DRAM and a memory tile;
-where each node has a block of its own, each needs a transfer of its own, and each of those a channel of a shim tile.
+Tiles that nodes take in turn (cyclic) are adjacent and share a transfer between DRAM and a memory tile. If each node
+has a block of its own, each needs a transfer of its own, and each transfer a channel of a shim tile.
 
     4 x 4 nodes, both axes in blocks: 16 transfers of C        the second axis cyclic: 4
 
-A node has the same number of tasks either way, and they need as much of everything else.
+A node has the same number of tasks either way, and the needs are otherwise equal.
 """
 
 from __future__ import annotations

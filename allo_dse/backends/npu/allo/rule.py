@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Subject(Struct, frozen=True, eq=False, dict=True):
-    """A mapping on an NPU that shall be built; what several rules derive from it, once."""
+    """A mapping on an NPU to be built, with data that several rules derive from it once."""
 
     mapping: DeviceMapping
 
@@ -87,7 +87,7 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def cores(self) -> Mapping[int, Core] | NotPlaced:
-        """The core of each node where nodes exchange tokens, or the node that finds none; else nothing."""
+        """Core of each node if nodes exchange tokens, or the node that finds none; else empty."""
         if not self.fifos or not isinstance(self.plan, TransferPlan):
             return {}
         try:

@@ -237,7 +237,7 @@ class Transfers:
 
 
 class Rounds:
-    """Nodes whose tiles may lie next to each other are compared round by round, a round being an iteration of a bundle.
+    """Allo compares nodes with possibly adjacent tiles round by round; a round is an iteration of a bundle.
 
     For every round of the one, Allo goes through those of the other, and looks each up in a list of those it has seen.
     """
@@ -281,7 +281,7 @@ class Requests:
 
 
 class Fifos:
-    """Every stream that no bundle merges with another is an object FIFO of its own, with two locks at each end."""
+    """Every stream that is not merged by a bundle is an object FIFO, with two locks at each end."""
 
     name, folded = "core_locks", True
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos"
@@ -303,7 +303,7 @@ class Fifos:
 
 
 class Placement:
-    """Nodes that exchange tokens are laid out in strings, which must not run out of columns."""
+    """Nodes that exchange tokens are placed in strings, which must not run out of columns."""
 
     name, folded = "allo_placement", True
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.map_core_func_to_physical_tiles"

@@ -72,7 +72,7 @@ class NpuRun(Command):
 
     @property
     def deadline_s(self) -> float:
-        """No limit of all together: build and run have limits of their own, and others may use the device for long."""
+        """No total limit: build and run have limits of their own, and others may use the device for long."""
         return math.inf
 
     def unavailable(self) -> str | None:

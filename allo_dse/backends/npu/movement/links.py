@@ -1,6 +1,6 @@
-"""Streams after folding: which stay inside a node, and which lead from node to node.
+"""Streams after folding: inside a node, or from node to node.
 
-One round of each schedule says it all: the rounds of a bundle are isomorphic and reach the same peers.
+One round of each schedule is enough: the rounds of a bundle are isomorphic and reach the same peers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Met(NamedTuple):
 
 
 def meet(first_nodes: Sequence[int], puts: Sequence[Ends], gets: Sequence[Ends]) -> Met:
-    """The streams of which both ends are at nodes of some groups, at the first of them that has an end."""
+    """Return the streams with both ends at nodes of some groups; each end at its first node."""
     put, source = _joined(first_nodes, puts)
     get, target = _joined(first_nodes, gets)
     stream, at_put, at_get = np.intersect1d(put, get, assume_unique=True, return_indices=True)

@@ -236,7 +236,7 @@ class LayoutPlan(Struct, frozen=True):
         return {cls: frozenset(sites) for cls, sites in found.items()}
 
     def free_sites(self, cls: TaskClass) -> frozenset[int]:
-        """Positions in a task class's `work` of what the cores need not do."""
+        """Return the positions in a task class's `work` of operations that the cores need not execute."""
         return self._free.get((cls.kernel, cls.name), frozenset())
 
 

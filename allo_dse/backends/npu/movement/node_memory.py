@@ -1,4 +1,4 @@
-"""Data memory of a core: what a folded node needs.
+"""Data memory of a core for a folded node.
 
     reserved + sum(input ports: depth * tile) + sum(output ports: depth * tile) + stream FIFOs + chain buffers
 

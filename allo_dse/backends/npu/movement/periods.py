@@ -102,7 +102,7 @@ def _period_table(graph: ProgramGraph) -> PeriodTable:
 
 
 class PeriodTable:
-    """The schedules of node groups, of which folds of one program share those that `_shape` says are equal."""
+    """Schedules of node groups; folds of one program share those with equal `_shape`."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program

@@ -1,4 +1,4 @@
-"""Streams inside a node: which task of a round hands what to which, and how long the blocks live in its memory."""
+"""Streams inside a node: transfers between tasks of a round, and the lifetimes of blocks in its memory."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def codes(self) -> IntArray:
-        """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
+        """Code of the channels that each leaf uses; 0 if it uses none."""
         number = {own: code for code, own in enumerate(self.kinds)}
         result = np.zeros(self.leaves, np.int64)
         result[list(self.by_leaf)] = [number[own] for own in self.by_leaf.values()]
@@ -61,7 +61,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def kinds(self) -> list[tuple[Use, ...]]:
-        """By code, what such leaves get and put."""
+        """Channel uses by code."""
         return list(dict.fromkeys([(), *self.by_leaf.values()]))
 
 
@@ -95,7 +95,7 @@ class Step(Struct, frozen=True):
 
 
 def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
-    """As many steps as the busiest channel has tokens.
+    """Return one step per token of the busiest channel.
 
     The tokens of other channels are spread evenly; a single one comes in the first step when its port stands before the
     busiest one's, and else in the last. In each step they follow each other as the ports do.

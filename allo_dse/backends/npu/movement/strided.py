@@ -1,4 +1,4 @@
-"""Tensors that lie in DRAM in another order than their program says: shim channels walk through them as they lie.
+"""Tensors with another order in DRAM than in their program: shim channels walk through them in that order.
 
     found = mapping.reading({"Q": order})               # the transport plan for that, or why there is none
 

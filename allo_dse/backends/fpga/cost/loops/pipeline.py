@@ -134,7 +134,7 @@ def _too_long(
 def memory_interval(
     found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[Element, Time]], Walk]
 ) -> tuple[int, str]:
-    """The interval at which rounds do not overlap on a memory that hands values on and takes several cycles of ports.
+    """Return the interval at which rounds do not overlap on a memory with carried values, and the memory's name.
 
     Args:
         ports: cycles that the accesses of a round to each array take.

@@ -59,7 +59,7 @@ class Linear(Struct, frozen=True):
 
 
 def atomic(text: str) -> str:
-    """In parentheses unless it is a name, a number or a call."""
+    """Put an expression in parentheses unless it is a name, a number or a call."""
     depth = 0
     for character in text:
         depth += (character in "([") - (character in ")]")

@@ -78,7 +78,7 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
 
 
 def by_reference(element: Element, name: str, dims: str) -> str:
-    """A parameter that is an array, or a variable where it has no dimensions."""
+    """Return an array parameter, or a variable if it has no dimensions."""
     return f"{element} {name}{dims}" if dims else f"{element} &{name}"
 
 

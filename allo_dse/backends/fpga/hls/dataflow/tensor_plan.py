@@ -1,10 +1,10 @@
 """Access of tasks to their tensors, and the groups of tasks that are called together.
 
-A tensor lies in DRAM. Usually one process loads it and hands every task its part through a stream, another stores what
-tasks send; a task keeps its part in an array of its own. Where several tasks write the same elements, or some read what
-others write, all go to DRAM directly. Tasks that share a process find their parts in its arrays, which are filled
-before the first of them and sent after the last, unless the schedule leaves the tensor in DRAM: then the streams of the
-two processes hold the next part.
+A tensor is in DRAM. Usually one process loads it and streams to every task its part, and another stores the parts that
+tasks send; a task keeps its part in an array of its own. If several tasks write the same elements, or some read
+elements that others write, all access DRAM directly. Tasks that share a process find their parts in its arrays, which
+are filled before the first of them and sent after the last. If the schedule leaves the tensor in DRAM, the streams of
+the two processes hold the next part instead.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class PortPlan(Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """The C++ type of what load and store processes move."""
+        """C++ type of the words that load and store processes move."""
         element = element_of_dtype(self.port.tensor.dtype)
         return f"hls::vector<{element}, {self.lanes}>" if self.lanes > 1 else str(element)
 
@@ -171,7 +171,7 @@ class TensorOptions(Struct, frozen=True):
 
 
 def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
-    """The directives that say where tensors are and how they move."""
+    """Return the directives on the place and the transfer of tensors."""
     names = {tensor.name for tensor in program.tensors}
     own = [d for d in directives if d.scope in regions and d.name in names]
     places = {d.name: d.options["memory"] for d in own if d.kind == "place"}
