@@ -86,7 +86,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return [axis for axis in self.alike(kernel, side) if tile.depends_on(axis)]
 
     def core_bytes(self, members: Sequence[tuple[int, Sizes]], buffering: Buffering) -> int:
-        """Data memory that some core needs at least which runs the kernels that share it."""
+        """Return a lower bound of the data memory of some core that runs the kernels that share it."""
         every = [
             {side.key: side.port for side in ports.sides}
             for kernel, _ in members
@@ -97,7 +97,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return self.device.reserved_core_bytes + used
 
     def _sides(self, members: Sequence[tuple[int, Sizes]]) -> dict[PortKey, TensorPort]:
-        """The tensor ports that every core has which runs the kernels that share it."""
+        """Return the tensor ports of every core that runs the kernels that share it."""
         sides: dict[PortKey, TensorPort] = {}
         for kernel, sizes in members:
             every = all(sizes[axis] == 1 for axis in self._varying[kernel])

@@ -82,7 +82,7 @@ def _work(view: MappingView) -> Iterator[Hashable]:
 
 
 def _peers_by_array(view: MappingView) -> Peers | None:
-    """The channels by array; None where a node gets from several nodes through one, or puts to several."""
+    """Return the channels by array; None if a node gets from several nodes through one, or puts to several."""
     found: list[dict[tuple[str, bool], int]] = [{} for _ in range(view.vmg.node_count)]
     streams = view.declared_links.between
     for stream in streams:

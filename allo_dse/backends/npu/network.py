@@ -120,7 +120,7 @@ class Parts:
         return self.builder.build()
 
     def counted_rows(self, network: Network) -> dict[int, int]:
-        """Row of the built network to what its count grows by with every period."""
+        """Rows of the built network with the increase of their counts per period."""
         (processes,) = network.groups
         assert isinstance(processes, Processes)
         firsts = zip(self.tables, processes.first_row.tolist(), strict=True)
@@ -197,7 +197,7 @@ def add_design(
 
 
 class _Staged(Struct, frozen=True):
-    """A flow, when its tiles move, its buffer in the memory tile, and what a tile takes."""
+    """A flow with its schedule, its buffer in the memory tile, and the times of a tile."""
 
     flow: Flow
     schedule: PortSchedule
@@ -380,7 +380,7 @@ def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
 
 
 def _caller(before: int, processes: int, following: int, ticks: int) -> Table:
-    """The host's part: waits for what precedes, lets all processes begin, and tells what follows when they have ended.
+    """Return the host's operations: wait for predecessors, start all processes, signal successors when these end.
 
     Ports are those that tokens are taken from, then those into which they are put, each in that order.
     """

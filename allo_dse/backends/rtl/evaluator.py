@@ -121,7 +121,7 @@ def _counted(cells: dict[str, int]) -> Resources:
 
 
 def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
-    """Return the cells by type of each piece, from one run of Yosys for all unknown pieces, because it starts slowly."""
+    """Return the cells by type of each piece; one slow run of Yosys handles all pieces that are not cached."""
     command, version = yosys()
     found = {piece: jit.known(_KIND, piece.content(version)) for piece in pieces}
     missing = [piece for piece, text in found.items() if text is None]

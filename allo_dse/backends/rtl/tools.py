@@ -144,7 +144,7 @@ def _reason(messages: str) -> str:
 
 
 def kernels_verilog(kernels: Sequence[str]) -> list[str]:
-    """Return the SystemVerilog of kernels, from one run of CIRCT for all unknown ones, because it starts slowly.
+    """Return the SystemVerilog of kernels; one slow run of CIRCT handles all kernels that are not cached.
 
     Raises:
         RtlError: if CIRCT is missing or cannot compile a kernel.

@@ -75,7 +75,7 @@ class PortShortage(Struct, frozen=True, eq=False):
 
 
 def one_iteration(tree: Tree, start: int = 0) -> list[tuple[Task, IntArray]]:
-    """The tasks in the body of a node's function, each with the positions in the schedule at which it runs."""
+    """Return the tasks in the body of a node's function, each with its positions in the schedule."""
     if isinstance(tree, Task):
         return [(tree, np.array([start]))]
     if isinstance(tree, Seq):
@@ -106,7 +106,7 @@ class _Argument(Struct, frozen=True, eq=False):
 
 
 def tensor_order(program: CompiledProgram) -> tuple[int, ...]:
-    """Positions of the region's tensors in the order in which Allo meets them: kernel by kernel, what is read first."""
+    """Return the positions of the region's tensors in Allo's order: kernel by kernel, read tensors first."""
     numbers = {tensor.name: number for number, tensor in enumerate(program.tensors)}
     found: dict[int, None] = {}
     for cls in program.task_classes:
@@ -132,7 +132,7 @@ def _interface(argument: _Argument, first_node: int, number: int) -> Interface:
 
 
 def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
-    """The arguments of the function of a group, in order: task by task of the body, what is read before what is not."""
+    """Return the arguments of a group's function in order: task by task of the body, read ones first."""
     program = vmg.program
     tensors = {tensor.name: number for number, tensor in enumerate(program.tensors)}
     uses: dict[Task, list[tuple[int, IntArray]]] = {}
@@ -155,7 +155,7 @@ def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
 
 
 def _merged(arguments: list[_Argument], first_node: int) -> list[_Argument] | PortShortage:
-    """The arguments after Allo has merged as many as it must to get along with a core's ports.
+    """Return the arguments after Allo has merged as many as the core's ports require.
 
     It merges arguments for one tensor, the first of all first, whatever their direction, until both directions fit.
     """
@@ -218,7 +218,7 @@ def tile_places(graph: ProgramGraph, group: NodeGroup, kernel: int, port: Tensor
 
 
 def tile_dimensions(port: TensorPort) -> list[int | None]:
-    """Per dimension of the tensor the dimension its tiles are numbered along; None where it is not cut."""
+    """Return, per dimension of the tensor, the dimension that numbers its tiles; None if it is not split."""
     cut = [axis is not None for axis in port.layout]
     if len(cut) <= 1:  # a single value has a place, too
         return [2 if any(cut) else None]

@@ -56,7 +56,7 @@ class PlacedNode(Struct, frozen=True):
 
 @dataclass
 class _Cores:
-    """The cores of an array, and which of them are taken."""
+    """Cores of an array, with the taken ones marked."""
 
     columns: int
     of: dict[int, Core] = field(default_factory=dict)
@@ -168,7 +168,7 @@ def place_graph(
 
 
 def creation_order(vmg: VMG) -> list[int]:
-    """The nodes in the order in which the primitives make them; those that are single tasks come first."""
+    """Return the nodes in the order in which the primitives make them; single tasks come first."""
     first = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
     if vmg.joint is not None:
         number = {name: node for node, name in enumerate(vmg.nodes)}
@@ -187,8 +187,10 @@ def creation_order(vmg: VMG) -> list[int]:
 
 
 def _mesh_places(vmg: VMG) -> dict[int, tuple[int, ...]]:
-    """Per node of folded kernels its kernel and its coordinates, in the order of `mesh_primitives`' loops: what that
-    list of all tasks says, without making it."""
+    """Return the kernel and coordinates of each node of folded kernels, in the order of `mesh_primitives`' loops.
+
+    The result equals that of the full list of tasks, without making the list.
+    """
     assert vmg.mesh_fold is not None
     found: dict[int, tuple[int, ...]] = {}
     kernels = plans(vmg.program, vmg.mesh_fold, vmg.graph.rules)
@@ -217,7 +219,7 @@ def memory_columns(transfers: Sequence[TransferRun]) -> Mapping[int, int]:
 
 
 def by_position(vmg: VMG, fifos: Sequence[StreamFlow]) -> list[StreamFlow]:
-    """Streams between nodes in the order in which Allo meets them: argument by argument of task after task.
+    """Return the streams between nodes in Allo's order: argument by argument of task after task.
 
     The first task of every class comes before all others, whose arguments are copies of that one's; these are class by
     class (`move_stream_to_interface` in `allo.dataflow`, without unrolling).

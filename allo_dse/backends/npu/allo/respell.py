@@ -70,7 +70,7 @@ def _excess(bounds: FoldBounds, fold: MeshFold, limit: int) -> int:
 
 
 def _blocks(graph: ProgramGraph, fold: MeshFold) -> Iterator[Axes]:
-    """Axes in blocks that can be cyclic; those of several kernels that are folded together at once."""
+    """Yield axes in blocks that can be cyclic; linked axes of several kernels come together."""
     linked: dict[object, set[tuple[int, int]]] = {}
     fixed: set[object] = set()
     for number, (own, rules) in enumerate(zip(fold.kernels, graph.rules, strict=True)):

@@ -1,4 +1,4 @@
-"""Rules about streams: Allo makes buffers of those inside of chains, and one FIFO of those that a bundle merges.
+"""Rules about streams: Allo turns those inside chains into buffers, and those that a bundle merges into one FIFO.
 
 Source: `ComputationGraph.chain`, `refactor` and `bundle_multi` in `allo.backend.aie.mapping`, commit a098603.
 """
@@ -45,7 +45,7 @@ class RolledStreams:
                 return
 
     def _rolled_outside(self, subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
-        """A stream array of which a loop of the node's tasks uses several FIFOs to other nodes."""
+        """Return a stream array with several FIFOs to other nodes in one loop of the node's tasks."""
         if not wiring.streams:
             return None
         fifos: Counter[tuple[str, str]] = Counter()
@@ -69,7 +69,7 @@ def _wirings(subject: Subject) -> Iterator[tuple[GroupTiles, Wiring]]:
 
 
 def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) -> str | None:
-    """A stream array between tasks of a node of which a loop of one of them uses several FIFOs."""
+    """Return a stream array with several FIFOs between tasks of a node in one loop."""
     found: dict[str, None] = {}
     for stream in wiring.streams:
         for leaf, position in ((stream.put_leaf, stream.put), (stream.get_leaf, stream.get)):
@@ -261,9 +261,9 @@ BLOCKS: Mapping[str, Mapping[tuple[str, str], tuple[int, int, int]]] = {
 
 
 def turned_streams(program: CompiledProgram, architecture: str) -> Mapping[str, bool]:
-    """Stream arrays whose tokens are put into another layout; whether both ends want that, which Allo cannot do.
+    """Return stream arrays whose tokens change layout; True if both ends need it, which Allo cannot do.
 
-    What adds products up in the tokens of one array works on their blocks at both ends, and nothing is turned.
+    Tasks that add products in the tokens of one array work on their blocks at both ends, so no layout changes.
     """
     ends: dict[str, set[str]] = {}
     for cls in program.task_classes:

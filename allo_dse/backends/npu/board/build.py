@@ -51,7 +51,7 @@ class WrongResults(Exception):
 
 
 def main() -> int:
-    """Build, run, check and time as the command line says; returns the exit code."""
+    """Build, run, check and time as the command line requests; return the exit code."""
     options = options_of("Build this design with Allo and run it.")
     design = json.loads((HERE / "design.json").read_text())["allo"]
     try:
@@ -110,7 +110,7 @@ def _progress(options: argparse.Namespace, stage: str) -> None:
 
 
 def build(design: Mapping[str, Any], options: argparse.Namespace) -> tuple[Any, ModuleType]:
-    """Allo's module of the design, and its program; a refusal ends the program with an exit code of its own."""
+    """Return Allo's module of the design, and its program; a refusal exits with a code of its own."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -191,7 +191,7 @@ def only_user() -> Iterator[None]:
 
 
 def run(module: Any, arrays: list[Any], project: Path, repetitions: int) -> tuple[list[float], list[float]]:
-    """Mean and least time of each repetition, in us, as Allo's host program says them."""
+    """Return mean and least time of each repetition, in us, as Allo's host program prints them."""
     means, least = [], []
     for number in range(repetitions):
         log = project.parent / f"allo_run_{number}.log"
@@ -225,7 +225,7 @@ def make_arrays(tensors: Tensors, seed: int) -> dict[str, Any]:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """NumPy's type of a name; `ml_dtypes` has those that NumPy lacks."""
+    """Return NumPy's type of a name; `ml_dtypes` has types that NumPy lacks."""
     own = getattr(np, name, None)
     found: np.dtype[Any] = np.dtype(own if own is not None else getattr(importlib.import_module("ml_dtypes"), name))
     return found
@@ -290,7 +290,7 @@ def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | Non
 
 
 def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> dict[str, Any]:
-    """The largest difference, where it is, and what is allowed, all over the root mean square of expected values."""
+    """Return the largest difference, its place, and the tolerance, all over the root mean square of expected values."""
     off, scale = _off(found, wanted)
     if not off.size:
         return {}

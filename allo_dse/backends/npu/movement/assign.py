@@ -42,7 +42,7 @@ class ColumnLimits(Struct, frozen=True):
     joins: int = 1 << 30
 
     def transfers(self, direction: str, flows: int) -> int:
-        """Transfers that so many flows of a family take at least: one carries as many as its memory tile can."""
+        """Return the least transfers of a family of flows: one carries as many as its memory tile can."""
         return -(-flows // (self.memory_out if direction == "in" else min(self.memory_in, self.joins)))
 
     def demands(self, needs: Totals) -> tuple[tuple[str, int, int], ...]:

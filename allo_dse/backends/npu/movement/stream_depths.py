@@ -174,8 +174,10 @@ class _Search(Struct, frozen=True, dict=True):
         return _Search(list(numbers), processes, declared, most_tokens)
 
     def one_of_alike(self) -> _Search:
-        """A part of the graph, where it consists of parts that have no FIFO in common and do the same: what one of them
-        needs, all of them need. Else the whole graph."""
+        """Return one of the graph's equal parts without common FIFOs, else the whole graph.
+
+        The needs of one such part are the needs of all.
+        """
         nodes = [(exchange, own) for exchange, own in self.processes if own]  # others never wait
         sets = DisjointSets[int]()
         for _, own in nodes:
@@ -195,7 +197,7 @@ class _Search(Struct, frozen=True, dict=True):
 
     @cached_property
     def key(self) -> bytes:
-        """Equal for graphs whose nodes, in the same order, exchange the same tokens through FIFOs as deep."""
+        """Key that is equal for graphs whose nodes, in order, exchange the same tokens through equally deep FIFOs."""
         number: dict[bytes, int] = {}
         processes = [(number.setdefault(one.digest, len(number)), channels) for one, channels in self.processes]
         names = [name for _, _, name in self.channels]

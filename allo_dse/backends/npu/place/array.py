@@ -68,7 +68,7 @@ class TileLimits(Struct, frozen=True):
 
 
 class ArrayLimits(Struct, frozen=True, dict=True):
-    """Everything about a device that decides whether a mapping can be placed.
+    """Limits of a device that decide whether a mapping can be placed.
 
     Attributes:
         neighbours: sides whose core's memory a core can address.

@@ -16,7 +16,7 @@ from .router import Net, Tree
 
 
 class _Net(Struct, frozen=True):
-    """The variables of a route between cores and memory tiles: which links it takes, which tiles it reaches."""
+    """Variables of a route between cores and memory tiles: its links, and the tiles that it reaches."""
 
     used: dict[Link, Literal]
     reached: dict[Tile, Literal]

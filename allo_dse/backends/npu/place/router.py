@@ -250,7 +250,7 @@ def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, i
 
 
 def _ends(number: int, transfer: Transfer) -> list[tuple[str, str, int, int]]:
-    """The memory-tile ends of a transfer: direction, what is carried, and descriptors."""
+    """Return the memory-tile ends of a transfer: direction, kind, and descriptors."""
     result: list[tuple[str, str, int, int]] = []
     directions: tuple[Direction, ...] = ("in", "out")
     for direction in directions:

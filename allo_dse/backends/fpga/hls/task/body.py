@@ -91,7 +91,7 @@ def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], Linear]) 
 
 
 def subview_parts(op: ir.Operation, form: Callable[[ir.Value], Linear]) -> list[tuple[Linear, int, int | None]]:
-    """Return, per dimension of the source of a `memref.subview`, its begin, its step, and its dimension in the result."""
+    """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets, sizes, steps = (
         list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
