@@ -33,7 +33,7 @@ from .network import fpga_network
 from .shared_costs import AlikeTasks, Scheduled, SharedCosts, TensorUse
 
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
-_MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
+_MOST_WORDS = 1 << 22  # size of the caches, in tasks times arrays of streams
 
 Times = NDArray[np.int64]
 
@@ -256,7 +256,7 @@ def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
     known = np.isfinite(lead)
     source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
     # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
-    # towards the true ones, so they are bounds wherever this stops.
+    # towards the true ones, so they are bounds at any number of iterations.
     for _ in range(_MOST_HOPS):
         later = begins.copy()
         np.maximum.at(later, target, begins[source] + lead)

@@ -143,8 +143,8 @@ class FpgaCosts:
     def _held(self, group: int, task_class: TaskClass, cost: TaskCost) -> tuple[int, ...]:
         """Return the number of copies of each array of a class on a node of a group."""
         held, uses = self.scheduled.held(task_class, cost), self.vmg.uses
-        # Tasks on nodes of their own overlap with what hands them their tiles, which are double-buffered; nodes with
-        # several keep them in arrays.
+        # Tasks on nodes of their own overlap with the copies of their double-buffered tiles. Nodes with several tasks
+        # keep tiles in arrays.
         overlaps = 1 < self.vmg.node_count == self.vmg.task_count
         return tuple(
             one if isinstance(one, int) else uses.tiles(group, task_class, one[0]) * (2 if one[1] and overlaps else 1)

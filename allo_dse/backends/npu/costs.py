@@ -279,7 +279,7 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         key = kernel, walks
         if key not in self._moved:
             every = [self._moved_by(kernel, walk) for walk in walks or (None,)]
-            # Each figure is that of its best walk, though no walk may be best in all: below what any of them takes.
+            # The minimum of each figure alone is a lower bound, even if no single walk is best in all of them.
             self._moved[key] = np.min([sums for sums, _ in every], 0), min(channel for _, channel in every)
         return self._moved[key]
 

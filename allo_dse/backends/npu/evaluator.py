@@ -171,7 +171,7 @@ class _Plan:
         ports = ports_of_nodes(schedules)
         self._moved: list[_Moved] = []
         self._of_transfer: list[list[_Moved]] = [[] for _ in transport.transfers]
-        # Per node, what its first task waits for at least, and what its last one's results take to leave.
+        # Per node, the least wait of its first task, and the time for the results of its last one to leave.
         self._waits = [{"in": 0, "out": 0} for _ in ports]
         for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
             schedule = ports[flow.nodes[0]][flow.ports[0]]
@@ -193,15 +193,14 @@ class _Plan:
         )  # fmt: skip
         shims = (sum(m.cadence.over(periods) * m.ticks.shim for m in moved) for moved in self._of_transfer)
         memory = (m.cadence.over(periods) * m.ticks.channel for m in self._moved)
-        # Each of these is work of one server, which does one thing at a time; the slowest of them is the least that all
-        # together can take.
+        # Each of these is the work of one server that does one thing at a time, so the slowest is a lower bound.
         return max(*dram, max(shims, default=0), max(memory, default=0), self._busiest_core(periods))
 
     def _busiest_core(self, periods: int) -> float:
         """The busiest node computes once its first tiles have arrived; its last ones leave when it has computed."""
         node, longest = 0, 0.0
         for schedule in self._schedules:
-            # Before its first tile and after its last a core has nothing to compute: what these take adds to its work.
+            # Before its first tile and after its last one a core is idle, so these waits add to its work.
             computed = self._work.tree_ticks(schedule.group.tree) / schedule.periods * periods
             last = node + schedule.group.count
             longest = max(longest, computed + max(sum(own.values()) for own in self._waits[node:last]))

@@ -92,7 +92,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
             for kernel, _ in members
             for ports in self.graph.ports.classes[kernel]
         ]
-        # Some core runs the class with the largest ports and holds them; each core holds those that no class lacks.
+        # Some core runs the class with the largest ports. Every core has the ports that all classes use.
         used = max(_fifo_bytes(sides, buffering) for sides in (self._sides(members), *every))
         return self.device.reserved_core_bytes + used
 

@@ -277,8 +277,8 @@ def _shim_channel(
 
 def _shim_table(parts: Parts, flows: list[_Staged]) -> tuple[Table, float]:
     """Return the operations of a shim channel, and the ticks of its moves in a steady period."""
-    # A channel walks through its descriptors in one order: its flows, which have the same sequence of tiles in common,
-    # take turns. In another order a core could wait for a tile behind one for which there is no room yet.
+    # A channel processes its descriptors in a fixed order, so its flows, which share one sequence of tiles, take turns.
+    # In another order a core could wait for a tile that is queued behind one without room yet.
     table, cadence = Table(), flows[0].schedule.cadence
     with parts.repeat(table, cadence.over(parts.periods), cadence.steady):
         for position, staged in enumerate(flows):

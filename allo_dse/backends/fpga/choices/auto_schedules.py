@@ -130,8 +130,8 @@ class KernelChains(Struct, frozen=True):
         if not found:
             return None
         chains = tuple(found.values())
-        # Tasks that are not folded have hardware of their own, and a copy with an operator takes a DSP at least; the
-        # longest interval lets that many copies share one.
+        # Unfolded tasks have hardware of their own, and an operator takes at least one DSP. At the longest interval, that
+        # number of copies shares one.
         most = max(1, min(MOST_COPIES, INTERVALS[-1] * device.limit("dsp") // kernel.task_count))
         name, largest = f"schedule.{kernel.name}", max(chain.rounds for chain in chains)
         return cls(

@@ -112,7 +112,7 @@ class PeriodTable:
     def schedules(self, groups: Sequence[NodeGroup]) -> tuple[GroupSchedule, ...]:
         """The schedules of the nodes of one fold, group after group; all of them have the same number of periods."""
         groups = [part for group in groups for part in group.once(_alike)]
-        # Several steady periods in a row are one, too: whatever divides the number of each group's serves all groups.
+        # Several steady periods in a row are one longer period, so a common divisor of the groups' counts suits all.
         periods = gcd(*(group.once(self._most_periods) for group in groups))
         return tuple(self.schedule(group, periods) for group in groups)
 

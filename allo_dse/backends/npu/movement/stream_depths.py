@@ -87,8 +87,8 @@ class DepthSearch(Protocol):
 def smallest_depths(search: DepthSearch) -> NeededDepths:
     """The smallest depths at which an exchange ends, none less than declared, found for one array after the other."""
     declared, depth = search.declared, dict(search.declared)
-    # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
-    # possible. The search ends: no FIFO has to hold more than all tokens of its stream.
+    # Parks 1995: a deadlock that more room could resolve contains a full FIFO, and deeper FIFOs never disable a step.
+    # The search ends because no FIFO has to hold more than all tokens of its stream.
     while not (result := search.run(depth)).finished:
         full = search.full(result)
         if not full or max(depth[name] for name in full) > search.most_tokens:

@@ -107,7 +107,7 @@ def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
     got = next((number for number, (is_put, _) in enumerate(order) if not is_put), 0)
     steps: list[list[Use]] = [[] for _ in range(count)]
     for number, (use, own) in enumerate(tokens.items()):
-        worked_out = use[0] and number >= got  # what is put before anything is got is there
+        worked_out = use[0] and number >= got  # a token put before any get is there already
         for token in range(own):
             step = token * count // own
             if own == 1 and number > busiest:

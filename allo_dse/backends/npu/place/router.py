@@ -64,8 +64,8 @@ def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | Non
     order = sorted(range(len(nets)), key=lambda n: (-len(nets[n].sinks), n))
     trees: list[Tree] = [()] * len(nets)
     for number in range(_ROUNDS):
-        # The price of sharing begins at nothing, so that the first round shows where nets want to be; it grows, and
-        # links that stay overused keep what they cost: nets that have another way take it, the others stay.
+        # Sharing is free in the first round, which shows the preferred links. Then its price grows, and overused links
+        # keep theirs: nets with another path take it, the others stay.
         wires.pressure = _BASE * number
         for net in order:
             wires.take(trees[net], -1)

@@ -310,8 +310,8 @@ def groups_of(plan: ClassPlan) -> list[Group]:
     left[tuple(plan.members.T)] = True
     groups = []
     while left.any():
-        # From the first task that is left as far as alike ones reach, the last axis first: not always the fewest boxes,
-        # but meshes whose classes differ at their borders are cut along these.
+        # Grow a box from the first remaining task over equal ones, the last axis first. The boxes are not always the
+        # fewest, but meshes whose classes differ at their borders are split along these.
         start = tuple(int(i) for i in np.argwhere(left)[0])
         extent = [1] * len(start)
         for axis in reversed(range(len(start))):
