@@ -130,8 +130,8 @@ class KernelChains(Struct, frozen=True):
         if not found:
             return None
         chains = tuple(found.values())
-        # Unfolded tasks have hardware of their own, and an operator takes at least one DSP. At the longest interval, that
-        # number of copies shares one.
+        # Unfolded tasks have hardware of their own, and a copy's operator takes at least one DSP, which as many copies
+        # share as the longest interval has cycles.
         most = max(1, min(MOST_COPIES, INTERVALS[-1] * device.limit("dsp") // kernel.task_count))
         name, largest = f"schedule.{kernel.name}", max(chain.rounds for chain in chains)
         return cls(

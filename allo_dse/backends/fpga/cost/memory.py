@@ -112,7 +112,7 @@ class Storage:
 
     @property
     def in_registers(self) -> bool:
-        """Storage of every element in a register of its own, which any number of operations can use at once."""
+        """True if every element is a register of its own, which any number of operations can use at once."""
         return self.place == "register" or self.bank_words == 1
 
     def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:

@@ -170,7 +170,7 @@ class StreamFlow(Struct, frozen=True):
 
     @property
     def routable(self) -> bool:
-        """Whole-word tokens, so that a DMA channel can carry the stream."""
+        """True if a DMA channel can carry the stream: its tokens are whole words."""
         return self.token_bytes % WORD_BYTES == 0
 
 
