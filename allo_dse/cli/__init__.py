@@ -1,7 +1,7 @@
 """The command line: `allo-tune STUDY.py` runs studies, `allo-tune COMMAND` looks at runs.
 
-`main` finds the command that is meant in `commands`; the other modules are what commands share: opening runs,
-facts about them, printing. Each command imports what it needs when it is called, so that help stays fast.
+`main` dispatches to the commands in `commands`. The other modules are shared by commands: opening runs, facts about
+them, printing. Each command imports what it needs when it is called, so that help stays fast.
 
 Imports: allo_dse, backends, common, dashboard, device, eval, networks, simulator, tune.
 Imported by: allo_dse.

@@ -1,4 +1,4 @@
-"""What commands say about a run and its designs, as plain data."""
+"""Facts about a run and its designs that commands print, as plain data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .output import print_facts
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table import RunTable
 
-RECENT = 100  # designs that the present pace is taken from
+RECENT = 100  # latest designs for the present pace
 
 
 def run_status(table: RunTable, pid: int | None) -> JsonObject:
@@ -64,7 +64,7 @@ def run_status(table: RunTable, pid: int | None) -> JsonObject:
 
 
 def design_facts(table: RunTable, row: int) -> JsonObject:
-    """A design as plain data: its record, its objectives' values, and what each evaluator of the ladder found."""
+    """Return a design as plain data: its record, its objective values, and each evaluator's results."""
     record = {k: v for k, v in table.record(row).items() if k != "type"}
     key = table.keys[row]
     verification = table.verified.get(key)
@@ -96,14 +96,14 @@ def objective(table: RunTable, row: int, name: str) -> float | None:
 
 
 def _texts(table: RunTable, name: str) -> list[str]:
-    """A column as texts; empty where there is nothing."""
+    """Return a column as texts; missing cells are empty."""
     column = table.column(name)
     values = [None] * len(table) if column is None else column.values(np.arange(len(table)))
     return ["" if value is None else str(value) for value in values]
 
 
 def _given(table: RunTable) -> Counter[str]:
-    """How many designs each evaluator was given."""
+    """Count the designs given to each evaluator."""
     by_one = zip(table.keys, _texts(table, "evaluator"), strict=True)
     given = Counter(evaluator for key, evaluator in by_one if key not in table.promoted)
     given.update(rung.evaluator for rungs in table.promoted.values() for rung in rungs)
@@ -120,9 +120,6 @@ def _pace(at: Any) -> float | None:
 def _log_age(table: RunTable) -> float | None:
     path = table.path / LOG
     return max(0.0, time.time() - path.stat().st_mtime) if path.exists() else None
-
-
-# Designs in words.
 
 
 def print_design(table: RunTable, row: int, to: Console) -> None:

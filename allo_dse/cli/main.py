@@ -1,4 +1,4 @@
-"""Which command is meant, and how errors end."""
+"""Dispatch of commands, and handling of their errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from allo_dse.common.quoting import markup
 
 from .output import discard, flowing, print_error
 
-# `allo-tune STUDY.py --help`: what can be set of the studies in a file.
+# `allo-tune STUDY.py --help`: settings of the studies in a file.
 
 
 def print_settings(arguments: Sequence[str]) -> None:
@@ -64,26 +64,26 @@ _GROUPS = {
     "allo_dse.dashboard.cli": ("dashboard", "report"),
 }
 COMMANDS = {name: module for module, names in _GROUPS.items() for name in names}
-"""Words that are commands, and where they are: a study file of that name must be given as a path (`./status`)."""
+"""Commands and their modules. A study file with such a name must be given as a path (`./status`)."""
 
 EXIT_USER_ERROR = 2
 OF_THE_MACHINE = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.EISDIR,
     errno.ENOTDIR,
 }  # fmt: skip
-"""What says no is a file, a directory or a disk, whatever the command was doing."""
+"""Errors caused by files, directories or disks rather than by the command."""
 EXIT_CTRL_C = 130
-EXIT_BROKEN_PIPE = 1  # as Typer has it
+EXIT_BROKEN_PIPE = 1  # as in Typer
 
 
 def application(command: str) -> typer.Typer:
-    """The command and those of its module; others are not imported, which would take as long as most commands do."""
+    """Return an application with the commands of one module; importing all takes as long as most commands."""
     app = typer.Typer(
         name="allo-tune",
         add_completion=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        callback=lambda: None,  # without one, Typer takes a lone command's name for its first argument
+        callback=lambda: None,  # without it, Typer parses a lone command's name as its first argument
     )
     import_module(COMMANDS[command]).add_commands(app)
     for one in app.registered_commands:
@@ -92,11 +92,11 @@ def application(command: str) -> typer.Typer:
 
 
 def _open_streams() -> None:
-    """Has standard streams that somebody has closed go nowhere, and shows what their encoding has no characters for."""
+    """Open closed standard streams on the null device, and escape characters that an encoding lacks."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
         if stream is None:
-            # The lowest free number is the next one: files that are opened later must not be taken for the stream.
+            # A file opened later would get this descriptor, and be used as the stream.
             opened = os.open(os.devnull, os.O_RDONLY if name == "stdin" else os.O_WRONLY)
             if opened != descriptor:
                 os.dup2(opened, descriptor)
@@ -107,7 +107,7 @@ def _open_streams() -> None:
 
 
 def _call(app: typer.Typer, *, as_json: bool) -> None:
-    """Run an application, which ends the process; with `--json` what is wrong with the options is said in JSON too."""
+    """Run an application, which ends the process; with `--json` report bad options as JSON, too."""
     if not as_json:
         app()
     try:
@@ -138,7 +138,7 @@ def _run(arguments: list[str], *, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line. Errors a user can cause end with a message and a hint; bugs keep their traceback."""
-    # When it ends Python looks for cycles in all that there is: a quarter of the time of a small run.
+    # Python collects cycles at exit, which takes a quarter of the time of a small run.
     atexit.register(gc.freeze)
     _open_streams()
     arguments = sys.argv[1:]
@@ -147,7 +147,7 @@ def main() -> None:
         try:
             _run(arguments, as_json=as_json)
         finally:
-            sys.stdout.flush()  # an error here has a message; one at the end of the process has not
+            sys.stdout.flush()  # report an error now: at exit it would have no message
     except AlloDseError as error:
         print_error(error, as_json=as_json)
         sys.exit(EXIT_USER_ERROR)
@@ -163,6 +163,6 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(EXIT_CTRL_C)
     except Exception as error:
-        if not isinstance(error.__cause__, KeyboardInterrupt):  # of which imports make errors of their own
+        if not isinstance(error.__cause__, KeyboardInterrupt):  # imports may turn Ctrl-C into another error
             raise
         sys.exit(EXIT_CTRL_C)

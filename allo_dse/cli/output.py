@@ -1,4 +1,4 @@
-"""How commands print: JSON for machines, tables and lines for people, errors with a hint."""
+"""Output of commands: JSON for machines, tables and lines for people, errors with a hint."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ COPIED = ("run", "go on with")
 
 
 def flowing(text: str) -> str:
-    """Help whose paragraphs end their lines where the terminal does; lines that begin with a space stay as they are."""
+    """Let help paragraphs wrap at the terminal's width; lines that begin with a space stay as they are."""
     return re.sub(r"(?m)(?<=\S)\n(?=\S)", " ", text)
 
 
 def say_stopped(stopped: KeyboardInterrupt, command: Sequence[str]) -> int:
-    """Tell the user of a run that was left how to go on with it; returns the exit code."""
+    """Print how to resume a run that was stopped; return the exit code."""
     print(f"\nstopped at once; what was evaluated is kept. Go on with: {shell_command(command)}", file=sys.stderr)
     return EXIT_SIGNALS.get(str(stopped), EXIT_SIGNALS["Ctrl-C"])
 
@@ -58,8 +58,7 @@ def console() -> Console:
 
 @contextmanager
 def json_only() -> Iterator[TextIO]:
-    """Standard output for JSON alone: what anybody else prints meanwhile, child processes included, goes to standard
-    error."""
+    """Reserve standard output for JSON: all other output, also of child processes, goes to standard error."""
     real, descriptor = sys.stdout, -1
     real.flush()
     try:
@@ -95,8 +94,9 @@ def _finite(value: Any) -> Any:
 
 
 def print_facts(facts: Mapping[str, Any], to: Console) -> None:
-    """Names and values in two columns; empty values are left out. Paths and commands, which are copied, are not
-    broken, nor are the parts of a tuple."""
+    """Print names and values in two columns, without empty values.
+
+    Paths, commands and parts of a tuple are not broken over lines, so that they can be copied."""
     said = {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
     width = max(1, min(max(map(len, said), default=0), to.width // 2))
     for name, value in said.items():
@@ -112,7 +112,7 @@ def print_facts(facts: Mapping[str, Any], to: Console) -> None:
 
 
 def _packed(parts: Sequence[str], width: int) -> str:
-    """As many parts on a line as fit; `textwrap` breaks only at common spaces."""
+    """Pack as many parts on a line as fit; `textwrap` breaks only at ordinary spaces."""
     return textwrap.fill("   ".join(part.replace(" ", "\xa0") for part in parts), width).replace("\xa0", " ")
 
 
@@ -123,13 +123,13 @@ def print_warnings(notes: Sequence[str]) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Drop what a stream could not write: Python would try again when it ends, and exit with 120."""
+    """Drop a stream's unwritten output: Python would retry at exit, and return 120."""
     with suppress(OSError):  # without a descriptor, as in tests
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_error(error: AlloDseError, *, as_json: bool) -> None:
-    """Report an error as far as the standard streams take it: they may be what is wrong."""
+    """Report an error, even if the standard streams are the cause."""
     try:
         if as_json:
             print_json({"event": "error", "message": error.message, "hint": error.hint, **error.place})
@@ -147,19 +147,19 @@ def print_error(error: AlloDseError, *, as_json: bool) -> None:
         discard(sys.stderr)
 
 
-# Finding the run and the design that a person means.
+# Look-up of runs and designs by what the user typed.
 
 
 SHORTEST_KEY = 4
 
 
 def means_run(text: str) -> bool:
-    """Whether a word that may be a design or a run directory is the latter; it need not be there."""
+    """Return whether a word means a run directory rather than a design; it need not exist."""
     return "/" in text or Path(text).is_dir()
 
 
 def open_run(path: Path | None) -> RunTable:
-    """A run directory as a table, read to its present end. What is wrong with its log is said.
+    """Read a run directory as a table, to its present end; print the problems of its log.
 
     Raises:
         StudyError: when it is none.

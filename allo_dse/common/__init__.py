@@ -1,6 +1,6 @@
-"""What every package may import, and what imports nothing of allo-dse.
+"""Helpers that every package may import; they import nothing else of allo-dse.
 
-Exceptions with a hint (`errors`), type aliases (`aliases`), and public names that are imported when first used
+Exceptions with a hint (`errors`), type aliases (`records`), and public names that are imported when first used
 (`exports`).
 
 Imports: nothing of allo_dse.

@@ -1,4 +1,4 @@
-"""Solving models with CP-SAT: the same answer every time, and Ctrl-C means there what it means everywhere."""
+"""Solving models with CP-SAT: the same answer every time, and Ctrl-C keeps its usual meaning."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ortools.sat.python import cp_model
 def answer(
     model: cp_model.CpModel, *, work: float, seconds: float | None = None, gap: float = 0.0, linear: int = 1
 ) -> tuple[cp_model.CpSolverStatus, cp_model.CpSolver]:
-    """What a search finds, and the solver that knows the values.
+    """Solve a model; returns the status and the solver, which has the values.
 
-    What a handler of a signal raises ends the search. Left to itself, CP-SAT takes Ctrl-C for the end of its time, and
-    from then on Ctrl-C ends the process.
+    An exception raised by a signal handler ends the search. CP-SAT by itself would treat Ctrl-C as the end of its time,
+    and from then on Ctrl-C would end the process.
 
     Args:
         work: CP-SAT's deterministic time, about seconds of an idle machine.
-        seconds: of the clock, after which an answer may not be the same every time.
-        gap: to the best, relative, that will do.
+        seconds: limit of wall-clock time; with one, answers may differ between runs.
+        gap: relative distance to the optimum that is good enough.
         linear: how much of the model is in the linear relaxation that bounds it: 0 for nothing, 2 for all.
     """
     solver = cp_model.CpSolver()
@@ -39,7 +39,7 @@ def answer(
         except BaseException as error:
             found.append(error)
 
-    # Python's handlers run in the main thread only, which waits here where they can.
+    # Python runs signal handlers in the main thread only. It waits here, where they can run.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:

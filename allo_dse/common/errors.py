@@ -30,12 +30,12 @@ class AlloDseError(Exception):
 
     @property
     def report(self) -> str:
-        """What is wrong and where, as a compiler says it; without the hint."""
+        """Return the message and its place in the style of a compiler, without the hint."""
         return f"error: {self.message}"
 
     @property
     def place(self) -> dict[str, str | int]:
-        """Where in the user's source it is, for machines; empty where it is nowhere in it."""
+        """Return the place in the user's source, for machines; empty if there is none."""
         return {}
 
     def __str__(self) -> str:
@@ -91,13 +91,13 @@ class RunDirectoryError(StudyError):
 
 @contextmanager
 def of_the_study(name: str, hint: str) -> Iterator[None]:
-    """What goes wrong in a function that a study brings along is the study's fault, and is said with its place.
+    """Report any exception of a function that a study provides as an error of the study, with its place.
 
     Args:
-        name: what of the study is asked.
+        name: the function of the study that is called.
 
     Raises:
-        StudyError: for any.
+        StudyError: for any exception.
     """
     try:
         yield

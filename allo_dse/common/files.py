@@ -1,4 +1,4 @@
-"""Files of which readers see all or nothing."""
+"""Atomic replacement of files: readers see the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from threading import get_native_id
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Where to write what takes the place of a file when the block ends; the file is as before if that fails.
+    """Yield a path to write to; it replaces the file when the block ends. After a failure the file is unchanged.
 
     Raises:
-        OSError: naming the file, where it cannot be written.
+        OSError: naming the file, if it cannot be written.
     """
     try:
-        if path.exists() and not path.is_file():  # a device or a pipe, whose place no file may take
+        if path.exists() and not path.is_file():  # do not replace a device or a pipe
             yield path
             return
-        target = Path(os.path.realpath(path))  # a link stays one
+        target = Path(os.path.realpath(path))  # keep a link a link
         scratch = target.with_name(f".{target.name}.{get_native_id()}")  # threads and processes write the same files
         try:
             yield scratch

@@ -1,4 +1,4 @@
-"""What notebooks show of an object: tables as HTML, and objects whose picture a higher layer draws."""
+"""Notebook displays of objects: tables as HTML, and objects whose picture a higher layer draws."""
 
 from __future__ import annotations
 

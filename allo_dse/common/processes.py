@@ -37,7 +37,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def _has_not_ended(process: psutil.Process) -> bool:
-    """Tell processes that run from those that only wait for their parents to ask how they ended."""
+    """Return whether a process runs, rather than only waiting for its parent to collect its exit status."""
     with contextlib.suppress(psutil.Error):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     return False
@@ -100,17 +100,11 @@ def _kill(processes: Iterable[psutil.Process]) -> None:
             process.kill()
 
 
-# Cores of the machine.
-
-
 def usable_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not everywhere
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not available on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-# Garbage collection during a search.
 
 
 def collect_rarely() -> None:
@@ -144,21 +138,21 @@ def no_collections() -> Iterator[None]:
             gc.enable()
 
 
-# Processes of our own: Python that finds what this process does.
+# Python subprocesses import the same modules as this process.
 
 
 def python_running(module: str, *arguments: str) -> list[str]:
     """A command that calls `main` of a module, which finds its arguments from `sys.argv[1]` on.
 
-    Where modules are found is not said in PYTHONPATH, which tools that the process starts would take for theirs, in a
-    Python of another version.
+    The module path is not passed in PYTHONPATH: tools that the process starts would use it too, perhaps in another
+    version of Python.
     """
     code = f"import sys; sys.path[:] = sys.argv[{1 + len(arguments)}:]; from {module} import main; main()"
     return [sys.executable, "-c", code, *arguments, *(place or os.getcwd() for place in sys.path)]
 
 
 def limit_memory(amount: int) -> None:
-    """Let this process, and each that it starts, allocate so many bytes beyond what it has now."""
+    """Limit this process, and each that it starts, to `amount` bytes beyond its present memory."""
     with open("/proc/self/statm") as file:
         data_pages = int(file.read().split()[5])
     limit, most = data_pages * os.sysconf("SC_PAGE_SIZE") + amount, resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -166,7 +160,7 @@ def limit_memory(amount: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-# Running a tool: what it prints goes to a file, and it is ended with everything that it started.
+# A tool's output goes to a file. When it is ended, so is everything that it has started.
 
 
 MARK = "ALLO_DSE_TOOL"  # in the environment of everything that a tool starts
@@ -232,7 +226,7 @@ def run_tool(
 
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End what is left of a tool: ask first, then kill."""
+    """End all remaining processes of a tool: ask first, then kill."""
     if process.returncode is None or marked(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -246,7 +240,7 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
 
 
 def tail(log: Path) -> str:
-    """The end of what a tool has printed."""
+    """The end of a tool's output."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         return file.read().decode("utf-8", "replace").replace("\0", "")
@@ -258,5 +252,5 @@ def printable(text: str) -> str:
 
 
 def exit_words(code: int) -> str:
-    """How a tool ended that did not end well."""
+    """Describe the exit of a tool that failed."""
     return f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"

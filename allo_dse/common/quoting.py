@@ -60,13 +60,13 @@ def _shell_word(word: object) -> str:
 
 
 def shell_completion(text: str, typed: str) -> str | None:
-    """What bash or zsh may put in the place of a word so that it becomes a text, and nothing in it is expanded.
+    """Return the replacement by which bash or zsh completes a word to a text, with nothing in it expanded.
 
     Args:
-        typed: the word as it stands on the command line, perhaps in quotes that are still open.
+        typed: the word on the command line, perhaps with an opening quote that is not closed yet.
 
     Returns:
-        None where no quoting holds the text: names with control characters, and `!` in double quotes.
+        None if no quoting can hold the text: names with control characters, and `!` in double quotes.
     """
     if not text.isprintable():
         return None

@@ -30,7 +30,7 @@ def replace(record: _R, /, **changes: Any) -> _R:
     return dataclasses.replace(record, **changes)  # type: ignore[type-var]
 
 
-# Types that several packages share: what JSON decoders and NumPy give, whose contents are known at run time only.
+# Types of data from JSON decoders and NumPy, whose contents are known at run time only.
 
 
 Array: TypeAlias = "NDArray[Any]"
@@ -39,16 +39,10 @@ JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as it is written and read; whoever reads it checks what is in it."""
 
 
-# Divisors of a number, which every way to cut an axis into equal parts begins with.
-
-
 def divisors_of(number: int) -> tuple[int, ...]:
     """All divisors of a positive number, ascending."""
     small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
     return tuple(sorted({*small, *(number // d for d in small)}))
-
-
-# Hashes of objects that are looked up often.
 
 
 T = TypeVar("T")
@@ -75,9 +69,6 @@ def hashed_once(kind: type[T]) -> type[T]:
     return kind
 
 
-# What was found lately, for as long as it may be asked for again.
-
-
 MOST_KEPT = 1024
 
 K = TypeVar("K")
@@ -85,21 +76,21 @@ V = TypeVar("V")
 
 
 def keep(known: dict[K, V], key: K, value: V, most: int = MOST_KEPT) -> V:
-    """The value, kept under its key; of more than so many the one that was kept first goes."""
+    """Store a value under its key and return it; the oldest entry is dropped beyond `most`."""
     if len(known) >= most:
         del known[next(iter(known))]
     known[key] = value
     return value
 
 
-# Data as texts that are the same in every process, to be hashed.
+# Texts of data for hashing: equal in every process.
 
 
 def collection_text(value: Any, text: Callable[[Any], str]) -> str | None:
-    """Of an array, a mapping or a sequence; None for anything else.
+    """Return the text of an array, a mapping or a sequence; None for anything else.
 
     Args:
-        text: of what mappings and sequences hold.
+        text: gives the text of an item of a mapping or sequence.
     """
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"

@@ -27,12 +27,12 @@ from .regions.task_state import Task
 from .statements.helpers import with_sync
 from .task_classes import compile_kernel
 
-# Regions that call regions: a task whose body is a region call is replaced by that region's kernels.
+# A task whose body is a region call is replaced by that region's kernels.
 #
-# before: top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] } after: top { wrapper_0_gemm [2, 2],
-# wrapper_1_gemm [4, 4] }
+#   before:  top { wrapper [2]: task 0 calls inner[2, 2], task 1 calls inner[4, 4] }
+#   after:   top { wrapper_0_gemm [2, 2], wrapper_1_gemm [4, 4] }
 #
-# A task that does other things as well stays, and exchanges tokens with the region's tasks (see `region_calls.py`).
+# A task that does other work too stays, and exchanges tokens with the region's tasks (see `statements.helpers`).
 
 
 MAX_DEPTH = 16
@@ -50,7 +50,7 @@ class CompiledPart(Struct, frozen=True, eq=False):
 
     @property
     def streams(self) -> tuple[StreamArray, ...]:
-        """The declared streams, and those that start the tasks of called regions."""
+        """The declared streams, and the streams that start the tasks of called regions."""
         return (*self.source.streams.values(), *self.handovers)
 
 
@@ -58,9 +58,9 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
     """Compile a region and the regions that its tasks call, outermost first.
 
     Raises:
-        ProgramError: at the first thing that is wrong.
+        ProgramError: at the first error.
     """
-    if watch is not None:  # a task that only calls regions becomes one at least, too
+    if watch is not None:  # also for a task that only calls regions: it becomes at least one task
         watch.tasks(source.task_count)
     compiled = [compile_kernel(source, kernel, watch) for kernel in source.kernels]
     kernels, sets = [kernel for kernel, _ in compiled], [tasks for _, tasks in compiled]
@@ -83,7 +83,7 @@ def compile_hierarchy(source: RegionSource, watch: Watch | None = None, depth: i
 
 
 def _only_calls(task: Task) -> bool:
-    """Whether the called regions simply take the tasks' place."""
+    """Return whether the called regions simply replace the tasks."""
     return bool(task.region_calls) and not task.does_more
 
 
@@ -113,7 +113,7 @@ def compile_region(
     apart: bool = False,
     watch: Watch | None = None,
 ) -> CompiledProgram:
-    """Compile a region, or what a function returns for `params`.
+    """Compile a region, or the region that a function returns for `params`.
 
     The source is parsed once per version of its file, so that compiling the same program with other parameters takes
     milliseconds. Nothing in it grows with the number of tasks.
@@ -163,7 +163,7 @@ def _compiled(name: str, source: RegionSource, params: dict[str, object], watch:
 
 
 def _places(kernels: Iterable[Kernel]) -> tuple[Directive, ...]:
-    """Where the program says that arrays are kept."""
+    """Return a directive for each array whose memory the program names."""
     said = {
         (kernel.name, array.name): array.memory
         for kernel in kernels
@@ -175,7 +175,7 @@ def _places(kernels: Iterable[Kernel]) -> tuple[Directive, ...]:
 
 
 def _scheduled(schedule: Schedule) -> CompiledProgram:
-    """A program with its schedule: what a session made of a function, or a region with directives."""
+    """A program with its schedule: the result of a session, or a region with directives."""
     if schedule.is_function:
         program: CompiledProgram = schedule.session.program
         return program
@@ -185,7 +185,7 @@ def _scheduled(schedule: Schedule) -> CompiledProgram:
 
 
 def _failed(function: FunctionType, params: dict[str, object], error: Exception) -> ProgramError:
-    """What the user's function raised, at the innermost line of its file."""
+    """Return the error for an exception that the user's function raised, at the innermost line of its file."""
     name = function.__code__.co_filename
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == name]
     if not lines:
@@ -198,7 +198,7 @@ def _failed(function: FunctionType, params: dict[str, object], error: Exception)
 
 
 def _wrong(function: FunctionType, message: str, hint: str = "") -> ProgramError:
-    """An error at the definition of a function, which a lambda does not have."""
+    """An error at the definition of a function; a lambda has no definition."""
     if function.__name__ == "<lambda>":
         return ProgramError(message, hint=hint)
     file, node = function_source(function)

@@ -1,4 +1,4 @@
-"""From a kernel's source to its task classes."""
+"""Compilation of a kernel to its task classes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ from .statements.helpers import local_copy, mutable_names, stop_called, when_sta
 from .statements.jumps import may_return_early, new_frame
 from .statements.statements import lower_block
 
-# How often the work of a body is done where its loops depend on each other.
-
-
 _MOST_TRIED = 1 << 18
 """Tasks, and values of loop variables in them, that are gone through one by one."""
 
@@ -49,7 +46,10 @@ def counted(task: Task, mlir: str) -> Iterator[TileOp]:
 
 
 def _rounds_of(task: Task, nest: Nest, site: int) -> IntArray | None:
-    """How often each task does some of its work; broadcasts against the mesh. None where data decides."""
+    """Count the executions of one piece of work in each task; broadcasts against the mesh.
+
+    None if data decides, or if there are too many tasks or iterations to count.
+    """
     paths = nest.priced.get(site, ())
     deciding = {v for path in paths for around in path for v in around.variables}
     mesh = tuple(extent if pid in deciding else 1 for pid, extent in zip(nest.pids, task.kernel.mesh, strict=True))
@@ -122,7 +122,7 @@ def _does_work(task: Task) -> bool:
 
 
 def _independent(task: Task) -> bool:
-    """Whether no two of the called regions have an argument in common: then they can run at the same time."""
+    """Return whether the called regions have no argument in common, so that they can run at the same time."""
     positions = [position for call in task.region_calls for position in set(call.arguments)]
     return len(positions) == len(set(positions))
 
@@ -151,7 +151,7 @@ def _ssa(parameter: Parameter, position: int) -> str:
 
 
 def _is_numbered(name: str) -> bool:
-    """Whether a name could be one of those that the other arguments of a body have."""
+    """Return whether a name could clash with the generated names of a body's other arguments."""
     return not name.isascii() or re.fullmatch(r"(pid|shared|state|external|s)\d+", name) is not None
 
 
@@ -204,7 +204,7 @@ def _task_class(task: Task, name: str) -> TaskClass:
 
 
 def _named_arrays(task: Task, arguments: list[str]) -> Iterator[SourceArray]:
-    """What the source calls the arrays of a body with these parameters."""
+    """Yield the source names of the arrays of a body with these arguments."""
     task.memories |= {f"%{p.name}": p.memory for p in task.kernel.parameters if p.memory is not None}
     for (function, call, name), ssa in task.named.items():
         memory = _kept(task.memories.get(ssa))
@@ -215,7 +215,7 @@ def _named_arrays(task: Task, arguments: list[str]) -> Iterator[SourceArray]:
 
 
 def _kept(memory: Memory | None) -> tuple[str, str] | None:
-    """Kind and type of a memory, of those that code generators know."""
+    """The kind and type of a memory that code generators support, else None."""
     kind = "" if memory is None else memory.resource.lower()
     if memory is None or kind not in ("bram", "uram", "lutram"):
         return None
@@ -257,7 +257,7 @@ def _stream_ports(task: Task, port: PortUse) -> Iterator[StreamPort]:
 
 
 def index_map(task: Task, stream: StreamArray, index: tuple[Meta, ...]) -> IndexMap:
-    """Which stream of the array each task uses: affine where possible, else a table over the whole mesh."""
+    """Return the stream that each task uses: affine if possible, else a table over the whole mesh."""
     if all(i.affine is not None for i in index):
         rows = [i.affine for i in index if i.affine is not None]
         return IndexMap(stream.shape, tuple(row for row, _ in rows), tuple(offset for _, offset in rows))

@@ -59,7 +59,7 @@ def dashboard(
                 "file executed; there is no password"
             )
         console.print(f"{markup(', '.join(board.names) or 'networks')}: [bold]{url}[/]   (Ctrl-C ends)")
-        if browser:  # which takes its time to start; what it asks for waits at the socket
+        if browser:  # the browser starts slowly; its requests wait at the socket
             threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
         _serve(listening, board, study, reference, console)
 
@@ -132,7 +132,7 @@ def _paths(runs: list[Path] | None) -> list[Path]:
 
 
 def _only_networks() -> bool:
-    """Whether networks were mapped here, and no study has run."""
+    """Return whether networks were mapped here, but no study has run."""
     from allo_dse.tune.store.run_info import MARKER
 
     from .app.networks import KEPT

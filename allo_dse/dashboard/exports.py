@@ -46,7 +46,7 @@ def design_json(board: Board, _: Programs, ref: Ref) -> Content:
 
 
 def primitives_py(board: Board, programs: Programs, ref: Ref) -> Content:
-    """A Python module whose `mapping_primitives()` returns what Allo takes."""
+    """A Python module whose `mapping_primitives()` returns Allo's mapping primitives."""
     design = programs.candidate(ref).design
     return f"{_stem('mapping', board, ref)}.py", design.vmg.mapping_source().encode()
 

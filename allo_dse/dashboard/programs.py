@@ -30,7 +30,7 @@ class Programs:
     """Studies by run, loaded when asked for.
 
     Attributes:
-        file: the study file of all runs; by default what each run says it was started with.
+        file: the study file of all runs; by default the one recorded in each run.
     """
 
     board: Board
@@ -79,7 +79,7 @@ class Programs:
         raise StudyError(f"{file} has no study {facts.study!r}", hint=f"it defines {names}")
 
     def candidate(self, ref: Ref) -> Candidate:
-        """The design, rebuilt from what the log keeps.
+        """The design, rebuilt from its log entry.
 
         Raises:
             AlloDseError: if the study is not loaded, or generates another design from the same genes.
@@ -96,7 +96,7 @@ class Programs:
                 candidate = self._studies[run].space.decode_genes(genes)
             except AlloDseError:
                 raise
-            except Exception as error:  # whatever the user's program raises
+            except Exception as error:  # any error in the user's program
                 raise StudyError(f"the design cannot be rebuilt: {type(error).__name__}: {error}") from error
         if candidate is None or candidate.key != key:
             raise StudyError(

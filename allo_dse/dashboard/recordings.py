@@ -313,9 +313,6 @@ def _fpga_kind(name: str) -> str:
     return head
 
 
-# Facts about the nodes and streams of a design's graph: contents, work and waiting.
-
-
 Facts = list[tuple[str, str]]
 """Names and values, to be shown as they are."""
 

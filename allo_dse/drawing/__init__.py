@@ -1,4 +1,4 @@
-"""Pictures of graphs, placements and timelines: what other layers have computed, as SVG and as files for viewers.
+"""Pictures of graphs, placements and timelines, as SVG and as files for viewers.
 
 Imports: common, compiler, mapper, simulator.
 Imported by: allo_dse, backends, dashboard, networks, tune.

@@ -13,7 +13,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from .summary import Box, Flow, Summary, summarise
 from .svg import BOLD, Canvas, Point, fit, styles, text_width
 
-# Layered layout of a graph: every box below those it gets something from, as far as there are no cycles.
+# Layered layout of a graph: every box lies below its sources, except in cycles.
 
 
 GAP_X, GAP_Y = 30.0, 66.0
@@ -22,7 +22,7 @@ _MARGIN = 9.0
 
 
 class Layout(Struct, frozen=True):
-    """Where boxes are: upper left corners, and the size of all."""
+    """The positions of boxes (upper left corners), and the size of each."""
 
     corners: tuple[Point, ...]
     width: float
@@ -33,7 +33,7 @@ class Layout(Struct, frozen=True):
         return max(y for _, y in self.corners) + self.height
 
     def lane(self, top: float, bottom: float, wanted: float) -> float:
-        """A place across, as near as can be to the wanted one, where a line from top to bottom meets no box."""
+        """Return the place nearest to the wanted one where a line from top to bottom crosses no box."""
         between = sorted(x for x, y in self.corners if top < y + self.height and y < bottom)
         blocked = [(x - _MARGIN, x + self.width + _MARGIN) for x in between]
         edges = [wanted, *(edge for interval in blocked for edge in interval)]
@@ -42,7 +42,7 @@ class Layout(Struct, frozen=True):
 
 
 def lay_out(summary: Summary, width: float, height: float, origin: Point, *, gap: float = GAP_X) -> Layout:
-    """Layer by layer from above, boxes `gap` apart. Layers that are too wide go on in further rows."""
+    """Place boxes layer by layer from the top, `gap` apart; layers that are too wide continue in further rows."""
     layers = _layers(summary)
     most = max(1, int((_WIDEST + gap) // (width + gap)))
     edges = {(flow.source, flow.target) for flow in summary.flows}
@@ -126,7 +126,7 @@ def _untangled(layers: list[list[int]], edges: set[tuple[int, int]]) -> list[lis
     return result
 
 
-# Finding room for texts beside lines: on no box, on no other text, and across as few lines as can be.
+# Placing texts beside lines: clear of boxes and other texts, and across as few lines as possible.
 
 
 Area = tuple[float, float, float, float]
@@ -140,7 +140,7 @@ _STEP = 4.0
 
 
 def curve(points: Sequence[Point], bend: float) -> list[Point]:
-    """Points a few pixels apart on what `Canvas.path` draws."""
+    """Return points a few pixels apart on the curve that `Canvas.path` draws."""
     found: list[Point] = []
     for (x1, y1), (x2, y2) in pairwise(points):
         count = max(2, int((abs(x2 - x1) + abs(y2 - y1)) / _STEP))
@@ -152,7 +152,7 @@ def curve(points: Sequence[Point], bend: float) -> list[Point]:
 
 
 def straight(points: Sequence[Point]) -> list[Point]:
-    """Points a few pixels apart on straight lines from point to point."""
+    """Return points a few pixels apart on straight lines from point to point."""
     found: list[Point] = []
     for (x1, y1), (x2, y2) in pairwise(points):
         count = max(1, int((abs(x2 - x1) + abs(y2 - y1)) / _STEP))
@@ -168,7 +168,7 @@ def beside(line: Sequence[Point]) -> list[Point]:
 
 
 class LineTexts:
-    """Texts on a canvas that keep clear of what is there already."""
+    """Texts on a canvas that avoid boxes, lines and each other."""
 
     def __init__(self, canvas: Canvas, boxes: Iterable[Area]) -> None:
         self._canvas = canvas
@@ -176,11 +176,11 @@ class LineTexts:
         self._lines: list[Point] = []
 
     def avoid(self, line: Iterable[Point]) -> None:
-        """A line that texts should not cross."""
+        """Record a line that texts should not cross."""
         self._lines += line
 
     def write(self, text: str, places: Iterable[Point], color: str) -> bool:
-        """Write a text, with its line's colour in front, at the best of some places; not at all where none is free.
+        """Write a text at the best of some places, with its line's colour in front; return False if none is free.
 
         Args:
             places: where the text may begin, on its base line, the preferred one first; it may also end at its line.
@@ -203,7 +203,7 @@ class LineTexts:
         return True
 
     def _crossed(self, left: float, y: float, width: float) -> int | None:
-        """How many points of lines a text there would cover; None where it is not free."""
+        """Count the points of lines that a text would cover; None if the place is not free."""
         x1, y1, x2, y2 = _area(left, y, width)
         if x1 < 0 or any(x1 < right and own < x2 and y1 < low and top < y2 for own, top, right, low in self._taken):
             return None
@@ -227,7 +227,7 @@ _BESIDE = 52.0
 
 
 def vmg_svg(vmg: VMG) -> str:
-    """The picture: a box per node, or per group of alike nodes where there are too many to see."""
+    """Draw a graph: a box per node, or per group of alike nodes if there are too many."""
     summary = summarise(vmg)
     canvas = Canvas(f"{vmg.program.name}: {vmg.node_count:,} nodes")
     canvas.text(_LEFT, 24, _title(vmg), size=15, bold=True)
@@ -327,7 +327,10 @@ class Wires:
         return result
 
     def _reach(self, box: int, other: int) -> tuple[float, float]:
-        """How far to the right a stream leads; those that pass other boxes do so on the right."""
+        """Return a sort key for streams at a box: where the other end is, then how far below or above.
+
+        Streams that pass other boxes do so on the right.
+        """
         (_, y1), (x2, y2) = self.layout.corners[box], self.layout.corners[other]
         return x2, abs(y2 - y1)
 
@@ -346,7 +349,7 @@ class Wires:
                 self.labels.write(amount([flow]), places, self.colors[flow.array][0])
 
     def _lane(self, top: float, bottom: float, wanted: float) -> float:
-        """Where a line leads past boxes, beside the lines that do so already."""
+        """Find and record a lane for a line past boxes, beside the lines that are there already."""
         lane = self.layout.lane(top, bottom, wanted)
         aside = _APART if lane >= wanted else -_APART
         low, high = min(top, bottom), max(top, bottom)
@@ -374,12 +377,12 @@ class Wires:
         self._note(flow, curve(points, _BEND))
 
     def _note(self, flow: Flow, line: list[Point]) -> None:
-        """Where a line is, and that its amount stands beside it."""
+        """Record a line, and the places for its amount beside it."""
         self.labels.avoid(line)
         self.beside.append((flow, beside(line)))
 
     def _back(self, flow: Flow) -> None:
-        """To a box that is not below: out at the bottom, up where there is room, in at the top."""
+        """Draw a flow to a box that is not below: out at the bottom, up where there is room, in at the top."""
         layout = self.layout
         (x1, y1), (x2, y2) = layout.corners[flow.source], layout.corners[flow.target]
         start, end = (x1 + 0.9 * layout.width, y1 + layout.height), (x2 + 0.9 * layout.width, y2)
@@ -391,7 +394,7 @@ class Wires:
         self._note(flow, straight(points))
 
     def _loop(self, flow: Flow, number: int) -> None:
-        """From alike nodes to alike nodes."""
+        """Draw a flow from a box to itself, between alike nodes."""
         x, y = self.layout.corners[flow.source]
         x, y = x + self.layout.width, y + self.layout.height / 2
         size = 9.0 + 7 * number

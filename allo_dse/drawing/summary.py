@@ -1,4 +1,4 @@
-"""What a picture of a graph shows: its nodes, or alike nodes together where they are too many, and their streams."""
+"""Summary of a graph for its picture: nodes, or groups of alike nodes if there are many, and their streams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Box(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What it says below its name."""
+        """The lines of text below its name."""
         return tuple(f"{name} {value}" if name in _TILES else f"{value} {name}" for name, value in self.facts)
 
 
@@ -56,9 +56,11 @@ class Flow(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """Attributes:
-    level: what a box stands for: "node", "group" or "kernel".
-    box_of_node: (node_count,).
+    """The boxes of a picture and the flows between them.
+
+    Attributes:
+        level: what a box represents: "node", "group" or "kernel".
+        box_of_node: (node_count,).
     """
 
     level: str
@@ -139,7 +141,7 @@ def _schedule(program: CompiledProgram, group: NodeGroup) -> str:
 
 
 def _facts(program: CompiledProgram, groups: Sequence[NodeGroup], each: str) -> Iterator[tuple[str, str]]:
-    """How many tasks a node runs, and the tiles that it reads and writes."""
+    """Yield the number of tasks that a node runs, and the tiles that it reads and writes."""
     tasks = {group.tree.leaf_count for group in groups}
     if tasks != {1}:
         count = f"{min(tasks):,}" if len(tasks) == 1 else f"{min(tasks):,} to {max(tasks):,}"

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 from allo_dse.common.quoting import html_text
 
-# Okabe and Ito's colours, the light ones darkened to a contrast of 3:1 with white.
+# The colours of Okabe and Ito, the light ones darkened to a contrast of 3:1 with white.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b65c94", "#b8860b", "#3a9bd9")
 BOLD = 1.2
-"""How much wider bold text is than `text_width`, at most."""
+"""Largest factor by which bold text is wider than `text_width`."""
 GREY = "#808080"
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 
@@ -82,7 +82,7 @@ class Canvas:
     def path(
         self, points: Sequence[Point], bend: float, color: str, *, width: float = 1.6, dash: str = "", tip: str = ""
     ) -> None:
-        """From point to point downwards, vertical at each of them; `bend` is how stiff; with an arrowhead."""
+        """A curve with an arrowhead, downwards from point to point and vertical at each; `bend` is its stiffness."""
         path = f"M{_n(points[0][0])} {_n(points[0][1])}"
         for (x1, y1), (x2, y2) in pairwise(points):
             path += f"C{_n(x1)} {_n(y1 + bend)} {_n(x2)} {_n(y2 - bend)} {_n(x2)} {_n(y2)}"
@@ -178,7 +178,7 @@ def _tip(text: str) -> str:
     return f"<title>{html_text(text)}</title>" if text else ""
 
 
-# Designs as points in the plane of two objectives.
+# Scatter plot of designs over two objectives.
 
 
 _WIDTH, _HEIGHT = 380.0, 210.0
@@ -213,6 +213,6 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _at(value: float, low: float, high: float, start: float, end: float) -> float:
-    """Where a value is on an axis, a little away from its ends."""
+    """Return the position of a value on an axis, a little away from its ends."""
     share = (value - low) / (high - low) if high > low else 0.5
     return start + (0.05 + 0.9 * share) * (end - start)

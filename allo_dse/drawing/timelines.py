@@ -40,7 +40,7 @@ FloatArray = NDArray[np.float64]
 
 
 def timeline_svg(explanation: Explanation) -> str:
-    """The drawing. Of more nodes or streams, those most on the critical path, then the busiest are shown.
+    """Draw a timeline. Of many nodes or streams, those most on the critical path are shown, then the busiest.
 
     The height of a colour in a row is the share of cycles, around that time, that the element spends on it.
     """
@@ -74,7 +74,7 @@ def _more(count: int, what: str) -> str:
 
 
 def _chosen(explanation: Explanation, where: str, weight: IntArray, most: int) -> list[int]:
-    """At most so many nodes or streams, in order of their numbers."""
+    """Return at most so many nodes or streams, in order of their numbers."""
     weight = weight.astype(np.float64)
     for contributor in explanation.contributors:
         if contributor.where == where:
@@ -105,7 +105,7 @@ def _stack(intervals: pd.DataFrame, timeline: Timeline, y: int) -> Iterator[str]
 
 
 def _edges(timeline: Timeline) -> FloatArray:
-    """Of the bins of time."""
+    """Return the edges of the bins of time."""
     return np.linspace(timeline.start, max(timeline.start + 1, timeline.end), BINS + 1)
 
 
@@ -186,7 +186,7 @@ def _text(x: float, y: float, text: str, style: str = "", *, title: str = "") ->
     return f'<text x="{x:.4g}" y="{y:.4g}" {style}>{tooltip}{html_text(text)}</text>'
 
 
-# Writing timelines to files, in the format that a file's suffix names.
+# Writing timelines to files; the suffix selects the format.
 
 
 TABLES = (".csv", ".parquet")

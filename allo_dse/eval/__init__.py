@@ -1,8 +1,7 @@
-"""What a design is worth: evaluators, the networks that time designs on each kind of device, and verification.
+"""Evaluation of designs: evaluators, runs on numbers, verification and calibration.
 
-`evaluator` says what an evaluator is. `program` runs programs and folded programs; `npu` and `fpga` turn a design
-into a network for the simulator; `hls` and `rtl` measure it with other tools; `public` has the
-functions that users call directly.
+`evaluator` is the protocol of evaluators. `execute` runs programs and folded programs on numbers. `verify` checks
+designs against a reference, `equivalence` for all inputs, and `calibrate` fits devices to measurements.
 
 Imports: backends, common, compiler, device, lang, mapper, simulator, space.
 Imported by: allo_dse, backends, cli, dashboard, networks, tune.

@@ -28,11 +28,11 @@ _SHOWN_LINES = 3
 
 
 class CommandError(AlloDseError):
-    """A command that is written wrongly, failed, took too long, or left no metrics."""
+    """A command that is malformed, failed, took too long, or left no metrics."""
 
 
 class DesignRefused(CommandError):
-    """A command that ran well and said that it cannot take the design."""
+    """A command that ran well and rejected the design."""
 
 
 class Command:
@@ -79,7 +79,7 @@ class Command:
 
     @property
     def deadline_s(self) -> float:
-        """What one design may take in all: the command's limit, and time to write and read."""
+        """Time limit of one design in seconds: the command's own limit, and time to write and read files."""
         return self.seconds + _MARGIN_S
 
     def bind(self, reference: Callable[..., Any] | None) -> None:
@@ -87,7 +87,7 @@ class Command:
         self.reference = self.reference or reference
 
     def unavailable(self) -> str | None:
-        """Why the command cannot be run here; None if it can."""
+        """Return the reason why the command cannot run here; None if it can."""
         if self._program() is not None:
             return None
         if (self.cwd / self.words[0]).is_file():
@@ -95,14 +95,14 @@ class Command:
         return f"there is no {self.words[0]}: looked in {self.cwd if '/' in self.words[0] else 'the folders of PATH'}"
 
     def evaluate(self, design: Design) -> Metrics:
-        """Metrics of one design: as the command gives them, and where it gives none, what the mapping decides.
+        """Return the metrics of one design: the command's own, and those of the mapping for the rest.
 
         Raises:
-            DesignRefused: if the command says that it cannot take the design.
+            DesignRefused: if the command rejects the design.
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
         with workspace(self.directory, design.key) as folder:
-            from .design_folder import design_files, write_files  # with all that programs are run and compared by
+            from .design_folder import design_files, write_files  # slow to import: it runs and compares programs
 
             write_files(design_files(design, reference=self.reference), folder)
             found = self._run(folder)
@@ -113,7 +113,7 @@ class Command:
         return self._call(words, folder, within(self.seconds))
 
     def _call(self, words: Sequence[str], folder: Path, overdue: Overdue) -> dict[str, Any]:
-        """Run a command in a design's folder and read its metrics; what it printed is printed when it fails."""
+        """Run a command in a design's folder and read its metrics; print its output if it fails."""
         program = self._program(words[0])
         if program is None:
             raise CommandError(f"{self.name} cannot run: {self.unavailable()}")
@@ -125,7 +125,7 @@ class Command:
                 return _read(folder)
             self._complain(code, folder)
         except AlloDseError:
-            print(tail(folder / LOG) + tail(folder / ERRORS), flush=True)  # kept by who runs this in its own process
+            print(tail(folder / LOG) + tail(folder / ERRORS), flush=True)  # the parent process keeps it
             raise
 
     def _complain(self, code: int | str, folder: Path) -> NoReturn:
@@ -143,7 +143,7 @@ class Command:
         return shutil.which(str(self.cwd / word) if "/" in word else word)
 
     def _digest(self) -> str:
-        """Of the command, and of what it runs: its results are others when that changes."""
+        """Return a hash of the command and the files that it names; results are reused only while it is the same."""
         digest = hashlib.sha256(self.command.encode())
         for word in self.words:
             path = self.cwd / word
@@ -153,7 +153,7 @@ class Command:
 
 
 def located(command: str) -> str:
-    """A command whose program is found from every working directory."""
+    """Return a command whose program is found from every working directory."""
     program, *others = _words(command)
     return shlex.join([str(Path(program).absolute()) if "/" in program else program, *others])
 
@@ -171,7 +171,7 @@ def _words(command: str) -> list[str]:
 
 
 def _decided(design: Design) -> dict[str, int]:
-    """Metrics of a design that nothing has to be run for, so that commands that only time it serve every study."""
+    """Return the metrics that need no run, so that commands that only measure time serve every study."""
     cores = {"pe_count": design.vmg.node_count}
     if design.device.family != "npu":
         return cores
@@ -206,7 +206,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def last_words(folder: Path) -> str:
-    """What a command said last: its errors if it has printed any."""
+    """Return the last lines that a command printed, of its errors if there are any."""
     text = tail(folder / ERRORS).strip() or tail(folder / LOG)
     lines = [line for line in text.splitlines() if line.strip()]
     return " / ".join(map(printable, lines[-_SHOWN_LINES:])) or "no message"

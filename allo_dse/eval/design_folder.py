@@ -1,4 +1,4 @@
-"""A design as a folder of files that other tools read: what was decided, the mapping, and sources to build from."""
+"""A design as a folder of files for other tools: its decisions, its mapping, and sources to build from."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ HLS = "hls"
 """The directory of an FPGA design's HLS project."""
 MAX_JSON_PRIMITIVES = 5000
 MOST_GOLDEN_ELEMENTS = 1 << 18
-"""Of all tensors, up to which expected results are computed when a reference has no source to go with the program."""
+"""Most elements of all tensors for which the results of a reference without source are computed here."""
 ALLO_FIFO_DEPTH = 2
-"""Of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
+"""Depth of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
 
 DESIGN, BUILD, FOLDING = "design.json", "build.py", "allo_folding.py"
 GOLDEN = "golden.npz"
@@ -39,7 +39,7 @@ Files = dict[str, str | bytes]
 
 
 def write_files(files: Files, folder: Path) -> list[Path]:
-    """Write files into a folder; returns them."""
+    """Write files into a folder, and return them."""
     written = []
     for name, content in files.items():
         path = folder / name
@@ -57,12 +57,12 @@ def design_files(
     facts: JsonObject | None = None,
     hls: bool = True,
 ) -> Files:
-    """`design.json`, `parameters.json`, the mapping, and an HLS project or a program that Allo builds.
+    """Return `design.json`, `parameters.json`, the mapping, and an HLS project or a program that Allo builds.
 
     Args:
         reference: computes the expected results from the inputs, with NumPy.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
-        facts: for `design.json`, beside what the design itself says.
+        facts: further entries of `design.json`.
         hls: write the HLS project of an FPGA design.
     """
     files: Files = {
@@ -83,12 +83,12 @@ def design_files(
 
 
 def json_text(values: Any) -> str:
-    """Values as an indented file."""
+    """Return values as the text of an indented JSON file."""
     return json.dumps(values, indent=2, default=str) + "\n"
 
 
 def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
-    """The design's HLS project, with the depths of its streams that the simulator and the HLS flow take."""
+    """Return the design's HLS project, with the stream depths that the simulator and the HLS flow use."""
     from allo_dse.backends.fpga.depths.depths import decided_depths
     from allo_dse.backends.fpga.hls.design_project import hls_project
 
@@ -97,7 +97,7 @@ def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
 
 
 def _allo_files(design: Design, reference: Reference | None, verify_with: Smaller | None) -> tuple[Files, JsonObject]:
-    """A program that Allo builds, the script that does it, and what the script must know of the design."""
+    """Return a program that Allo builds, the build script, and the facts about the design that it needs."""
     program = design.program
     read = directions(program)[0]
     if reference is not None and asked(program, reference) != read:
@@ -126,7 +126,7 @@ def _allo_files(design: Design, reference: Reference | None, verify_with: Smalle
 
 
 def tensor_facts(program: Program) -> build.Tensors:
-    """What a script must know of a program's tensors to feed them."""
+    """Return the facts about a program's tensors that a script needs to feed them."""
     written = directions(program)[1]
     return [
         {
@@ -141,24 +141,24 @@ def tensor_facts(program: Program) -> build.Tensors:
 
 
 def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
-    """The results that a reference without source of its own computes from the inputs of seed 0."""
+    """Return the results of a reference without its own source, for the inputs of seed 0."""
     expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
     names = [tensor["name"] for tensor in tensors if tensor["written"]]
     data = io.BytesIO()
-    # NumPy's files know no types of ml_dtypes.
+    # NumPy's file format does not support the types of ml_dtypes.
     plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
     np.savez(data, **dict(zip(names, plain, strict=True)))
     return data.getvalue()
 
 
 def not_taken(files: Files) -> list[str]:
-    """What Allo does not take of the design of some files."""
+    """Return the notes on design decisions that Allo ignores, from the files of a design."""
     notes: list[str] = json.loads(files[DESIGN]).get("allo", {}).get("not_taken", [])
     return notes
 
 
 def _not_taken(design: Design) -> list[str]:
-    """What was decided about an NPU design that Allo decides by itself, in words."""
+    """Describe the decisions about an NPU design that Allo makes by itself."""
     notes = []
     depths = design.buffering
     for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):

@@ -1,4 +1,4 @@
-"""What an evaluator is, and what it returns."""
+"""The protocol of evaluators, and the metrics that they return."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Metrics(Mapping[str, Any]):
-    """What an evaluator found out about one design: a read-only mapping whose entries are also attributes.
+    """Metrics of one design: a read-only mapping whose entries are also attributes.
 
     Units are part of the names: `latency_cycles`, `latency_us`, `throughput_gops`, `pe_count`, `utilization` (0 to 1),
     `local_memory_bytes`, `dram_bytes`. `bound` maps a resource to the share of the run time it was busy, `bottleneck`
-    names the one with the largest share, `evaluator` says who measured.
+    names the one with the largest share, and `evaluator` names the evaluator.
 
         >>> m = Metrics(latency_us=12.5, pe_count=4)
         >>> m.latency_us, m["pe_count"]
@@ -62,7 +62,7 @@ class Metrics(Mapping[str, Any]):
 
 
 def no_metric(name: str, metrics: Iterable[str]) -> str:
-    """What to say of a metric that an evaluator does not give."""
+    """Return the error message for a metric that an evaluator does not report."""
     known = list(metrics)
     return f"no metric {name!r}; {did_you_mean(name, known)}there are {', '.join(known)}"
 
@@ -109,7 +109,7 @@ class Needs(Struct, frozen=True):
 
 
 def needs(evaluator: Evaluator) -> Needs:
-    """What an evaluator asks of the place it runs in."""
+    """Return the requirements of an evaluator on the place where it runs."""
     deadline = getattr(evaluator, "deadline_s", None)
     memory = getattr(evaluator, "memory_bytes", None)
     isolate = bool(getattr(evaluator, "isolate", False)) or deadline is not None or memory is not None
@@ -118,69 +118,69 @@ def needs(evaluator: Evaluator) -> Needs:
 
 
 def why_unavailable(evaluator: Evaluator) -> str | None:
-    """Why an evaluator cannot run on this machine, with what to install; None when it can."""
+    """Return the reason why an evaluator cannot run on this machine, and what to install; None if it can."""
     ask = getattr(evaluator, "unavailable", None)
     return ask() if callable(ask) else None
 
 
 def full_name(evaluator: Evaluator) -> str:
-    """Name and version: what a result is known by."""
+    """Return name and version, which identify a result."""
     return f"{evaluator.name} {evaluator.version}"
 
 
 def versioned(version: str, **options: bool) -> str:
-    """A version that says which options count: results with others are other results."""
+    """Return a version with the names of the active options, because they change results."""
     return " ".join([version, *(name for name, counts in options.items() if counts)])
 
 
-# What can be said of a design's metrics before it is evaluated, for searches that prove that nothing better exists.
+# Bounds of metrics before evaluation, for searches that prove that no better design exists.
 
 
 Interval = tuple[float, float]
-"""The least and the most that a metric can be."""
+"""The smallest and the largest possible value of a metric."""
 
 Bounds = Mapping[str, Interval]
-"""By metric; nothing is known of those that are missing."""
+"""Intervals by metric; missing metrics have no bounds."""
 
 
 class Bounding(Protocol):
     """Bounds metrics of designs that have not been evaluated.
 
     Attributes:
-        levels: how many ways there are, each tighter than the one before, and dearer.
-        metrics: those that it says something of.
+        levels: number of methods, each tighter and more expensive than the one before.
+        metrics: the metrics that it bounds.
     """
 
     levels: int
     metrics: frozenset[str]
 
     def __call__(self, design: Design, level: int) -> Bounds:
-        """Bounds that hold for what the evaluator will say of a design.
+        """Return bounds that hold for the evaluator's metrics of a design.
 
         Raises:
-            AlloDseError: where a design is such that nothing can be said of it.
+            AlloDseError: when the design has no bounds.
         """
         ...
 
 
 class RegionBounding(Bounding, Protocol):
-    """Bounds metrics of many designs at once, too."""
+    """Bounds metrics of single designs, and of many at once."""
 
     def of_region(self, draft: Draft, nodes: int, layout: Layout | None) -> Bounds:
-        """Bounds that hold for every design that a draft without a fold becomes, folded onto so many nodes.
+        """Return bounds for every design that completes a draft with a fold onto this number of nodes.
 
         Args:
-            layout: how many of them there are along each axis; None for any.
+            layout: number of nodes along each axis; None for any.
         """
         ...
 
 
 def bounding_of(evaluator: Any) -> Bounding | None:
-    """Bounds that an evaluator states of itself: what its member `bounding()` returns; None where it states none.
+    """Return the bounds that an evaluator declares by its member `bounding()`; None if it declares none.
 
-    Bounds describe what `evaluate` returns, so they hold for the class that states both and for nothing derived from
-    it. A subclass, a wrapper, an instance whose members were replaced and a class whose functions were replaced after
-    it was written all have none, unless their own class defines `bounding`.
+    Bounds describe the results of `evaluate`, so they hold only for the class that defines both. A subclass, a wrapper,
+    an instance with replaced members and a class whose functions were replaced later have no bounds, unless their own
+    class defines `bounding`.
     """
     kind = type(evaluator)
     stated = vars(kind)
@@ -194,8 +194,10 @@ def bounding_of(evaluator: Any) -> Bounding | None:
 
 
 def _is_replaced(kind: type, name: str, member: Any) -> bool:
-    """Whether a function of a class is not the one that the body of the class defines. Its code keeps the name that it
-    was compiled with, also where a decorator copies names."""
+    """Return whether a class's function is another one than the class body defines.
+
+    Code keeps the name that it was compiled with, even if a decorator copies names.
+    """
     if name == "bounding" or (name.startswith("__") and name != "__init__"):
         return False
     return isinstance(member, FunctionType) and (
@@ -203,14 +205,11 @@ def _is_replaced(kind: type, name: str, member: Any) -> bool:
     )
 
 
-# A plain function of a design as an evaluator.
-
-
 class FunctionEvaluator:
     """Measures designs by calling a function.
 
     Args:
-        function: of a design; returns metrics as a mapping, or one number, which is a metric of the function's name.
+        function: takes a design; returns metrics as a mapping, or one number, which is a metric of the function's name.
             Its attributes `version`, `isolate`, `deadline_s`, `memory_bytes` and `resource` count as an evaluator's.
     """
 
@@ -230,19 +229,19 @@ class FunctionEvaluator:
 
 
 def takes_a_design(given: Any) -> bool:
-    """Whether something is a function of a design, and not one that makes an evaluator."""
+    """Return whether a value is a function of a design, rather than a factory of evaluators."""
     return inspect.isfunction(given) and _needed(given) == 1
 
 
 def needs_arguments(given: Any) -> bool:
-    """Whether something can be called, but not without arguments."""
+    """Return whether a value is callable, but not without arguments."""
     return callable(given) and _needed(given) > 0
 
 
 def _needed(given: Callable[..., Any]) -> int:
-    """How many arguments a function needs that are given by their position."""
+    """Return the number of positional arguments that a function requires."""
     try:
         parameters = inspect.signature(given).parameters.values()
-    except ValueError:  # of some functions in C nothing is known
+    except ValueError:  # some C functions have no signature
         return 0
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)

@@ -1,4 +1,4 @@
-"""What an exported project is tested with: random or given inputs, and the outputs that they should give."""
+"""Test data of an exported project: random or given inputs, and the expected outputs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ DATA = "data"
 """The directory of a test bench's first inputs."""
 SEED = 0
 _SECONDS = 120.0
-_ANSWERS_KEPT = 4  # of a study's instance and its small one, and of two sets of parameters
+_ANSWERS_KEPT = 4  # a study's instance and its reduced one, for two sets of parameters
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
 class Remembered:
-    """A reference that is asked once for each of the inputs that it was asked for last: the programs of a study compute
-    the same, each in its way, and in numpy that takes long."""
+    """A reference that caches the results of its latest inputs.
+
+    All programs of a study compute the same, each in its own way, and NumPy takes long for that.
+    """
 
     def __init__(self, reference: Callable[..., object]) -> None:
-        update_wrapper(self, reference)  # with its parameters
+        update_wrapper(self, reference)  # keeps its signature
         self._reference = reference
         self._known: dict[tuple[tuple[object, ...], ...], object] = {}
 
@@ -46,11 +48,11 @@ class Remembered:
 def golden_data(
     program: Program, reference: Callable[..., object] | None = None, sets: Sequence[Inputs] = ()
 ) -> dict[str, bytes]:
-    """Files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of those that the program writes.
+    """Return the files of a test bench: `data/<tensor>.bin`, and `data/golden/<tensor>.bin` of the written tensors.
 
     Args:
-        reference: from the input arrays to the output array (or a tuple of them); without it the program itself is run.
-        sets: of inputs, in place of random ones; the second and further ones are in `data/set2`, `data/set3`, ...
+        reference: maps the input arrays to the output array (or a tuple of them); without it the program itself is run.
+        sets: sets of inputs in place of random ones; from the second on they are in `data/set2`, `data/set3`, ...
 
     Raises:
         SimulationError: when the program cannot be run on these numbers.
@@ -83,8 +85,10 @@ def _golden_set(
 
 
 def _told(program: Program, reference: Callable[..., object], before: Arrays, outputs: Sequence[str]) -> Arrays | None:
-    """What a reference says of the outputs; None where it does not say it to the last bit: of fixed-point numbers in
-    floats, which do not round and wrap as these do."""
+    """Return the outputs that a reference computes, or None if they are not exact to the last bit.
+
+    Fixed-point numbers computed in floats are not: floats neither round nor wrap as fixed-point numbers do.
+    """
     found = reference(*(as_computable(before[name]) for name in asked(program, reference)))
     types = {tensor.name: tensor.dtype for tensor in program.tensors}
     told: Arrays = {}
@@ -93,7 +97,7 @@ def _told(program: Program, reference: Callable[..., object], before: Arrays, ou
         if value.dtype.kind == "f" and own.dtype.kind in "iu":
             if types[name].is_fixed:
                 return None
-            value = value.astype(np.int64)  # from which what does not fit wraps
+            value = value.astype(np.int64)  # values that do not fit wrap from int64
         told[name] = value.astype(own.dtype).reshape(own.shape)
     return told
 

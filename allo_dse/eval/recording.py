@@ -10,16 +10,16 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Labels, Network
 
 MAX_EVENTS = 300_000
-"""Operations of a part that are kept; one that has more ends earlier."""
+"""Most operations kept of a part; a part with more ends earlier."""
 SAMPLES = 400
-"""Points in time at which it is noted how far everybody has come."""
+"""Points in time at which progress is sampled."""
 
 
 class Recording(Struct, frozen=True):
-    """What happens in a run: of the whole what is counted anyway, of any part every operation.
+    """The events of a run: totals and samples of the whole, and every operation of any chosen part.
 
     Attributes:
-        whole: the whole run, of which no single operations are kept.
+        whole: the whole run, without single operations.
     """
 
     network: Network
@@ -34,7 +34,7 @@ class Recording(Struct, frozen=True):
 
     @property
     def samples(self) -> Samples:
-        """How far everybody had come now and then."""
+        """Progress of all processes, sampled during the run."""
         assert self.whole.samples is not None
         return self.whole.samples
 
@@ -45,27 +45,27 @@ class Recording(Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """Cycles whose operations can be kept, if there are as many at any time; of a short run all."""
+        """Longest part in cycles whose operations can all be kept, at the average rate; all of a short run."""
         operations = self.whole.operations + int(self.whole.resource_requests.sum())
         if operations <= self.max_events:
             return self.cycles
         return max(1, int(self.cycles * (0.9 * self.max_events / operations)))
 
     def part(self, start: int = 0, end: int | None = None) -> RunResult:
-        """Every operation from one cycle to another, by default of the whole run.
+        """Return every operation between two cycles, by default of the whole run.
 
-        What comes before is not executed where it repeats. The timeline says where the part ends if there were too many
+        Repeating parts before it are not executed. The timeline says where the part ends if there were too many
         operations.
         """
         end = self.cycles if end is None else end
-        repeats = self.whole.skipped > 0  # else to look for it would be in vain
+        repeats = self.whole.skipped > 0  # look for repetition only if there is any
         result = table_engine().run(self.network, record=self.max_events, window=(start, end), extrapolate=repeats)
         result.labels = self.labels
         return result
 
 
 def whole_run(network: Network, labels: Labels) -> RunResult:
-    """Run a network to its end, noting how far everybody has come.
+    """Run a network to its end, and sample its progress.
 
     Raises:
         DeadlockError: if it does not finish.

@@ -1,8 +1,8 @@
-"""Targets: what shall build the winner of a study, each a set of rules beside the device's limits.
+"""Targets: the backends that can build the winner of a study, each with rules beside the device's limits.
 
     TARGETS["allo"].check(DeviceMapping(vmg, device))       # list[Violation]; empty when Allo builds it
 
-`"allo"`: designs that Allo's AIE backend builds, up to the vendor's tools. `"model"`: whatever the hardware can do.
+`"allo"`: designs that Allo's AIE backend builds, up to the vendor's tools. `"model"`: anything the hardware can do.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class Target(Struct, frozen=True):
-    """What builds a design.
+    """A tool that builds designs.
 
     Attributes:
-        rules: checked in this order; those of the program first.
-        replaced: limits of the device that its rules state in its own way.
-        most_tasks: that a program may have; None when there may be any number.
+        rules: checked in this order, those of the program first.
+        replaced: limits of the device that its rules state in their own way.
+        most_tasks: largest number of tasks of a program; None without a limit.
         fifo_depth: the depth of the object FIFOs that it makes for tensors; None when it makes any.
-        respell: the fold in the patterns that it can build, where others do as well; None when it builds any.
+        respell: rewrites a fold in equivalent patterns that it can build; None when it builds any.
     """
 
     name: str
@@ -48,11 +48,11 @@ class Target(Struct, frozen=True):
     respell: Callable[[ProgramGraph, MeshFold, Device], MeshFold] | None = None
 
     def check(self, mapping: DeviceMapping) -> list[Violation]:
-        """Limits of the device that a mapping exceeds, or rules of the target that it breaks; none when it is built.
+        """Return the device limits and target rules that a mapping breaks; none when it can be built.
 
-        What keeps searches fast: a program that is refused however it is folded is not looked at any further, nor is a
-        mapping that is too much for the cores (`DeviceMapping.violations` has all limits that it exceeds); rules about
-        nodes are only asked about mappings that break nothing else, one rule after the other.
+        Checks stop early to keep searches fast. A program that no fold saves is not checked further, nor is a mapping
+        that exceeds the limits of cores (`DeviceMapping.violations` has all limits that it exceeds). Rules about nodes
+        apply, one after the other, only to mappings that break nothing else.
         """
         found = self.check_soon(mapping) or self._kept(mapping.violations)
         subject = Subject(mapping)
@@ -62,23 +62,25 @@ class Target(Struct, frozen=True):
         return found
 
     def check_soon(self, mapping: DeviceMapping) -> list[Violation]:
-        """What is known soonest: the rules that the program breaks, or else the limits of cores that are exceeded."""
+        """Return the violations that are quick to find: rules the program breaks, or else limits of cores."""
         return self.check_program(mapping) or self._kept(mapping.core_violations)
 
     def _kept(self, violations: Iterable[Violation]) -> list[Violation]:
         return [violation for violation in violations if violation.constraint not in self.replaced]
 
     def check_program(self, mapping: DeviceMapping) -> list[Violation]:
-        """The rules that the program breaks however it is folded."""
+        """Return the rules that the program breaks under any fold."""
         subject = Subject(mapping)
         return [violation for rule in self.rules if not rule.folded for violation in rule.check(subject)]
 
 
 class Buildable(Struct, frozen=True):
-    """Which programs have designs that a target builds for a device; tells it as soon as it can while one is compiled.
+    """A compile-time check that some design of a program can be built by a target for a device.
+
+    It raises `Hopeless` as soon as this is ruled out.
 
     Attributes:
-        buffering: what every design has at least.
+        buffering: the least that every design has.
     """
 
     target: Target
@@ -98,7 +100,7 @@ class Buildable(Struct, frozen=True):
         if self._npu is None:
             return
         from allo_dse.backends.npu.fold_bounds import (
-            task_excess,  # with devices and the simulator, which are slow to import
+            task_excess,  # imports devices and the simulator, which is slow
         )
 
         if excess := task_excess(ports, self._npu, self.buffering):
@@ -128,7 +130,7 @@ TARGETS: Mapping[str, Target] = {
 
 
 def target(name: str | None, device: Device) -> Target:
-    """A target by name; without one, Allo for NPUs and the model for everything else.
+    """Return a target by name; by default Allo for NPUs and the model for everything else.
 
     Raises:
         AlloDseError: for an unknown name, or a target that does not build for the device.

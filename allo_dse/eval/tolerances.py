@@ -1,7 +1,7 @@
 """Tolerances of results that are computed elsewhere: by a device, by C++, or by another evaluator of a network.
 
 They follow from running error analysis (`eval.execute.rounding`) of the program on random inputs. A smaller instance
-stands for a program that is too large for that, and errors grow with the root of the operations behind a result.
+replaces a program that is too large for that; errors grow with the root of the number of operations behind a result.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .execute.rounding import DEVIATIONS, ROOM, Analysed, analysed, unit_roundof
 from .verify import Smaller, asked, directions, positive_arrays, random_arrays, reduced
 
 MOST_ELEMENTS = 20_000_000
-"""Iterations of loops that an analysis may take: less than a second."""
+"""Most loop iterations of an analysis: less than a second."""
 _SECONDS = 60.0
 _LEAST = 4
-"""Unit roundoffs of its type that a result may be off in any case."""
+"""Unit roundoffs of its type that a result may always be off."""
 
 
 class Tolerance(Struct, frozen=True):
-    """How far a tensor may be from what is expected, over the root mean square of its finite expected elements.
+    """Allowed difference of a tensor from its expected values, over the root mean square of the finite ones.
 
     Attributes:
-        largest: any element.
-        rms: the root mean square of all differences, which a factor or a missing part does not hide in.
+        largest: limit for any element.
+        rms: limit for the root mean square of all differences, which reveals a wrong factor or a missing part.
     """
 
     largest: float
@@ -50,10 +50,10 @@ _KNOWN: WeakKeyDictionary[Program, dict[str, Tolerance]] = WeakKeyDictionary()
 
 
 def tolerances_of(program: Program, verify_with: Smaller | None = None) -> Mapping[str, Tolerance]:
-    """The tolerance of each tensor of floats that a program writes.
+    """Return the tolerance of each floating-point tensor that a program writes.
 
     Args:
-        verify_with: from the parameters to those to change for a smaller instance.
+        verify_with: maps the parameters to the changes for a smaller instance.
     """
     if program not in _KNOWN:
         _KNOWN[program] = _tolerances(program, verify_with)
@@ -74,7 +74,7 @@ def _tolerances(program: Program, verify_with: Smaller | None) -> dict[str, Tole
     for make in (random_arrays, positive_arrays):
         try:
             analysis = analysed(own.vmg, make(own, asked(own), 0), depths={}, seconds=_SECONDS)
-        except SimulationError:  # what a program says of random inputs need not be numbers
+        except SimulationError:  # random inputs may not give numbers
             continue
         for tensor in written:
             one = _tolerance(analysis.tensors[tensor.name], _LEAST * unit_roundoff(tensor.dtype)).grown(growth)
@@ -101,13 +101,13 @@ def _written_floats(program: Program) -> list[Tensor]:
 
 
 def _operations(program: Program) -> float:
-    """About how many operations are behind a result."""
+    """Return the approximate number of operations behind a result."""
     written = directions(program)[1]
     results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in written)
     return max(1.0, (program.elements_computed or 1) / max(1, results))
 
 
 def _estimate(program: Program, tensor: Tensor) -> Tolerance:
-    """Without an analysis: as many roundings as operations, independent of each other."""
+    """Estimate a tolerance without analysis: as many independent roundings as operations."""
     likely = math.sqrt(_operations(program)) * unit_roundoff(tensor.dtype)
     return Tolerance(DEVIATIONS * likely, ROOM * likely)

@@ -1,12 +1,11 @@
-"""Verification: a folded program computes what it should.
+"""Verification: checks that a folded program computes the right results.
 
 The design's program is instantiated at a reduced size with the same mesh, folded exactly as the design is, and executed
-on random inputs, or on the study's own. Two statements follow, and messages tell them apart:
+on random inputs, or on the study's own. Messages distinguish two statements:
 
-* *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never what they compute;
-* *equal to the reference*, if the study has one: what the program computes without rounding is what the reference says,
-  within the roundings of the reference, and what it computes with rounding is within their bound
-  (`eval.execute.rounding`).
+* *equal to the unfolded program*: bit by bit, because folding changes when tasks run, never their results;
+* *equal to the reference*, if the study has one: results without rounding agree with the reference, within the
+  roundings of the reference. Results with rounding are within their bound (`eval.execute.rounding`).
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ from .execute.rounding import SINGLE, Analysed, Analysis, Doubles, analysed, has
 from .execute.run import run_graph
 
 MAX_UNFOLDED_TASKS = 100_000
-"""Above this, the unfolded program is not run where there is a reference to compare with."""
+"""Above this, a comparison with a reference replaces the run of the unfolded program."""
 
 QUICK_OPERATIONS = 8_000_000
-"""Operations on data that are compared, in one run, without being asked for: less than a second's."""
+"""Most operations on data of a run that is compared by default: less than a second."""
 
 _RAW = "; it gets and returns raw integers of fixed-point numbers"
 
 _LOST = "nothing is lost: correct it, and the same command verifies the front"
 
 Smaller = Callable[[Mapping[str, object]], Mapping[str, object]]
-"""From parameters to those to change for a smaller instance with the same mesh."""
+"""Maps parameters to the changes for a smaller instance with the same mesh."""
 _REDUCED: WeakKeyDictionary[Program, tuple[Smaller, Program]] = WeakKeyDictionary()
 """The smaller instances of programs by the functions that name them: designs of a front have many a program in common,
 and each is run and proved."""
@@ -66,8 +65,10 @@ _Result = TypeVar("_Result")
 
 
 class VerifyResult(Struct, frozen=True):
-    """Attributes:
-    message: what was compared, or how it differs.
+    """The result of a check.
+
+    Attributes:
+        message: the statement that was checked, or the difference.
     """
 
     ok: bool
@@ -115,24 +116,23 @@ def prove_design(
     always: bool = False,
     exported: Path | None = None,
 ) -> VerifyResult:
-    """Whether a folded design computes the function of its unfolded program, at random points of a prime field.
+    """Check at random points of a prime field that a folded design computes its unfolded program's function.
 
-    Where data decides on loops, indices or streams, they are compared on the paths that random inputs take, or
-    given ones.
+    When data decides on loops, indices or streams, they are compared on the paths of random or given inputs.
 
     Args:
-        verify_with: from the design's parameters to those to change for a smaller instance with the same mesh, which
-            is compared where the design itself, at its stream depths, takes more than `most_operations`.
+        verify_with: maps the design's parameters to the changes for a smaller instance with the same mesh. It is
+            compared when the design itself, at its stream depths, takes more than `most_operations`.
         inputs: as for `verify_design`.
         seconds: time limit of each run.
-        most_operations: on data, of one run.
-        always: go on to the end at the smaller size, or without one at the only size there is.
-        exported: the folder that the design was written to: its program, folded as its mapping says, is compared
+        most_operations: limit of the operations on data in one run.
+        always: ignore the limit at the smaller size, or at the only size if there is no smaller one.
+        exported: the folder that the design was written to. Its program, folded as its mapping says, is compared
             instead of the design.
 
     Raises:
-        Undecidable: where tokens are polled or vendor kernels called, or the unfolded program does not end.
-        TooMuchWork: where both sizes take more operations than that.
+        Undecidable: when tokens are polled or vendor kernels called, or the unfolded program does not end.
+        TooMuchWork: when both sizes take more operations than that.
     """
     design, verify_with = as_built(design), _of_size(verify_with, inputs)
     try:
@@ -156,7 +156,7 @@ def prove_design(
 def _compared(
     design: Design, folded: VMG | Design, inputs: object, seed: int, seconds: float, most_operations: int | None
 ) -> Equivalence:
-    """With the design's program, for all inputs, or else for all on the paths of given or random ones."""
+    """Compare a fold with the design's program, for all inputs or else on the paths of given or random ones."""
     program = design.program
     whole = replace(design, fold=unfolded(program)) if design.depths else program
     try:
@@ -179,8 +179,10 @@ def verify_and_prove(
     inputs: object = None,
     seed: int = 0,
 ) -> VerifyResult:
-    """What is done with the designs of a front: they are run on random or given inputs, and compared with the program
-    for all inputs where that is affordable. The message says which."""
+    """Verify a design of a front on random or given inputs, then prove it for all inputs where that is affordable.
+
+    The message says which of the two was done.
+    """
     started = time.perf_counter()
     found = verify_design(design, reference=reference, verify_with=verify_with, inputs=inputs, seed=seed)
     if not found.ok:
@@ -234,11 +236,11 @@ def _compare(
 
 
 class Largest(Struct, frozen=True, order=True):
-    """Where a tensor's roundings are largest, over its largest exact value.
+    """The largest rounding error of a tensor, over its largest exact value.
 
     Attributes:
-        error: the difference there.
-        bound: that the operations before it allow there.
+        error: the difference at its place.
+        bound: the error that the operations before it allow there.
     """
 
     error: float
@@ -255,8 +257,8 @@ class _Expected(Struct, frozen=True):
     """A program's results on inputs.
 
     Attributes:
-        outputs: bit by bit, whatever the fold.
-        wrong: how they differ from the reference, if they do.
+        outputs: bit by bit, the same for every fold.
+        wrong: their difference from the reference, if there is one.
     """
 
     outputs: Arrays
@@ -265,7 +267,7 @@ class _Expected(Struct, frozen=True):
 
 
 _EXPECTED: WeakKeyDictionary[Program, dict[tuple[object, bytes], _Expected]] = WeakKeyDictionary()
-"""By program, its reference and the digest of the inputs."""
+"""Results by program, its reference and the digest of the inputs."""
 
 
 def _expected(
@@ -278,7 +280,7 @@ def _expected(
     depths: Mapping[str, int],
     seconds: float,
 ) -> _Expected:
-    """What designs with this program have in common, computed once."""
+    """Return the results that all designs with this program share, computed once."""
     digest = hashlib.sha256()
     for array in arrays.values():
         digest.update(array.tobytes())
@@ -310,7 +312,7 @@ def _computed(
 
 
 def largest_of(name: str, one: Analysed) -> Largest:
-    """Where the error of a tensor is largest."""
+    """Return the largest rounding error of a tensor with its place."""
     if not one.exact.size:
         return Largest(0.0, 0.0, name)
     error = np.where(np.isnan(one.error), np.inf, one.error)
@@ -335,7 +337,7 @@ def _bits_differ(value: NDArray[np.generic], other: NDArray[np.generic]) -> NDAr
 def _ignored(
     program: Program, reference: Callable[..., object], sets: list[dict[str, NDArray[np.generic]]], read: list[str]
 ) -> list[str]:
-    """Tensors of which the reference makes nothing: on no set of inputs does it change with them."""
+    """Return the tensors that a reference ignores: they change its results on no set of inputs."""
     known = _EXPECTED.setdefault(program, {})
     if (reference, b"") not in known:
         first, other = sets[0], sets[-1]
@@ -361,15 +363,15 @@ def _asked_of(reference: Callable[..., object], arrays: list[NDArray[np.generic]
 
 
 def _of_size(verify_with: Smaller | None, inputs: object) -> Smaller | None:
-    """The smaller instance, unless the inputs are arrays, which fit the design's own size."""
+    """Return the smaller instance, unless the inputs are arrays: these fit the design's own size only."""
     return verify_with if inputs is None or callable(inputs) else None
 
 
 def _given(program: Program, read: list[str], inputs: object, seed: int) -> list[dict[str, NDArray[np.generic]]]:
-    """The arrays that a program is run on: those of a study's sets of inputs; what they do not give is random.
+    """Return the arrays that a program is run on: the study's sets of inputs, completed by random ones.
 
-    Without such sets there are two: of both signs and like magnitudes, and positive of very different ones, so that no
-    activation hides what is before it.
+    Without such sets there are two. One has both signs and similar magnitudes, the other is positive with very
+    different magnitudes, so that no activation hides the values before it.
     """
     others = random_arrays(program, read, seed)
     if inputs is None:
@@ -385,10 +387,10 @@ def _sizes(program: CompiledProgram) -> str:
 
 
 def reduced(program: Program, verify_with: Smaller) -> Program:
-    """The smaller instance of a program that a study names.
+    """Return the smaller instance of a program that a study names.
 
     Raises:
-        StudyError: where there is none; the design is not at fault.
+        StudyError: when it cannot be made, which is not the design's fault.
     """
     known = _REDUCED.get(program)
     if known is not None and known[0] is verify_with:
@@ -406,17 +408,17 @@ def reduced(program: Program, verify_with: Smaller) -> Program:
 
 
 def directions(program: CompiledProgram) -> tuple[list[str], list[str]]:
-    """Names of the tensors that are only read, and of those that are written."""
+    """Return the names of the tensors that are only read, and of those that are written."""
     written = {port.tensor.name for port in program.tensor_ports if port.writes}
     names = [tensor.name for tensor in program.tensors]
     return [name for name in names if name not in written], [name for name in names if name in written]
 
 
 def asked(program: CompiledProgram, reference: Callable[..., object] | None = None) -> list[str]:
-    """Names of the tensors that a reference takes, in order, and that have values before a run.
+    """Return the names of the tensors that a reference takes, in order, with values before a run.
 
-    They are those that the program reads. Of those that it writes too, all or none: they are left out, and zero, where
-    the reference has parameters for the others only (those with defaults are its own).
+    These are the tensors that the program reads. Tensors that it also writes are passed all or none: they are left out,
+    and zero, if the reference has parameters for the others only (parameters with defaults are its own).
     """
     only = directions(program)[0]
     read = {port.tensor.name for port in program.tensor_ports if port.reads}
@@ -425,7 +427,7 @@ def asked(program: CompiledProgram, reference: Callable[..., object] | None = No
 
 
 def _arguments(function: Callable[..., object]) -> int:
-    """How many arguments a function must have."""
+    """Return the number of positional arguments that a function must have."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -496,7 +498,7 @@ def _differs_from_reference(
     found: Arrays,
     analysis: Analysis,
 ) -> str:
-    """How the outputs differ from the reference's; empty if they agree."""
+    """Return a text on how the outputs differ from the reference's; empty if they agree."""
     expected = _asked_of(reference, [arrays[name] for name in inputs])
     with of_the_study("reference", _LOST):
         shapes, wanted_shapes = [one.shape for one in expected], [one.shape for one in found]
@@ -520,8 +522,9 @@ def _differs_from_reference(
 def unlike_reference(
     one: Analysed, wanted: NDArray[np.generic], *, single: bool = False
 ) -> tuple[NDArray[np.bool_], str]:
-    """Where the exact results of a program are not what a reference says, or its roundings exceed their bound; and by
-    how much most.
+    """Return the elements that contradict a reference, as a mask, and a text on the largest difference.
+
+    An element contradicts it if its exact result differs from the reference, or its roundings exceed their bound.
 
     Args:
         single: the reference computes in float32, however few bits its values have.
@@ -530,7 +533,7 @@ def unlike_reference(
     finest = 2.0**-53 if one.rounded.dtype == np.float64 else SINGLE
     with np.errstate(invalid="ignore", over="ignore"):
         allowed = max(finest, min(roundoff, SINGLE)) * one.unit
-        if roundoff > SINGLE:  # the reference rounds as programs do, at least in the end
+        if roundoff > SINGLE:  # the reference rounds as programs do, at least its results
             allowed = allowed + roundoff * np.abs(one.exact) + one.tolerance
         wrong = _apart(own, one.exact, allowed)
         if wrong.any():
@@ -547,7 +550,7 @@ def _apart(found: Doubles, exact: Doubles, allowed: Doubles) -> NDArray[np.bool_
 
 
 def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.bool_]) -> str:
-    """The element that differs most."""
+    """Describe the element that differs most."""
     if not wrong.any():
         return ""
     off = np.abs(found - exact)
@@ -558,16 +561,19 @@ def _worst(found: Doubles, exact: Doubles, allowed: Doubles, wrong: NDArray[np.b
 
 
 def _unlike(value: NDArray[np.generic], wanted: NDArray[np.generic]) -> tuple[NDArray[np.bool_], str]:
-    """Where integers are not what a reference says, and why that may be the reference's fault."""
+    """Return a mask of integers that differ from a reference, and a reason why the reference may be at fault."""
     with np.errstate(invalid="ignore"):
-        if wanted.dtype.kind == "f":  # which does not wrap
+        if wanted.dtype.kind == "f":  # floats do not wrap
             return value != wanted.astype(np.int64).astype(value.dtype), f", which was computed in {wanted.dtype}"
         return value != wanted.astype(value.dtype), ""
 
 
 def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
-    """In steps of a fixed-point type: each operation on the way to a result, and the rounding of that, drops less than
-    one step of the coarsest such type that a tensor or stream has, and all drop in one direction."""
+    """Return an error bound in steps of a fixed-point type.
+
+    Each operation on the way to a result, and its final rounding, drops less than one step of the coarsest fixed-point
+    type of a tensor or stream. All of them drop in one direction.
+    """
     types = [*(tensor.dtype for tensor in program.tensors), *(stream.dtype for stream in program.streams)]
     coarsest = min(one.fraction_bits for one in (dtype, *types) if one.is_fixed)
     results = sum(math.prod(tensor.shape) for tensor in program.tensors if tensor.name in outputs)
@@ -578,7 +584,7 @@ def _steps(dtype: DType, program: CompiledProgram, outputs: list[str]) -> float:
 def _steps_apart(
     value: NDArray[np.generic], wanted: NDArray[np.generic], dtype: DType, steps: float
 ) -> tuple[NDArray[np.bool_], str]:
-    """The same of fixed-point numbers, which wrap, and a reference in floats, which does not round each of them."""
+    """Compare fixed-point numbers, which wrap, with a reference in floats, which does not round each of them."""
     span = 2.0**dtype.bits
     with np.errstate(invalid="ignore"):
         apart = (value.astype(np.float64) - wanted.astype(np.float64) + span / 2) % span - span / 2
@@ -586,7 +592,7 @@ def _steps_apart(
 
 
 def as_computable(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """A copy, which a function of the user's may write to; narrow floats as float32, which NumPy computes with."""
+    """Return a copy that the user's function may write to; narrow floats become float32 for NumPy."""
     return array.astype(np.float32) if array.dtype.itemsize < 4 and array.dtype.kind in "fV" else array.copy()
 
 

@@ -25,7 +25,10 @@ _USAGE = f"{__doc__}\nWhere Allo is installed, it is used; elsewhere `import all
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program; returns its exit code: 2 when it is not a legal one, with the error on standard error."""
+    """Run the program and return its exit code.
+
+    The code is 2 when the program is not legal, with the error on standard error.
+    """
     if arguments[:1] in (["-h"], ["--help"]):
         print(_USAGE)
         return 0

@@ -1,4 +1,4 @@
-"""The one exception for programs that are wrong."""
+"""Errors and warnings about programs, and the functions of the language."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _OTHERS = (
     str(Path(__file__).resolve().parents[1]), "<frozen", "<string>",
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")),
 )  # fmt: skip
-"""How the names of files begin that are not the user's; that of a dataclass's own methods is <string>."""
+"""Prefixes of the names of files that are not the user's; that of a dataclass's own methods is <string>."""
 
 
 class ProgramWarning(UserWarning):
-    """Something in a program that is not wrong, but hardly meant."""
+    """A construct in a program that is legal, but probably not intended."""
 
 
 class ProgramError(AlloDseError):
     """A program that does not compile.
 
     Attributes:
-        is_placed: whether the place is what is wrong; else it is the line of the user's program that was running.
-        file, line, column: the place in the user's source (1-based), or None where there is none.
+        is_placed: whether the place itself is wrong; else it is the line of the user's program that was running.
+        file, line, column: the place in the user's source (1-based), or None if there is none.
         source_line: the text of that line.
-        width: how many characters the caret underlines; without a column, all of the line.
+        width: number of characters that the caret underlines; without a column, the whole line.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ProgramError(AlloDseError):
 
     @classmethod
     def of(cls, error: ProgramError) -> Self:
-        """The same error as one of this class."""
+        """Return the error as an instance of this class."""
         if isinstance(error, cls):
             return error
         return cls(
@@ -98,12 +98,12 @@ class ProgramError(AlloDseError):
 
 
 def is_users(file: str) -> bool:
-    """Whether a file is neither this package's nor an installed one's, nor Python's."""
+    """Return whether a file is the user's: not of this package, an installed one, or Python itself."""
     return not file.startswith(_OTHERS)
 
 
 def running_line() -> tuple[str, int] | tuple[None, None]:
-    """The file and the line of the user's program that is running."""
+    """Return the file and the line of the user's program that is running."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -111,15 +111,15 @@ def running_line() -> tuple[str, int] | tuple[None, None]:
 
 
 def warn(message: str) -> None:
-    """A warning at the line of the user's program that is running."""
+    """Issue a warning at the line of the user's program that is running."""
     file, line = running_line()
     warnings.warn_explicit(message, ProgramWarning, file or "allo-dse", line or 1)
 
 
 class ProgramStop(ProgramError, SystemExit):
-    """What `customize` and `build` raise for a program that does not compile.
+    """The error of `customize` and `build` for a program that does not compile.
 
-    As in Allo this ends a program that does not expect it, with the error on standard error and no traceback.
+    As in Allo, it ends a program that does not catch it, with the error on standard error and no traceback.
     """
 
     @property
@@ -143,10 +143,8 @@ class UnknownModule(ProgramError, ModuleNotFoundError):
         self.name = name
 
 
-# Functions of the language.
-#
-# In a kernel the front end recognises them by their name; outside they compute the same with NumPy, so that a function
-# that is a program also runs as Python: this is how programs are compared with their references.
+# Functions of the language. In a kernel the front end recognises them by name. Outside they compute the same with
+# NumPy, so that a function can also run as plain Python: programs are compared with their references this way.
 
 
 def _windows(image: Array, shape: tuple[int, ...]) -> Array:
@@ -206,7 +204,7 @@ class Intrinsic:
     """A function of the language, such as `allo.grid` or `df.get_pid`.
 
     Attributes:
-        name: what the front end knows it by.
+        name: its name in the front end.
     """
 
     def __init__(self, name: str) -> None:
@@ -237,7 +235,7 @@ INTRINSICS = {name: Intrinsic(name) for name in NAMES}
 
 
 def intrinsic_of(value: object) -> str | None:
-    """The name of the language function that `value` is, be it ours or that of an installed `allo`; else None."""
+    """Return the name of the language function that `value` is, from this package or an installed `allo`; else None."""
     if isinstance(value, Intrinsic):
         return value.name
     module = getattr(value, "__module__", None)

@@ -1,4 +1,4 @@
-"""What vendor kernels compute: given by the study, because the program only names them.
+"""Definitions of vendor kernels, which the study gives because the program only names them.
 
 define_external("norm", lambda x, scale: x * scale, cycles=lambda x, scale, out: 4 * math.prod(x))
 """
@@ -15,8 +15,8 @@ class External:
     """A vendor kernel.
 
     Attributes:
-        meaning: takes its input arrays, returns its output array (or a tuple of them, in the order of `output_idx`).
-        cycles: of one call: a number, or a function of the shapes of all its arguments; None where it is not known.
+        meaning: takes the input arrays and returns the output array, or a tuple of them in the order of `output_idx`.
+        cycles: of one call: a number, or a function of the shapes of all arguments; None if unknown.
     """
 
     meaning: Callable[..., object]
@@ -29,19 +29,19 @@ class External:
 
 @dataclass(frozen=True, eq=False)
 class VliwKernel:
-    """A function of the language that Allo compiles for one core by itself; kernels call it as a vendor kernel.
+    """A function of the language that Allo compiles separately for one core; kernels call it as a vendor kernel.
 
-    Here it is compiled with the kernel that calls it. Its results go into the last arguments of the call.
+    Here it is compiled together with the calling kernel. Its results go into the last arguments of the call.
     """
 
     function: FunctionType
 
     def get_external_module(self) -> VliwKernel:
-        """What kernels call."""
+        """Return the object that kernels call."""
         return self
 
     def __call__(self, *args: object) -> object:
-        """Outside of kernels, Python runs it."""
+        """Run the function in Python, outside of kernels."""
         return self.function(*args)
 
 
@@ -49,7 +49,7 @@ _KNOWN: dict[str, External] = {}
 
 
 def define_external(top: str, meaning: Callable[..., object], cycles: int | Callable[..., int] | None = None) -> None:
-    """Say what the vendor kernel `ExternalModule(top=...)` computes and how long it takes; the last definition counts.
+    """Define the results and cycles of the vendor kernel `ExternalModule(top=...)`; the last definition counts.
 
     Args:
         meaning: takes the arrays that `input_idx` names, in order, and returns the array that `output_idx` names, or a
@@ -60,5 +60,5 @@ def define_external(top: str, meaning: Callable[..., object], cycles: int | Call
 
 
 def external(top: str) -> External | None:
-    """What is known about a vendor kernel, or None."""
+    """Return the definition of a vendor kernel, or None."""
     return _KNOWN.get(top)

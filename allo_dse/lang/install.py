@@ -16,7 +16,7 @@ from allo_dse.common.errors import did_you_mean
 
 from .diagnostics import ProgramError, UnknownModule
 
-# What each module of Allo that programs import is made of here; an empty tuple is a package without names of its own.
+# Modules of this package that make up each module of Allo; an empty tuple is a package without names of its own.
 MODULES: dict[str, tuple[str, ...]] = {
     "allo": ("allo.dsl", "schedule"),
     "allo.dataflow": ("allo.dataflow",),
@@ -43,13 +43,13 @@ FOREIGN: dict[str, str] = {
     "allo.primitives": "it works on the modules of Allo's own compiler",
     "allo.autoscheduler": "allo-tune searches for schedules",
 }
-"""Modules of Allo that mean nothing here, by how their names begin. They are imported, and say why when they are used:
-Allo's own library and tests import them for what only some of their functions need.
+"""Reasons why modules of Allo are not supported, by prefix of their names. Importing them works, and using them is an
+error with the reason: Allo's own library and tests import them for a few functions only.
 """
 
 
 class _Foreign:
-    """A name of a module that means nothing here: whatever is done with it is an error that says why."""
+    """A name of an unsupported module; any use of it is an error that says why."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.__dict__.update(_name=name, _reason=reason)
@@ -69,7 +69,7 @@ class _Foreign:
 
 
 class _ForeignLoader(Loader):
-    """Makes a module whose every name is a `_Foreign`."""
+    """Makes a module with a `_Foreign` for every name."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -87,7 +87,7 @@ class _ForeignLoader(Loader):
 
 
 class _Loader(Loader):
-    """Fills a fresh module with the public names of ours."""
+    """Fills a fresh module with the public names of this package's module."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
@@ -120,23 +120,23 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> bool:
-    """Make `import allo` and its submodules resolve to this package; calling it again changes nothing.
+    """Make `import allo` and its submodules resolve to this package; further calls change nothing.
 
     Returns:
-        Whether `allo` is ours now. An installed Allo is never shadowed: then nothing is done and the result is False.
+        Whether `allo` now resolves to this package. An installed Allo is never shadowed: the result is then False.
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return True
     if "allo" in sys.modules or _is_installed():
         return False
-    sys.meta_path.insert(0, _Finder())  # before the folder that the program is run from: it may be Allo's sources
+    sys.meta_path.insert(0, _Finder())  # before the program's own folder, which may hold Allo's sources
     return True
 
 
 def _from_sources(fullname: str) -> ModuleSpec:
-    """The package in the sources of Allo: its modules are programs as any others. What it does itself is left out.
+    """Return the spec of the library in Allo's sources, whose modules are ordinary programs.
 
-    They are looked for on Python's path, and around the program and the current folder: these may lie in a checkout.
+    Sources are searched on Python's path, and around the program and the current folder: these may lie in a checkout.
     """
     around = [folder for start in (sys.argv[0], "here") for folder in Path(start).absolute().parents]
     folders = [str(folder / "allo" / "library") for folder in (*map(Path, sys.path), *around)]
@@ -149,7 +149,7 @@ def _from_sources(fullname: str) -> ModuleSpec:
 
 
 def _is_installed() -> bool:
-    """Whether there is an Allo that can run: its sources alone, without its compiled part, cannot."""
+    """Return whether a runnable Allo is installed: its sources need its compiled part."""
     spec = importlib.util.find_spec("allo")
     folders = (spec.submodule_search_locations if spec is not None else None) or ()
     return any((Path(folder) / "_mlir").is_dir() for folder in folders)

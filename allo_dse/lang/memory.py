@@ -1,4 +1,4 @@
-"""Layouts: how a tensor is distributed over a kernel's mesh."""
+"""Layouts: the distribution of a tensor over a kernel's mesh, and its memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .diagnostics import ProgramError
 
 @dataclass(frozen=True)
 class Sharded:
-    """A tensor dimension that is cut into as many parts as the mesh axis `axis` is long."""
+    """A tensor dimension that is cut into one part per position of the mesh axis `axis`."""
 
     axis: int
 
@@ -23,7 +23,7 @@ class Sharded:
 
 @dataclass(frozen=True)
 class Replicated:
-    """A tensor dimension of which every task sees all."""
+    """A tensor dimension that every task sees in full."""
 
     def __repr__(self) -> str:
         return "R"
@@ -35,15 +35,15 @@ Dims = tuple[Sharded | Replicated, ...]
 class Layout:
     """One `Shard` or `Replicate` per tensor dimension.
 
-    Written as a list, `[Layout.Shard(0), Layout.Replicate]`, mesh axes count from the first one of the mapping. The
-    older string form, `Layout("S0R")`, counts them from the last one; which axis that is, is known with the mesh.
+    In a list, `[Layout.Shard(0), Layout.Replicate]`, mesh axes count from the first one of the mapping. In the older
+    string form, `Layout("S0R")`, they count from the last one; the mesh decides which axis that is.
     """
 
     Replicate: ClassVar[Replicated] = Replicated()
 
     @staticmethod
     def Shard(axis: int) -> Sharded:
-        """Cut the dimension into as many parts as mesh axis `axis` is long."""
+        """Cut the dimension into one part per position of mesh axis `axis`."""
         return Sharded(operator.index(axis))
 
     def __init__(self, dims: object = ()) -> None:
@@ -51,7 +51,7 @@ class Layout:
         self.dims: Dims = _parse(dims) if isinstance(dims, str) else _check(dims)
 
     def axes(self, mesh_rank: int) -> tuple[int | None, ...]:
-        """Per tensor dimension the mesh axis that shards it, or None.
+        """Return the mesh axis that shards each tensor dimension, or None.
 
         Raises:
             ProgramError: when an axis does not exist or shards two dimensions.
@@ -86,7 +86,7 @@ class Layout:
 
 
 def as_layout(value: object) -> Layout:
-    """A layout from what may stand behind `@`: a `Layout`, a list of shards, or a string."""
+    """Return the layout given after `@`: a `Layout`, a list of shards, or a string."""
     return value if isinstance(value, Layout) else Layout(value)
 
 
@@ -112,10 +112,10 @@ STORAGE_TYPES = ("RAM_1P", "RAM_2P", "RAM_T2P", "RAM_1WNR", "RAM_S2P", "ROM_1P",
 
 @dataclass(frozen=True)
 class Memory:
-    """Where a tensor is kept on a device; recorded for code generators, without effect on results.
+    """The memory of a tensor on a device; recorded for code generators, without effect on results.
 
     Raises:
-        ValueError: for a resource or a storage type that there is none of (upper and lower case are alike).
+        ValueError: for an unknown resource or storage type (case is ignored).
     """
 
     resource: str = "AUTO"
@@ -139,11 +139,11 @@ class Memory:
 
 @dataclass
 class DTensor:
-    """A tensor that is distributed over a mesh: what a program says of it with `@`, taken apart.
+    """A tensor distributed over a mesh, as a program declares it with `@`.
 
     Attributes:
         mapping: the extents of the mesh.
-        spec: a layout, or where it is kept.
+        spec: a layout, or a memory.
     """
 
     rank: int | None
@@ -163,7 +163,7 @@ class DTensor:
         return self.spec if isinstance(self.spec, Memory) else None
 
     def get_local_shape(self) -> tuple[int, ...]:
-        """The shape of the part that one task sees."""
+        """Return the shape of the part that one task sees."""
         if self.layout is None or self.mapping is None:
             return self.shape
         axes = self.layout.axes(len(self.mapping))

@@ -1,4 +1,4 @@
-"""Recorded regions: decorators remember the function and what they were given, and execute nothing."""
+"""Recorded regions: decorators record the function and their arguments, and execute nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Region:
 
     Attributes:
         function: the decorated function; it is never executed.
-        enclosing: the local variables of the functions it was defined in, as they were then. Names that occur only in
-            annotations that are not evaluated (string annotations) are not in the closure but are found here.
+        enclosing: the local variables of the enclosing functions at its definition. The closure lacks names that occur
+            only in string annotations; they are found here.
         arguments: values of its type parameters, in order, when instantiated (`inner[2, 2]`).
-        options: of its decorator: `strict` and `check` (see `rules.py`).
+        options: options of its decorator: `strict` and `check` (see `rules.py`).
     """
 
     function: FunctionType
@@ -35,7 +35,7 @@ class Region:
         return self.function.__name__
 
     def __getitem__(self, arguments: object) -> Region:
-        """The region with values for its type parameters."""
+        """Return the region with values for its type parameters."""
         values = arguments if isinstance(arguments, tuple) else (arguments,)
         return replace(self, arguments=values)
 
@@ -54,8 +54,8 @@ class Instance:
     """A function of the language with values for its type parameters: `gemm[float32, 32, 32]`.
 
     Attributes:
-        around: variables of the functions of its module that were running when its schedule was made: names that it
-            and the functions it calls may use where nothing else has them.
+        around: variables of the functions of its module that were running when its schedule was made. It and the
+            functions it calls may use these names if they are defined nowhere else.
     """
 
     function: FunctionType
@@ -66,7 +66,7 @@ class Instance:
 def region(
     *_args: object, strict: bool | None = None, check: str | None = None, **_options: object
 ) -> Callable[[FunctionType], Region]:
-    """Decorator: the function is a region. `strict` and `check` are those of `Rules`."""
+    """Decorate a function as a region. `strict` and `check` are those of `Rules`."""
     frame = sys._getframe(1)
     own = {name: value for name, value in (("strict", strict), ("check", check)) if value is not None}
 
@@ -81,15 +81,14 @@ def region(
 
 
 def kernel(*_args: object, **_options: object) -> Callable[[FunctionType], FunctionType]:
-    """Decorator of a kernel, inside a region. The front end reads it from the source; it never runs there."""
+    """Decorate a kernel inside a region. The front end reads it from the source; it never runs there."""
     return lambda function: function
 
 
 def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, object]:
-    """The local variables of the functions around the definition of `code`, as they are now.
+    """Return the current local variables of the functions around the definition of `code`.
 
-    They are found while they run, that is, when this is asked for before they return; `frame` is the innermost that is
-    running.
+    They are found only while these functions run; `frame` is the innermost running one.
     """
     names: dict[str, object] = {}
     while True:
@@ -102,7 +101,7 @@ def enclosing_names(code: CodeType, frame: FrameType | None) -> dict[str, object
 
 
 def variables_around(function: FunctionType) -> dict[str, object]:
-    """The variables of the functions of a function's module that are running, the innermost first."""
+    """Return the variables of the running functions of a function's module, the innermost first."""
     found: dict[str, object] = {}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -113,12 +112,12 @@ def variables_around(function: FunctionType) -> dict[str, object]:
 
 
 def rules_of(region: Region | None) -> Rules:
-    """The rules for a region: its own, else those that hold now."""
+    """Return the rules for a region: its own, else the current ones."""
     return replace(current_rules(), **({} if region is None else region.options))
 
 
 def as_region(value: object) -> Region | None:
-    """The region that `value` is: ours, or a function wrapped by an installed `allo`'s decorator; else None."""
+    """Return the region that `value` is, from this package or an installed `allo`'s decorator; else None."""
     if isinstance(value, Region):
         return value
     inner = inspect.unwrap(value) if callable(value) else None

@@ -1,4 +1,4 @@
-"""How strictly programs are checked: by a region, by a build, or for everything that is compiled from now on."""
+"""Strictness of checks on programs: for a region, for a build, or for all further compilation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ CHECKS = ("compile", "run")
 
 @dataclass(frozen=True)
 class Rules:
-    """What is an error, and when.
+    """Strictness of checks, and limits of sizes.
 
     Attributes:
-        strict: whether tokens that are left in a stream are an error; else they are a warning.
-        check: when an index that leaves its dimension for certain is an error. "compile": before anything runs. "run":
-            it then means the element that lies there in memory, row by row, and must be one of the array as it runs.
+        strict: whether tokens that are left in a stream are an error rather than a warning.
+        check: the time at which an index that is certain to leave its dimension is an error. "compile": before anything
+            runs. "run": such an index means the element at that place in row-major memory; only leaving the array is
+            an error, as it runs.
         tasks, streams, elements: the most tasks of a kernel, streams of an array and elements of a tensor.
-        unrolled: the most iterations that a loop at compile time may have, with those of the loops around it.
+        unrolled: the most iterations of a compile-time loop, multiplied by those of the loops around it.
     """
 
     strict: bool = False
@@ -37,10 +38,10 @@ class Rules:
             raise ProgramError(f"check={self.check!r} is not known", hint=f"known: {', '.join(map(repr, CHECKS))}")
 
     def allow(self, what: Literal["tasks", "streams", "elements", "unrolled"], count: int, owner: str) -> None:
-        """Check that something is not so large that it can hardly be meant.
+        """Check that a size is within its limit; a larger one is probably a mistake.
 
         Raises:
-            ProgramError: naming the limit, and how to raise it.
+            ProgramError: with the limit, and how to raise it.
         """
         limit: int = getattr(self, what)
         if count > limit:
@@ -53,13 +54,13 @@ _CURRENT: ContextVar[Rules] = ContextVar("rules")
 
 
 def current_rules() -> Rules:
-    """The rules that hold where a region has none of its own."""
+    """Return the rules for regions without their own."""
     return _CURRENT.get(Rules())
 
 
 @contextmanager
 def rules(*, strict: bool | None = None, check: str | None = None, **limits: int) -> Iterator[Rules]:
-    """Other rules for what is compiled inside; None leaves one as it is.
+    """Change the rules for everything compiled within the context; None keeps one as it is.
 
     with allo_dse.lang.rules(check="run", unrolled=100_000):
         program = dse.load_program(top)

@@ -1,8 +1,8 @@
-"""Schedules: what `allo.customize(function)` and `df.customize(region)` return.
+"""Schedules: the results of `allo.customize(function)` and `df.customize(region)`.
 
-A schedule is the program and the primitives applied to it, each at once, so that one that cannot be applied is an error
-at its own line. How primitives are carried out is not the language's business: a session does it, which an upper layer
-registers (see `targets`).
+A schedule is a program and the primitives applied to it. Each is applied at once, so that an illegal one is an error
+at its own line. The language does not carry out primitives itself: a session does, which an upper layer registers
+(see `targets`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .diagnostics import ProgramError, ProgramStop, UnknownArray, UnknownFunctio
 from .region import Instance, variables_around
 from .targets import builder_of
 
-# Primitives of schedules, and how they name what they work on: loops, nests of loops and arrays.
+# Primitives of schedules, and names of their operands: loops, nests of loops and arrays.
 
 
 class Partition:
@@ -34,7 +34,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Primitive:
-    """One customization: its name and arguments as the program gave them, and its line there."""
+    """One customization: its name, its arguments as given, and its line in the program."""
 
     name: str
     args: tuple[object, ...]
@@ -42,14 +42,14 @@ class Primitive:
     line: tuple[str, int] | tuple[None, None] = field(default_factory=running_line, compare=False, repr=False)
 
     def in_function(self, function: str) -> Primitive:
-        """The same primitive, its names those of a function."""
+        """Return the primitive with its names taken as those of a function."""
         own = {"to": 1, "dataflow": 0, "inline": 0}.get(self.name, len(self.args))  # the others name functions
         args = tuple(_in_function(arg, function) if n < own else arg for n, arg in enumerate(self.args))
         options = tuple((k, _in_function(v, function) if k == "axis" else v) for k, v in self.options)
         return Primitive(self.name, args, options)
 
     def for_call(self, function: str, suffix: str) -> Primitive:
-        """The same primitive for one of several calls of its function, which has a name of its own."""
+        """Return the primitive for one of several calls of its function, which has its own name."""
 
         def renamed(arg: object) -> object:
             if isinstance(arg, (Axis, Array)) and arg.function == function:
@@ -68,7 +68,7 @@ def _in_function(arg: object, function: str) -> object:
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop: the function and the nest that it stands in, and its name."""
+    """A loop: its name, and the function and the nest that contain it."""
 
     function: str
     band: str
@@ -80,7 +80,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Array:
-    """An array: the function that it belongs to, and its name there."""
+    """An array: its name, and the function that contains it."""
 
     function: str
     name: str
@@ -114,26 +114,26 @@ class Bands:
 
 DEFAULT_TARGET = "llvm"
 DIRECTIVES = ("partition", "pipeline", "unroll")
-"""Primitives that change nothing of a program: code generators and cost models read them."""
+"""Primitives that do not change a program: code generators and cost models read them."""
 
 
 class Session(Protocol):
-    """A program while it is rewritten."""
+    """A program while it is being rewritten."""
 
     top: str
 
     def apply(self, primitive: Primitive) -> Any:
-        """Carry out a primitive; raises ProgramError where it cannot be."""
+        """Apply a primitive; raises ProgramError if it cannot be applied."""
 
     def loops(self, function: str) -> dict[str, list[str]]:
-        """The nests of a function and the names of their loops."""
+        """Return the nests of a function and the names of their loops."""
 
     def has_array(self, name: str) -> bool:
-        """Whether the outermost function has an array of this name."""
+        """Return whether the outermost function has an array of this name."""
 
     @property
     def program(self) -> Any:
-        """The program with what has been applied."""
+        """Return the program with the applied primitives."""
 
     @property
     def module(self) -> Any:
@@ -156,7 +156,7 @@ class Schedule:
     Attributes:
         region: the region or function.
         arguments: values of its type parameters (`instantiate=`).
-        primitives: what has been applied; cost models and code generators read what they say.
+        primitives: the applied primitives, which cost models and code generators read.
     """
 
     region: Any
@@ -167,7 +167,7 @@ class Schedule:
     # -- loops -------------------------------------------------------------------------------------------------------
 
     def split(self, axis: object, factor: int) -> None:
-        """Split the loop `i` into `i.outer` and, inside it, `i.inner` of `factor` rounds."""
+        """Split the loop `i` into `i.outer` and, inside it, `i.inner` of `factor` iterations."""
         self._apply("split", axis, factor=factor)
 
     def reorder(self, *axes: object) -> None:
@@ -175,7 +175,7 @@ class Schedule:
         self._apply("reorder", *axes)
 
     def fuse(self, *axes: object) -> Any:
-        """Make one loop, `i_j_fused`, of loops that stand directly in each other, and return it."""
+        """Fuse directly nested loops into one, `i_j_fused`, and return it."""
         return self._apply("fuse", *axes)
 
     def tile(self, *axes_and_factors: object) -> None:
@@ -183,21 +183,21 @@ class Schedule:
         self._apply("tile", *axes_and_factors)
 
     def compute_at(self, from_loop: object, target_loop: object) -> None:
-        """Run the nest of `from_loop` inside another nest, in the rounds of its loop `target_loop`."""
+        """Run the nest of `from_loop` inside another nest, in the iterations of its loop `target_loop`."""
         self._apply("compute_at", from_loop, target_loop)
 
     # -- arrays ------------------------------------------------------------------------------------------------------
 
     def buffer_at(self, target: object, axis: object) -> Any:
-        """Keep what each round of the loop `axis` writes of an array in a buffer, written back at the round's end."""
+        """Buffer the elements of an array that an iteration of `axis` writes, and write them back at its end."""
         return self._apply("buffer_at", target, axis=axis)
 
     def reuse_at(self, target: object, axis: object) -> Any:
-        """Keep the elements of an array that the next rounds of `axis` read again in a buffer, which is returned."""
+        """Buffer the elements of an array that the next iterations of `axis` read again; returns the buffer."""
         return self._apply("reuse_at", target, axis=axis)
 
     def reshape(self, target: object, shape: Sequence[int]) -> None:
-        """Give an array another shape with as many elements, in the same order."""
+        """Give an array another shape with the same number and order of elements."""
         self._apply("reshape", target, shape=tuple(shape))
 
     def partition(
@@ -217,15 +217,15 @@ class Schedule:
         self._apply("unroll", axis, factor=factor)
 
     def parallel(self, axis: object) -> None:
-        """Run the rounds of the loop `axis` at the same time."""
+        """Run the iterations of the loop `axis` in parallel."""
         self._apply("parallel", axis)
 
     def unfold(self, band_name: str, axes: Sequence[int]) -> Any:
-        """Make hardware of its own for every round of loops of a nest, given by their positions in it."""
+        """Make separate hardware for every iteration of loops of a nest, given by their positions in it."""
         return self._apply("unfold", band_name, axes=tuple(axes))
 
     def dataflow(self, axis: object) -> None:
-        """Run what a function or a loop does one after the other at the same time, connected by streams."""
+        """Run the sequential parts of a function or a loop concurrently, connected by streams."""
         self._apply("dataflow", axis)
 
     def to(self, target: object, dst: object, axis: object = None, depth: int = -1) -> None:
@@ -239,15 +239,15 @@ class Schedule:
         self._apply("inline", *([] if axis is None else [axis]))
 
     def outline(self, axis: object, name: str | None = None) -> Any:
-        """Make a function of its own of a loop, and return its name."""
+        """Move a loop into a function of its own, and return the function's name."""
         return self._apply("outline", axis, function=name)
 
     def compose(self, schs: Any, id: object = None, instantiate: Sequence[object] | None = None) -> None:
         """Apply the schedules of functions that this one calls.
 
         Args:
-            schs: a schedule, or several; or a function for which a schedule is registered.
-            id: of the call, where a function is called with several (`f[T, N, "id"]`).
+            schs: a schedule, or several; or a function with a registered schedule.
+            id: of the call, if a function is called with several (`f[T, N, "id"]`).
             instantiate: type parameters of a function.
         """
         for given in schs if isinstance(schs, (list, tuple)) else [schs]:
@@ -259,7 +259,7 @@ class Schedule:
     # -- looking at it -----------------------------------------------------------------------------------------------
 
     def get_loops(self, func: object = None) -> Bands:
-        """The nests of a function (of the outermost one), and their loops."""
+        """Return the nests of a function (by default the outermost one), and their loops."""
         name = self.top_func_name if func is None else _name(func)
         try:
             found = self.session.loops(name)
@@ -279,7 +279,7 @@ class Schedule:
 
     @property
     def primitive_sequences(self) -> list[tuple[str, list[object], dict[str, object]]]:
-        """What has been applied: names, positional and named arguments."""
+        """The applied primitives: names, positional and named arguments."""
         return [(one.name, list(one.args), dict(one.options)) for one in self.primitives]
 
     @property
@@ -289,19 +289,19 @@ class Schedule:
 
     @property
     def session(self) -> Session:
-        """The program while it is rewritten."""
+        """The program while it is being rewritten."""
         if self._session is None:
             self._session = _open_session(self.region)
         return self._session
 
     @property
     def is_function(self) -> bool:
-        """Whether it is the schedule of a plain function."""
+        """Return whether it schedules a plain function."""
         return isinstance(self.region, FunctionType)
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether there is more to it than directives."""
+        """Return whether a session rewrites the program, beyond directives."""
         return self._session is not None
 
     def build(self, target: str | None = None, **options: Any) -> Any:
@@ -337,7 +337,7 @@ class Schedule:
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method; what it is called with is checked against what it takes."""
+    """Wrap a method so that its arguments are checked against its signature."""
     signature = inspect.signature(method)
     taken = ", ".join(str(one.replace(annotation=one.empty)) for one in list(signature.parameters.values())[1:])
 
@@ -356,7 +356,7 @@ _PRIMITIVES = [name for name, value in vars(Schedule).items() if not name.starts
 for _method in _PRIMITIVES:
     setattr(Schedule, _method, _checked(getattr(Schedule, _method)))
 REGISTERED: dict[object, Callable[[Schedule], Schedule]] = {}
-"""How functions of a library are customized, for `compose(function)`."""
+"""Schedules of library functions, for `compose(function)`."""
 
 
 def _registered(function: object, arguments: Sequence[object] | None) -> Schedule:
@@ -373,7 +373,7 @@ def _name(value: object) -> str:
 
 
 def customize(region: Any, verbose: bool = False, instantiate: Sequence[object] | None = None, **_: object) -> Schedule:
-    """A schedule of a region or of a plain function, without any customization yet.
+    """Return a schedule of a region or of a plain function, without any customization yet.
 
     Args:
         instantiate: values of the function's type parameters, in order.
@@ -392,7 +392,7 @@ def customize(region: Any, verbose: bool = False, instantiate: Sequence[object] 
 
 
 def verify(schedule_a: Any, schedule_b: Any) -> bool:
-    """Whether two schedules (or functions) compute the same from all inputs; prints where they differ.
+    """Return whether two schedules (or functions) compute the same from all inputs; print any difference.
 
     Sums of floating-point numbers may be in another order.
     """
@@ -400,9 +400,9 @@ def verify(schedule_a: Any, schedule_b: Any) -> bool:
     try:
         found = equivalent(load(schedule_a), load(schedule_b), allow_reassociation=True)
     except SimulationError as error:
-        if type(error) is not SimulationError:  # it cannot be told
+        if type(error) is not SimulationError:  # undecidable
             raise
-        found = error  # they do not have the same arguments
+        found = error  # their arguments differ
     if isinstance(found, SimulationError) or not found:
         print(found)
         return False
@@ -417,7 +417,7 @@ def build(region: object, target: str = DEFAULT_TARGET, **options: Any) -> Any:
         options: passed to the target: `mapping_primitives`, `project`, `mode`, ...
 
     Returns:
-        A module that is called with the region's arguments (NumPy arrays, written in place).
+        A module to call with the region's arguments (NumPy arrays, written in place).
 
     Raises:
         ProgramStop: when the target is unknown, or the program is wrong.

@@ -1,4 +1,4 @@
-"""How values lie in the memory that compiled code works on, and what of it NumPy can hold.
+"""Storage of values in the memory of compiled code, and in NumPy.
 
 Compiled code keeps an integer of n bits in the next machine type, or beyond 64 bits in 16-byte units, its unused high
 bits zero. NumPy users hold it as the next machine type, sign-extended, or beyond 64 bits as a structure of bytes
@@ -24,7 +24,7 @@ _WIDE_UNIT_BYTES = 16
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
-    """The NumPy type of an element type: the next larger machine type; above 64 bits a structure of bytes."""
+    """Return the NumPy type of an element type: the next larger machine type; above 64 bits a structure of bytes."""
     if dtype.kind == "bfloat":
         found: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
         return found
@@ -37,24 +37,24 @@ def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
 
 
 def is_wide(dtype: DType) -> bool:
-    """Whether no machine type holds a value."""
+    """Return whether a value is too wide for any machine type."""
     return not dtype.is_float and dtype.bits > _MACHINE_BITS[-1]
 
 
 def storage_dtype(dtype: DType) -> np.dtype[np.generic]:
-    """The NumPy type of the bytes that an element takes in compiled code's memory."""
+    """Return the NumPy type of an element's bytes in compiled code's memory."""
     if not is_wide(dtype):
         return numpy_dtype(dtype)
     return np.dtype(f"V{_WIDE_UNIT_BYTES * math.ceil(dtype.bits / 8 / _WIDE_UNIT_BYTES)}")
 
 
 def is_stored_as_given(dtype: DType) -> bool:
-    """Whether an array of the NumPy type can be used in place."""
+    """Return whether compiled code can use an array of the NumPy type in place."""
     return dtype.is_float or dtype.bits in _MACHINE_BITS
 
 
 def stored(values: Array, dtype: DType) -> NDArray[np.generic]:
-    """A copy of values as compiled code keeps them, of the same shape and row-major."""
+    """Return a row-major copy of values as compiled code keeps them, in the same shape."""
     if dtype.is_fixed and values.dtype.kind == "f":
         values = np.floor(values.astype(np.float64) * 2.0**dtype.fraction_bits)
     if is_wide(dtype):

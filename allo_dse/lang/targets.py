@@ -1,7 +1,7 @@
-"""What `df.build(..., target=...)` can build for.
+"""Targets of `df.build(..., target=...)`.
 
-Upper layers register a target by the name of the function that builds it; it is imported when first asked for, so that
-the language depends on none of them.
+Upper layers register a target by the name of its builder function. It is imported on first use, so that the language
+depends on none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BUILDERS: dict[str, str] = {}
 def register_target(name: str, builder: str) -> None:
     """Make `df.build(region, target=name)` call `builder`, given as "module:function" or "module:class".
 
-    The function is called as `builder(region, **options)` and returns the built module, which is called with arrays.
+    The function is called as `builder(region, **options)`. It returns the built module, which is called with arrays.
     """
     if ":" not in builder:
         raise ValueError(f"builder of target {name!r} must be 'module:function', not {builder!r}")
@@ -26,12 +26,12 @@ def register_target(name: str, builder: str) -> None:
 
 
 def known_targets() -> tuple[str, ...]:
-    """The registered target names, sorted."""
+    """Return the registered target names, sorted."""
     return tuple(sorted(_BUILDERS))
 
 
 def builder_of(name: str) -> Callable[..., object]:
-    """The function that builds for target `name`; beside its own options, it takes `strict` and `check` (`rules.py`).
+    """Return the builder of target `name`; it also takes `strict` and `check` (see `rules.py`).
 
     Raises:
         ProgramError: when no such target is registered.

@@ -39,12 +39,12 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element in memory."""
+        """Size of one element in memory, in bytes."""
         return -(-self.bits // 8)
 
     @property
     def is_integer(self) -> builtins.bool:
-        """Whether values are whole numbers (`index` and `bool` included)."""
+        """Return whether values are whole numbers (`index` and `bool` included)."""
         return self.kind in ("int", "uint", "index", "bool")
 
     @property
@@ -57,17 +57,20 @@ class DType:
 
     @property
     def is_signed(self) -> builtins.bool:
-        """Whether the highest bit is a sign. An integer of one bit is 0 or 1: programs use `int1` for flags."""
+        """Return whether the highest bit is a sign.
+
+        A one-bit integer is 0 or 1: programs use `int1` for flags.
+        """
         return self.kind in ("fixed", "index") or (self.kind == "int" and self.bits > 1)
 
     @property
     def fracs(self) -> int:
-        """How many bits of a number stand after the point: of a float, how many its significand has."""
+        """Number of bits after the point; for a float, stored bits of its significand."""
         return self.bits - 1 - self.exponent if self.is_float else self.fraction_bits
 
     @property
     def exponent(self) -> int:
-        """How many bits of a float are its exponent; 0 of other types."""
+        """Number of exponent bits of a float; 0 for other types."""
         return {"bfloat16": 8, "float16": 5, "float32": 8, "float64": 11}.get(self.name, 0)
 
     def __getitem__(self, shape: Shape) -> Any:
@@ -81,7 +84,7 @@ class DType:
         return TensorType(self, ()) @ layout
 
     def __call__(self, value: object) -> Any:
-        """In a kernel, a cast. Outside of one there is nothing to cast to."""
+        """Cast a value, in a kernel. Outside of kernels there is nothing to cast to."""
         raise ProgramError(f"{self.name}(...) is a cast and can only be used inside a kernel")
 
     def __repr__(self) -> str:
@@ -90,7 +93,7 @@ class DType:
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor of elements; `layout` is None where the program gives none (replicated), `memory` where it is kept."""
+    """A tensor; `layout` is None if the program gives none (replicated), `memory` is its memory on a device."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -98,7 +101,7 @@ class TensorType:
     memory: Memory | None = field(default=None, compare=False)
 
     def __matmul__(self, layout: object) -> object:
-        """Behind `@` stands a layout, `Stateful`, or a `Memory` (which does not change the type)."""
+        """Attach a layout, `Stateful`, or a `Memory` (which does not change the type)."""
         if layout is Stateful:
             return StatefulType(self)
         if isinstance(layout, Memory):
@@ -136,7 +139,10 @@ class StreamType:
 
 @dataclass(frozen=True)
 class GenericType:
-    """A type that depends on type parameters (`float32[M]` in `def f[M](...)`): read again where these have values."""
+    """A type that depends on type parameters (`float32[M]` in `def f[M](...)`).
+
+    It is read again once the parameters have values.
+    """
 
     def __getitem__(self, shape: object) -> GenericType:
         return self
@@ -182,7 +188,7 @@ class ConstExprType:
 
 
 class Struct:
-    """`Struct({"x": int32, "y": float32})`: a variable of several parts, set by a dict and used as `p["x"]`."""
+    """`Struct({"x": int32, "y": float32})`: a variable of several fields, set by a dict and used as `p["x"]`."""
 
     def __init__(self, fields: Mapping[str, DType]) -> None:
         self.fields = {name: _element(dtype) for name, dtype in fields.items()}

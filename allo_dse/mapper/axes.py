@@ -1,7 +1,6 @@
-"""What each mesh axis of a kernel allows: derived from stream index maps and task classes, never from lists of tasks.
+"""Legal folds of each mesh axis of a kernel, derived from stream index maps and task classes.
 
-The cost depends on the number of classes and ports only, so a mesh of two million tasks is analysed as fast as one of
-two.
+The cost depends on the number of classes and ports only: two million tasks are analysed as fast as two.
 """
 
 from __future__ import annotations
@@ -20,26 +19,25 @@ from allo_dse.compiler.program.tensors import IndexMap, StreamArray, StreamPort
 
 from .graph_algorithms import DisjointSets
 
-# Axes of different kernels that exchange tokens place by place, and whether they can be folded together.
+# Linked axes: axes of different kernels that exchange tokens place by place and can be folded together.
 
 
 How = Literal["bundle", "chain"]
 
 
 class AxisRule(Struct, frozen=True):
-    """What may be done with one mesh axis.
+    """The legal folds of one mesh axis.
 
     Attributes:
         extent: tasks along the axis.
-        how: the fold that is legal along it, or None when it must stay spatial.
-        direction: +1 when streams run towards larger indices (or nowhere), -1 when towards smaller ones: the order in
-            which a chain executes its tasks.
+        how: the fold that is legal along it, or None if it must stay spatial.
+        direction: the order in which a chain executes its tasks: -1 if streams run towards smaller indices, else +1.
         streams: whether streams connect tasks at different places of the axis.
         partial: whether a chain may be cut into several nodes.
-        reason: why the axis must stay spatial; empty when it need not.
-        link: axes of different kernels with the same number are folded together, because task by task they exchange
-            tokens with each other; None for an axis that is folded by itself.
-        follows: whether a linked axis of another kernel is chained: then this one is bundled in blocks, innermost.
+        reason: why the axis must stay spatial; empty if it need not.
+        link: axes of different kernels with the same number are folded together, because they exchange tokens task by
+            task; None for an axis that is folded by itself.
+        follows: whether a linked axis of another kernel is chained; this one is then bundled in blocks, innermost.
     """
 
     extent: int
@@ -65,7 +63,7 @@ AxisPeers = dict[Place, set[Place]]
 
 
 def closure(feeds: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether a path of one or more streams leads from a kernel to another."""
+    """Return whether a path of one or more streams leads from one kernel to another: (kernels, kernels)."""
     reach = feeds.copy()
     # Warshall 1962: after each round, paths through the kernels so far are known.
     for middle in range(len(reach)):
@@ -106,7 +104,7 @@ def _obstacle(
     feeds: NDArray[np.bool_],
     places: set[Place],
 ) -> str:
-    """Why axes that exchange tokens task by task cannot be folded together; empty when they can."""
+    """Return the reason why axes that exchange tokens task by task cannot be folded together; empty if they can."""
     kernels = [kernel for kernel, _ in places]
     names = ", ".join(program.kernels[kernel].name for kernel in sorted(set(kernels)))
     if len(set(kernels)) != len(kernels):
@@ -125,8 +123,8 @@ def _obstacle(
             return f"streams lead to {program.kernels[other].name}, which follows a chain of another kernel itself"
     inside = sorted(set(kernels))
     outside = [kernel for kernel in range(len(feeds)) if kernel not in inside]
-    # A path out of the set and back, through any number of others: folded together, a node could wait for tokens that
-    # its own later tasks cause.
+    # A path leaves the set and comes back: if the set is folded together, a node could wait for tokens that its own
+    # later tasks cause.
     between = closure(feeds[np.ix_(outside, outside)]) | np.eye(len(outside), dtype=bool)
     if (feeds[np.ix_(inside, outside)] @ between @ feeds[np.ix_(outside, inside)]).any():
         return f"streams lead from {names} to another kernel and back"
@@ -160,7 +158,7 @@ Endpoints = dict[str, tuple[list[_Endpoint], list[_Endpoint]]]
 
 
 def _endpoints(program: CompiledProgram) -> Endpoints:
-    """Per stream array: who puts and who gets."""
+    """Return the ports that put to each stream array and get from it."""
     ends: Endpoints = {array.name: ([], []) for array in program.streams}
     for number, kernel in enumerate(program.kernels):
         for cls, task_class in enumerate(kernel.classes):
@@ -171,22 +169,21 @@ def _endpoints(program: CompiledProgram) -> Endpoints:
 
 
 def computed_arrays(task_class: TaskClass) -> set[str]:
-    """Names of the stream arrays of which data decides at run time which streams a task uses.
+    """Names of the stream arrays whose streams a task selects by data at run time.
 
-    Where the body counts through streams in a loop, it is known how many tokens pass through each: those are not among
-    them.
+    Arrays that the body counts through in a loop are not included: the tokens through each stream are then known.
     """
     whole = {bound.name for bound in task_class.body.streams if isinstance(bound, StreamArray)}
     return {port.stream.name for port in task_class.stream_ports if port.stream.name in whole and port.tokens is None}
 
 
 def kernel_feeds(program: CompiledProgram) -> NDArray[np.bool_]:
-    """Whether streams lead from a kernel to another one: (kernels, kernels)."""
+    """Return whether streams lead from one kernel to another: (kernels, kernels)."""
     return _feeds(len(program.kernels), _endpoints(program))
 
 
 def _feeds(count: int, ends: Endpoints) -> NDArray[np.bool_]:
-    """Whether streams lead from a kernel to another one: (kernels, kernels)."""
+    """Return whether streams lead from one kernel to another: (kernels, kernels)."""
     feeds = np.zeros((count, count), bool)
     for puts, gets in ends.values():
         for a in {end.kernel for end in puts}:
@@ -219,8 +216,8 @@ def _kernel_rules(
         elif axis in irregular:
             rules.append(spatial(extent, True, _RETURNS if looped else irregular[axis]))
         elif looped and streams:
-            # Tokens leave the kernel and come back: a task may wait for what a later task of its own node makes, and
-            # index maps do not say whether it does.
+            # Tokens leave the kernel and come back, so a task may wait for a later task of its own node. Index maps do
+            # not tell whether it does.
             rules.append(spatial(extent, streams, _RETURNS))
         elif streams and mixed is not None:
             rules.append(spatial(extent, True, f"streams run both ways along axis {mixed}"))
@@ -307,24 +304,24 @@ def _peers_at_same_place(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) 
 
 
 def _can_meet(first: IndexMap, second: IndexMap) -> bool:
-    """Whether two indices agree in the dimensions in which both are constant."""
+    """Return whether two indices agree in every dimension in which both are constant."""
     rows = zip(first.matrix, second.matrix, first.offset, second.offset, strict=True)
     return all(any(a) or any(b) or here == there for a, b, here, there in rows)
 
 
 def _is_one_task(program: CompiledProgram, ends: Sequence[_Endpoint]) -> bool:
-    """Whether all ends belong to the one task of one kernel."""
+    """Return whether all ends belong to the only task of one kernel."""
     kernels = {end.kernel for end in ends}
     return len(kernels) == 1 and program.kernels[kernels.pop()].task_count == 1
 
 
 def class_varies(kernel: Kernel, axis: int) -> bool:
-    """Whether the task class changes along a mesh axis."""
+    """Return whether the task class changes along a mesh axis."""
     return bool(kernel.varying_classes.shape[axis] > 1)
 
 
 def _accumulated(kernel: Kernel, axis: int) -> str:
-    """Name of a tensor of which all tasks along the axis write one tile; empty when there is none."""
+    """Return the name of a tensor whose one tile all tasks along the axis write; empty if there is none."""
     for task_class in kernel.classes:
         for port in task_class.tensor_ports:
             if port.writes and not port.tile.depends_on(axis):
@@ -371,13 +368,19 @@ def _distances(
 
 
 def _is_selection(matrix: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether every row and every column has at most one entry, so that an index determines pids axis by axis."""
+    """Return whether every row and every column has at most one entry.
+
+    An index then determines pids axis by axis.
+    """
     used = [a for row in matrix for a, factor in enumerate(row) if factor]
     return len(set(used)) == len(used) and all(sum(f != 0 for f in row) <= 1 for row in matrix)
 
 
 def _same_place(kernel: Kernel, axis: int, first: int, second: int) -> bool:
-    """Whether two classes can only meet at equal places of an axis that the stream's index does not depend on."""
+    """Return whether two classes can only meet at equal places of an axis.
+
+    The stream's index does not depend on the axis.
+    """
     table = kernel.class_table
     if table.shape[axis] == 1:
         return True
@@ -386,10 +389,10 @@ def _same_place(kernel: Kernel, axis: int, first: int, second: int) -> bool:
 
 
 def _same_peer(end: _Endpoint, axis: int, peers: Sequence[_Endpoint]) -> bool:
-    """Whether all tasks along an axis reach the same task of another kernel through this port.
+    """Return whether all tasks along an axis reach the same task of another kernel through this port.
 
-    True where the stream's index does not change along the axis, or where it changes in one dimension of the array that
-    says nothing about the peer: each peer class has, per otherwise equal index map, a port for every value.
+    True if the stream's index does not change along the axis. Also true if it changes in one dimension of the array
+    that says nothing about the peer: each peer class has, per otherwise equal index map, a port for every value.
     """
     index = end.port.index
     if end.computed or any(peer.computed for peer in peers):

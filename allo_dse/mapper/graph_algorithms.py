@@ -1,4 +1,4 @@
-"""Topological order, for graphs given as arrays of edges."""
+"""Topological orders of graphs given as arrays of edges, disjoint sets, and loop nests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topological_levels(source: IntArray, target: IntArray, count: int) -> IntArr
     starts = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
     waiting = np.bincount(target, minlength=count)
     ready = np.flatnonzero(waiting == 0).tolist()
-    # Kahn 1962. In lists: of deep graphs, a level has fewer nodes than a call of NumPy pays for.
+    # Kahn 1962. Lists, because a level of a deep graph has too few nodes to pay for a NumPy call.
     levels, waiting, level = [-1] * count, waiting.tolist(), 0
     while ready:
         freed = []
@@ -47,7 +47,7 @@ def topological_levels(source: IntArray, target: IntArray, count: int) -> IntArr
     return np.array(levels, np.int64)
 
 
-# Disjoint sets of what belongs together (Galler and Fischer 1964).
+# Disjoint sets (Galler and Fischer 1964).
 
 
 Member = TypeVar("Member", bound=Hashable)
@@ -75,12 +75,12 @@ class DisjointSets(Generic[Member]):
     def _root(self, member: Member) -> Member:
         parent = self._parent
         while parent.setdefault(member, member) != member:
-            # Ways that are gone are halved, so that the next are short.
+            # Path halving keeps later look-ups short.
             parent[member] = member = parent[parent[member]]
         return member
 
 
-# Loop nests hidden in sequences of addresses.
+# Recovery of loop nests from sequences of addresses.
 
 
 Nest = tuple[tuple[int, int], ...]
@@ -100,8 +100,8 @@ def loop_nest(sequence: IntArray) -> Nest | None:
         count = int(changes[0]) + 1 if len(changes) else len(sequence)
         if len(sequence) % count or (steps.reshape(-1)[_inside(len(sequence), count)] != step).any():
             return None
-        # The innermost loop ends where the step first changes. In a nest all of its runs are as long and step alike,
-        # and their first elements are the sequence of the loops around it.
+        # The innermost loop ends where the step first changes. In a nest, all of its runs have that length and step,
+        # and their first elements are the sequence of the outer loops.
         nest.append((count, step))
         sequence = sequence[::count]
     return tuple(reversed(nest))
@@ -130,12 +130,15 @@ def _inside(length: int, count: int) -> IntArray:
 
 
 def change_count(sequence: IntArray) -> int:
-    """How many elements differ from the one before, the first included."""
+    """Count the elements that differ from the one before; the first always counts."""
     return 1 + int(np.count_nonzero(np.diff(sequence)))
 
 
 def nest_moves(nest: Nest) -> int:
-    """How many tiles a loop nest moves: loops inside the innermost one with a step only repeat a tile."""
+    """Count the tiles that a loop nest moves.
+
+    Loops inside the innermost one with a step only repeat a tile.
+    """
     moves = 1
     moving = False
     for count, step in reversed(nest):

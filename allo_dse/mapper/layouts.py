@@ -1,11 +1,11 @@
-"""Changes of layout as affine maps: where in a buffer each element of the result is.
+"""Changes of layout as affine maps from elements of the result to positions in a buffer.
 
     Arrangement.of((64, 32)).transpose((1, 0)).pack((8, 4))
 
 A result is described by loops over the buffer it is read from: `offset + sum(index * step)`. Transposes, slices, tiles,
-packing and most reshapes keep that form, so a composition of them is one walk, and two compositions that say the same
-are equal. A reshape or slice that cuts across a loop's digits starts a second walk, over the result of the first.
-Inverse operations cancel: what is left is the identity, which is no walk at all.
+packing and most reshapes keep that form, so a composition of them is one walk, and equivalent compositions are equal. A
+reshape or slice that cuts across a loop's digits starts a second walk, over the result of the first. Inverse operations
+cancel: the identity that is left is no walk at all.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Walk(Struct, frozen=True):
 
     @property
     def is_identity(self) -> bool:
-        """Whether it is the whole buffer as it lies."""
+        """True if the walk reads the whole buffer in order."""
         return self.offset == 0 and self.loops == _merged((Loop(self.size, 1),))
 
     def addresses(self) -> NDArray[np.int64]:
-        """Where each element of the result is: (count,)."""
+        """Return the address of each element of the result: (count,)."""
         result = np.full(1, self.offset, np.int64)
         for loop in self.loops:
             result = (result[:, None] + np.arange(loop.extent) * loop.step).ravel()
@@ -65,7 +65,7 @@ class Walk(Struct, frozen=True):
 
 
 class Arrangement(Struct, frozen=True):
-    """An array laid out anew: what compositions of layout operations make of a contiguous one.
+    """A rearranged array: the composition of layout operations on a contiguous one.
 
     Attributes:
         source: shape of the array that it began with.
@@ -121,7 +121,7 @@ class Arrangement(Struct, frozen=True):
         return self._settled(replace(self, dims=dims))
 
     def slice(self, starts: Sequence[int], counts: Sequence[int], steps: Sequence[int] | None = None) -> Arrangement:
-        """Of each dimension `count` elements from `start` on, `step` apart."""
+        """Select `count` elements of each dimension, from `start` on and `step` apart."""
         steps = steps or (1,) * len(self.dims)
         for start, count, step, extent in zip(starts, counts, steps, self.shape, strict=True):
             if start < 0 or count < 1 or step < 1 or start + (count - 1) * step >= extent:
@@ -158,7 +158,7 @@ class Arrangement(Struct, frozen=True):
         return Arrangement(self.source, self.walks, math.prod(shape), 0, _row_major(shape))
 
     def _settled(self, result: Arrangement) -> Arrangement:
-        """Where the walk in progress has come to nothing, the one before it is in progress again."""
+        """Drop the walk in progress if it has become the identity, and resume the one before."""
         walk = Walk(result.size, result.offset, _merged(sum(result.dims, ())))
         if result.done and walk.is_identity:
             *before, last = result.done
@@ -198,7 +198,7 @@ def _regrouped(loops: Digits, shape: Shape) -> tuple[Digits, ...] | None:
         digits: list[Loop] = []
         while extent > 1:
             count, step = left.pop()
-            # As with the digits of a number: a dimension takes loops, the innermost first, up to its extent.
+            # Like digits of a number: a dimension takes loops, innermost first, up to its extent.
             if extent % count == 0:
                 digits.append(Loop(count, step))
                 extent //= count
@@ -225,10 +225,10 @@ def _part(digits: Digits, start: int, count: int, step: int) -> tuple[int, Digit
         return None if found is None else (found[0] + start // inner * outer, found[1])
     if not rest:
         return start * outer, (Loop(count, outer * step),)
-    # Whole rounds of the inner digits: the outermost one begins later and counts less far.
+    # A slice of whole inner rounds: the outermost digit starts later and has a smaller extent.
     if step == 1 and start % inner == 0 and count % inner == 0:
         return start // inner * outer, (Loop(count // inner, outer), *rest)
-    # Steps of whole rounds: the inner digits stay where they are at the start.
+    # A step of whole inner rounds: the inner digits keep their start values.
     if step % inner == 0:
         found = _part(tuple(rest), start % inner, 1, 1)
         assert found is not None

@@ -82,7 +82,7 @@ def load_watched(region: Callable[..., object], params: Mapping[str, object], wa
 def _compiled(
     source: Callable[..., object], params: Mapping[str, object], *, apart: bool = False, watch: Watch | None = None
 ) -> CompiledProgram:
-    from allo_dse.compiler.compiler import compile_region  # workers may get programs that others have compiled
+    from allo_dse.compiler.compiler import compile_region  # lazy: workers may get compiled programs
 
     return compile_region(source, params, apart=apart, watch=watch)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import JsonObject
 
-# Every constraint there is: what is counted, and in which unit. docs/devices.md explains each.
+# All constraints: the counted quantity and its unit. docs/devices.md explains each.
 CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "compute_tiles": ("compute tiles", ""),
     "host_buffers": ("host buffers", ""),
@@ -45,7 +45,7 @@ CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "static_control": ("control that depends on data", ""),
 }
 
-# What a target refuses beside (`backends.npu.allo`); docs/allo_target.md explains each.
+# Further constraints of a target (`backends.npu.allo`); docs/allo_target.md explains each.
 TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "allo_source": ("what Allo does not compile", ""),
     "allo_unused_tensor": ("unused arguments", ""),
@@ -63,7 +63,7 @@ TARGET_CONSTRAINTS: Mapping[str, tuple[str, str]] = {
     "allo_requests": ("requests that Allo queues", ""),
 }
 
-# Those that say no, with the reason in `detail`, and count nothing.
+# Constraints that count nothing: they refuse, with the reason in `detail`.
 REFUSALS = frozenset(
     {
         "stream_deadlock",
@@ -104,7 +104,7 @@ class Violation:
 
     @property
     def title(self) -> str:
-        """What the limit counts, in words."""
+        """The quantity that is limited, in words."""
         return _KNOWN[self.constraint][0]
 
     @property
@@ -113,16 +113,13 @@ class Violation:
         return _KNOWN[self.constraint][1]
 
     def __str__(self) -> str:
-        if self.constraint == "static_control":  # nothing that could be counted
+        if self.constraint == "static_control":  # counts nothing
             return f"{self.title}: {self.detail}"
         if self.constraint in REFUSALS:
             return f"{self.where}: {self.detail}"
         unit = f" {self.unit}" if self.unit else ""
         reason = f" ({self.detail})" if self.detail else ""
         return f"{self.title} on {self.where}: needs {self.needed:,}{unit}, has {self.limit:,}{unit}{reason}"
-
-
-# How deep the buffers are that tiles pass through.
 
 
 @dataclass(frozen=True)

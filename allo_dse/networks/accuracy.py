@@ -1,10 +1,8 @@
-"""Element types where a network allows several: what each costs the outputs, and the fastest that cost no more than is
-allowed; and where elements are converted.
+"""Choice of element types: the fastest ones that keep the outputs within a tolerance, and the conversions between them.
 
-What an operator does to the outputs is measured on numbers: its fastest design runs in the simulator, everything else
-is computed in float32, and the outputs are compared with those of float32 alone. Deviations add at most, as long as
-they are small. So the composition is sought for which their sum is within a budget; then all of its designs are run
-together, and the budget is corrected by what that says.
+The effect of each operator on the outputs is measured: its fastest design runs in the simulator, and everything else
+is computed in float32. The outputs are compared with those of float32 alone. Small deviations at most add up, so their
+sum is kept within a budget. Then all designs of the composition run together, and the result corrects the budget.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ ROUNDS = 6
 
 
 class Found(Protocol):
-    """What is asked of a composition."""
+    """The members of a composition that this module reads."""
 
     @property
     def deviation(self) -> float: ...
@@ -48,7 +46,7 @@ class Found(Protocol):
 
     @property
     def operators(self) -> Sequence[tuple[str, str]]:
-        """What runs, by its step's name and its key."""
+        """The step name and the work key of every operator that runs."""
 
 
 C = TypeVar("C", bound=Found)
@@ -58,10 +56,11 @@ leave, in words."""
 
 
 class Accuracy(Struct, frozen=True, dict=True):
-    """What outputs are to be.
+    """The required accuracy of a network's outputs, and the inputs it is measured on.
 
     Attributes:
-        inputs: an array for each input of the network. limit: of the deviation, over the largest value of an output.
+        inputs: an array for each input of the network.
+        limit: largest allowed deviation, relative to the largest value of an output; None for any.
     """
 
     fronts: Fronts
@@ -70,13 +69,15 @@ class Accuracy(Struct, frozen=True, dict=True):
 
     @cached_property
     def exact(self) -> Arrays:
-        """All tensors as they are in float32."""
+        """All tensors, computed in float32."""
         network = self.fronts.network
         return {**network.constants, **self.inputs, **network.run(self.inputs, simulated=False)}
 
     def deviation(self, found: Mapping[str, Array]) -> float:
-        """The largest difference of an output, over its largest value, infinite where one is no number; what is not
-        found is as it should be."""
+        """The largest difference of an output, relative to its largest value; infinite if one is not a number.
+
+        Outputs missing from `found` count as exact.
+        """
         outputs = [name for name in self.fronts.network.outputs if name in found]
         apart = [difference(found[name], self.exact[name]) for name in outputs]
         return max((one if math.isfinite(one) else math.inf for one in apart), default=0.0)
@@ -93,12 +94,15 @@ class Accuracy(Struct, frozen=True, dict=True):
         return self.deviation(network.changed(self.exact, one.step.output, shaped))
 
     def together(self, found: Found) -> float:
-        """The sum of the effects of what runs."""
+        """Return the sum of the effects of the operators that run."""
         return sum(self.effects[one] for one in found.operators)
 
 
 def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array] | None) -> Accuracy | None:
-    """What outputs are to be, on random inputs where none are given; None where nobody asks."""
+    """Return the accuracy requirement, measured on random inputs by default.
+
+    None without a limit, if all operators write one element type.
+    """
     require_tolerance(limit)
     if limit is None and len({one.writes for one in fronts.candidates}) < 2:
         return None
@@ -106,10 +110,10 @@ def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array]
 
 
 def require_tolerance(limit: float | None) -> None:
-    """Refuse a limit that no deviation can be compared with, or that none exceeds.
+    """Refuse a limit that cannot serve as a tolerance.
 
     Raises:
-        StudyError: for a negative or infinite one, or what is no number.
+        StudyError: if it is negative, infinite or not a number.
     """
     if limit is not None and not 0 <= limit < math.inf:
         raise StudyError(
@@ -119,7 +123,10 @@ def require_tolerance(limit: float | None) -> None:
 
 
 def random_inputs(network: Network, seed: int = 0) -> Arrays:
-    """Normal numbers; whole ones for what the host reads as such, and 0 and 1 where that is not known."""
+    """Draw normal numbers for each input.
+
+    Inputs that the host reads as whole numbers get whole ones below their bound, or 0 and 1 if it is not known.
+    """
     rng, below = np.random.default_rng(seed), _below(network)
     return {
         name: rng.integers(0, below[name], network.shapes[name])
@@ -130,7 +137,10 @@ def random_inputs(network: Network, seed: int = 0) -> Arrays:
 
 
 def _below(network: Network) -> dict[str, int]:
-    """What the numbers of a tensor are to be less than where they are whole, also before they are rearranged."""
+    """Return exclusive upper bounds of the tensors that hold whole numbers.
+
+    The host's steps set the bounds; they carry back to the tensors that rearrangements and host steps read.
+    """
     found: dict[str, int] = {}
     for step in reversed(network.steps):
         if isinstance(step.work, Work):
@@ -144,14 +154,15 @@ def _below(network: Network) -> dict[str, int]:
 
 
 def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:
-    """The fastest composition that was found whose outputs are within the limit, as its designs compute them; it is
-    never slower than one of a single type that is.
+    """Return the fastest composition found whose outputs are within the limit, as its designs compute them.
+
+    It is never slower than a composition of a single type that is within the limit.
 
     Args:
         first: the fastest of all.
 
     Raises:
-        StudyError: where none is within the limit, with the best that was reached.
+        StudyError: if none is within the limit, with the best deviation that was reached.
     """
     limit, candidates = accuracy.limit, accuracy.fronts.candidates
     if limit is None or first.deviation <= limit:
@@ -169,7 +180,7 @@ def fastest_within(accuracy: Accuracy, first: C, composed: Composed[C]) -> C:
 
 
 def in_words(types: Mapping[str, str]) -> str:
-    """The types of operators, the most frequent one of many without their names."""
+    """Return the types of operators in words; the most frequent type of several comes without their names."""
     found = []
     for at, (most, count) in enumerate(Counter(types.values()).most_common()):
         names = ", ".join(name for name, own in types.items() if own == most)
@@ -178,7 +189,7 @@ def in_words(types: Mapping[str, str]) -> str:
 
 
 def _of_one_type(candidates: Sequence[Operator], first: C, composed: Composed[C]) -> Iterator[C]:
-    """The fastest composition of each type that is not the first's only one."""
+    """Yield the fastest composition of each type, except of a type that is the first's only one."""
     for dtype in {one.writes: None for one in candidates}:
         if set(first.types.values()) != {dtype.name}:
             with suppress(StudyError):  # some operator has no design in it
@@ -189,21 +200,21 @@ def _of_one_type(candidates: Sequence[Operator], first: C, composed: Composed[C]
 
 
 def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Composed[C]) -> Iterator[C]:
-    """The fastest compositions for budgets of effects, from the limit to where their deviation comes near it."""
+    """Yield the fastest compositions for budgets of effects, until their deviation comes near the limit."""
     effects, candidates = accuracy.effects, accuracy.fronts.candidates
     own = [[effects[o.step.name, o.key] for o in candidates if o.names == (step.name,)] for step, _ in
            accuracy.fronts.network.worked]  # fmt: skip
     low, high = sum(map(min, own)), accuracy.together(first)
-    if not math.isfinite(low):  # no budget is enough
+    if not math.isfinite(low):  # no budget suffices
         return
     budget, held = min(limit, high * limit / first.deviation), False
     for round_ in range(ROUNDS):
-        last = round_ == ROUNDS - 1 and not held  # the most accurate, whatever else
+        last = round_ == ROUNDS - 1 and not held  # fall back to the most accurate
         budget = low if last else max(low, budget)
         shares = [_share(effects[one.step.name, one.key], budget) for one in candidates]
         try:
             found = composed(shares, 1 / ROUNDS, f" whose effects on the outputs add up to at most {budget:.2g}")
-        except StudyError:  # too small a device for the designs that are left
+        except StudyError:  # the remaining designs exceed the device
             return
         yield found
         total, within = accuracy.together(found), found.deviation <= limit
@@ -216,13 +227,15 @@ def _within_budgets(accuracy: Accuracy, limit: float, first: C, composed: Compos
 
 
 def _share(effect: float, budget: float) -> int:
-    """What an effect takes of a budget, as problems have it."""
+    """Return the share of a budget that an effect uses, in units of `ALLOWED` and at most `ALLOWED + 1`."""
     return 0 if effect <= 0 else math.floor(min(ALLOWED * effect / budget, ALLOWED + 1)) if budget else ALLOWED + 1
 
 
 def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], DType]]) -> Network:
-    """The network of the operators that run, in which each reads the types that its program has: a step converts what
-    another operator wrote in another type, and rearrangements are made in the type that is read.
+    """Return the network of the operators that run, in which each reads the types of its program.
+
+    A step converts tensors that another operator wrote in another type. Rearrangements are made in the type that is
+    read.
 
     Args:
         runs: by the tensor that they write: the step, and the types that its program reads and writes.
@@ -230,11 +243,11 @@ def converted(network: Network, runs: Mapping[str, tuple[Step, Sequence[DType], 
     made, steps, shapes = {step.output: step for step in network.steps}, dict[str, Step](), dict(network.shapes)
 
     def of_type(name: str, dtype: DType | None) -> str:
-        """A tensor's elements in a type, or as they are; what else is needed for it becomes a step."""
+        """Return a tensor's name in a type, or as it is if None, and add the steps that this takes."""
         step = made.get(name)
         if step is None or (name in runs and dtype in (None, runs[name][2])):
             return name
-        inside = None if isinstance(step.work, Host) else dtype  # the host reads all types, and writes what is wanted
+        inside = None if isinstance(step.work, Host) else dtype  # the host reads any type and writes the wanted one
         inputs = (name,) if name in runs else tuple(of_type(one, inside) for one in step.inputs)
         if dtype is not None and (name in runs or inputs != step.inputs):
             work = Convert.to(dtype) if name in runs else step.work

@@ -1,4 +1,4 @@
-"""A network in launches: what runs when and where, how long it takes, and what is proved of it."""
+"""Composition of a network into launches: times and places of its operators, and the proved bounds."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from .strided import edges_of, stream_ends, with_strided, written_as
 
 WAITING = "reconfiguration"
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
-"""Of an FPGA, on which compositions are looked for."""
+"""Shares of an FPGA for which compositions are searched."""
 
 
 @dataclass(frozen=True)
 class Composition:
-    """A network in launches.
+    """A network composed into launches.
 
     Attributes:
-        bound_us: no composition of these fronts is faster, or, for a stream, does with less time from input to input.
+        bound_us: proved lower bound of the latency with these fronts, or of the time from input to input of a
+            stream.
         stream: it was made for a stream of inputs.
-        accuracy: what its outputs are to be, where operators may have several types or there is a limit.
-        among: the compositions that it is the fastest of, in words; of all where it is not given.
+        accuracy: the required accuracy, if operators may have several types or there is a limit.
+        among: the compositions among which it is the fastest, in words; empty for all.
     """
 
     fronts: Fronts
@@ -48,7 +49,7 @@ class Composition:
 
     @cached_property
     def network(self) -> Network:
-        """The operators that run, and what is between them."""
+        """The network of the operators that run, with the steps between them."""
         runs = [run for launch in self.launches for run in launch.runs]
         return converted(self.fronts.network, {run.step.output: (run.step, run.reads, run.writes) for run in runs})
 
@@ -59,34 +60,37 @@ class Composition:
 
     @property
     def operators(self) -> list[tuple[str, str]]:
-        """What runs, by its step's name and its work's key."""
+        """The step name and the work key of every operator that runs."""
         return [(run.step.name, run.key) for launch in self.launches for run in launch.runs]
 
     @property
     def in_words(self) -> str:
-        """How far the outputs are from float32, how far they may be, and the types of operators."""
+        """The outputs' deviation from float32, the allowed deviation and the operators' element types, in words."""
         limit = self.accuracy.limit if self.accuracy else None
         allowed = f" ({limit:g} allowed)" if limit is not None else ""
         return f"outputs {self.deviation:.2g} off{allowed} as the designs compute them: {in_words(self.types)}"
 
     @cached_property
     def deviation(self) -> float:
-        """Of the outputs from float32, over their largest value, as its designs compute them; 0 where nobody asks."""
+        """The largest deviation of the outputs from float32, as the designs compute them.
+
+        It is relative to an output's largest value, and 0 without an accuracy requirement.
+        """
         return self.accuracy.deviation(self.run(self.accuracy.inputs)) if self.accuracy else 0.0
 
     @property
     def takes_us(self) -> float:
-        """What is least of it: its latency, or its time from input to input."""
+        """The time that was minimised: the latency, or the time from input to input of a stream."""
         return self.launches[0].period_us(self.fronts.device) if self.stream else self.latency_us
 
     @property
     def columns(self) -> int:
-        """The most that a launch uses."""
+        """The largest number of columns that a launch uses."""
         return max(launch.columns for launch in self.launches)
 
     @property
     def where(self) -> str:
-        """What it uses of the device, in words."""
+        """The resources of the device in use, in words."""
         used, device = self.launches[0].resources, self.fronts.device
         if not isinstance(device, FpgaDevice):
             return f"{self.columns} columns"
@@ -95,19 +99,19 @@ class Composition:
 
     @property
     def streamed(self) -> str:
-        """Which operators stream to which, in words; nothing where none does."""
+        """The pairs of operators that stream to each other, in words; empty if there are none."""
         ends = [pair for launch in self.launches for pair in launch.streams.values()]
         return ", ".join(f"{source.step.title} to {target.step.title}" for source, target in ends)
 
     @property
     def strided(self) -> str:
-        """Which operators read what as it lies, in another order than their own, in words."""
+        """The operators that read tensors in place, in an order other than their own, in words."""
         runs = [run for launch in self.launches for run in launch.runs]
         return ", ".join(f"{run.step.title} reads {run.reads_strided}" for run in runs if run.strided)
 
     @property
     def configuring_us(self) -> float:
-        """What Allo's host program spends beside the calls: it configures the array for each."""
+        """Time that Allo's host program spends between calls, as it configures the array for each."""
         device = self.fronts.device
         if self.fronts.target != "allo" or not isinstance(device, NpuDevice):
             return 0.0
@@ -115,12 +119,12 @@ class Composition:
 
     @property
     def gap(self) -> float:
-        """How much faster another composition may be, as a share of this one's time."""
+        """An upper bound on the time that another composition saves, as a share of this one's time."""
         return max(0.0, 1 - self.bound_us / self.takes_us)
 
     @cached_property
     def simulated_us(self) -> float:
-        """The latency, with designs that run at once simulated together, tile by tile over one DRAM."""
+        """The latency with concurrent designs simulated together, tile by tile over one DRAM."""
         device = self.fronts.device
         longer = [
             launch.simulated_us(device) - (launch.end_us - launch.start_us)
@@ -130,9 +134,11 @@ class Composition:
         return self.latency_us + sum(longer)
 
     def inputs_per_s(self, batch: int = 1) -> float:
-        """Inputs of a stream that are done in a second, with so many going through a launch before the next is begun.
+        """Return the throughput of a stream of inputs.
 
-        With one it follows from the latency; more overlap as far as the columns and the DRAM allow, at best.
+        A batch of inputs goes through a launch before the next launch begins.
+
+        For a batch of one it follows from the latency. More inputs overlap as far as columns and DRAM allow, at best.
         """
         between = self._between_us if len(self.launches) > 1 else 0.0
         more = sum(launch.period_us(self.fronts.device) for launch in self.launches)
@@ -140,7 +146,7 @@ class Composition:
 
     @property
     def certificate(self) -> str:
-        """What is proved, in words."""
+        """The proved bounds, in words."""
         better = "takes more inputs" if self.stream else "is faster"
         others = f"others{self.among} are at most" if self.among else "at most"
         whole = f"{others} {self.gap:.1%} faster"
@@ -152,13 +158,13 @@ class Composition:
         return f"{whole}; {proved} of {len(points)} designs are proved {best}"
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
-        """All tensors that go to DRAM, by name, as the chosen designs compute them, folded as they are.
+        """Compute all tensors that go to DRAM, by name, with the chosen designs as they are folded.
 
         Args:
             inputs: an array for each input of the network.
 
         Raises:
-            StudyError: where one is missing, or of another shape.
+            StudyError: if one is missing, or of another shape.
         """
         network = self.network
         designs = {run.step.output: run.point.design.design for launch in self.launches for run in launch.runs}
@@ -174,8 +180,11 @@ class Composition:
 
     @cached_property
     def time_us(self) -> dict[str, float]:
-        """Where the time goes: beginning launches, the host with its launches and descriptors, rearrangements and steps
-        of the host, and for the rest by what is busiest of the operator that ends last among those that run."""
+        """The latency by cause, in microseconds; causes below a tick are left out.
+
+        The causes are reconfigurations between launches, the host, and rearrangements with host steps. Other time
+        counts for the busiest resource of a running operator: of several, the one that ends last.
+        """
         parts = {WAITING: (len(self.launches) - 1) * self._between_us}
         runs = sorted((run for launch in self.launches for run in launch.runs), key=lambda run: run.start_us)
         done = 0.0
@@ -202,18 +211,20 @@ def compose(
     tolerance: float | None = None,
     inputs: Mapping[str, Array] | None = None,
 ) -> Composition:
-    """The fastest composition of a network's operators.
+    """Return the fastest composition of a network's operators.
 
     Args:
-        columns: that launches may use; all of the device by default. share: of an FPGA's resources to use.
-        stream: on an FPGA, the one that takes the most inputs of a stream per second.
-        work_limit: CP-SAT's deterministic time; then the best so far is taken, and its gap is known.
-        tolerance: how far outputs may be from float32, over their largest value.
-        inputs: on which that is measured, an array for each input of the network; random ones by default.
+        columns: that launches may use; all of the device by default.
+        share: of an FPGA's resources to use.
+        stream: on an FPGA, maximise the inputs of a stream per second instead.
+        work_limit: CP-SAT's deterministic time. When it is spent, the best composition so far is returned with its
+            gap.
+        tolerance: largest allowed deviation of outputs from float32, relative to their largest value.
+        inputs: an array for each input of the network, to measure the deviation on; random ones by default.
 
     Raises:
-        StudyError: where there is none within the limit or the tolerance, an operator needs more columns, the device
-            has fewer than `columns`, or an NPU is asked for a stream.
+        StudyError: if there is no composition within the limit or the tolerance, an operator needs more columns,
+            the device has fewer than `columns`, or a stream is asked of an NPU.
     """
     _require_there(fronts.device, columns, share)
     if stream:
@@ -286,7 +297,10 @@ def compositions(
     tolerance: float | None = None,
     inputs: Mapping[str, Array] | None = None,
 ) -> list[Composition]:
-    """The front of compositions over latency and columns, or shares of an FPGA's resources, the fewest first."""
+    """Return the front of compositions over latency and columns, or shares of an FPGA's resources.
+
+    The one with the fewest comes first.
+    """
     fronts = with_strided(fronts)
     accuracy = accuracy_of(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
@@ -329,7 +343,7 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Lau
 
 
 def _first_columns(problem: Problem, solution: Solution, members: Sequence[int]) -> dict[int, int]:
-    """The first column of each kind of a launch, one after another."""
+    """Place the kinds of a launch side by side; return the first column of each."""
     first: dict[int, int] = {}
     used = 0
     for o in members:

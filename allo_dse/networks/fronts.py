@@ -1,8 +1,7 @@
-"""The front of every operator, as the tuner finds it: its fastest design on each number of the array's columns, or its
-designs for an FPGA over latency and resources.
+"""Fronts of operators: the fastest design on each number of columns, or designs for an FPGA over latency and resources.
 
-A design made for k columns uses the cores, memory tiles and shim channels of k columns, so that any k neighbouring ones
-will do: operators side by side need as many columns as they have together, and nothing else of the array.
+A design for k columns uses only the cores, memory tiles and shim channels of k columns, so any k neighbouring
+columns will do. Operators side by side need the sum of their columns, and nothing else of the array.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ from .operators.execute import Work, loaded
 TRIALS = 60
 """Designs that are evaluated for each number of columns; less where the tuner has proved that none is better."""
 WIDTHS = 4
-"""Numbers of columns of most NPUs: so many times the trials are those of an operator there. On an FPGA it has as many,
-for the one search of all its front."""
+"""Numbers of columns that most NPUs are searched for, each with the given trials. On an FPGA, one search of the whole
+front gets this multiple of the trials."""
 
 FRONT = ("latency_us", "utilization")
-"""Of designs for FPGAs: time, and the share of the resource of which a design takes most. With an objective for each
-resource as many trials find slower designs: few of them are worse than another one in all."""
+"""Objectives of designs for FPGAs: time, and the largest share of a resource. With one objective per resource, few
+designs dominate others, and the same trials find slower ones."""
 KEPT = "front.json"
 MOST_POINTS, MOST_COPIES = 40, 4
-"""Of a work on an FPGA: designs to choose from, and pieces of hardware."""
+"""The most designs of a work on an FPGA to choose from, and the most pieces of hardware for it."""
 
 _HINTS = {
     True: 'target "model" (--target model) asks for what the device has only, not for what Allo builds',
@@ -56,14 +55,14 @@ _HINTS = {
 
 
 class Point(Struct, frozen=True):
-    """An operator's fastest design on so many columns.
+    """A design of a front: an operator's fastest one on a number of columns, or one for an FPGA.
 
     Attributes:
-        latency_us: of a call of its own, its launch included.
+        latency_us: of a call by itself, including its launch.
         proved: no other design of the operator's space is faster there, as the evaluator times them.
         bound: shares of the time for which resources are busy.
-        resources: that it takes of an FPGA, where it is one piece of hardware, a column so to speak.
-        transport: how its tiles move, where what it reads lies in another order.
+        resources: that it takes of an FPGA, where it counts as one column.
+        transport: moves of its tiles, if it reads a tensor in another order.
     """
 
     columns: int
@@ -79,11 +78,14 @@ class Point(Struct, frozen=True):
 
 
 class Fronts(Struct, frozen=True):
-    """Attributes:
-    candidates: the steps that programs do, each by itself and those that one can do together.
-    points: the front of every work by its key, the fewest columns first.
-    strided: the same designs for what lies in another order, by key and walk; None where one cannot read so.
-    target: what shall build the designs.
+    """The fronts of a network's operators on a device.
+
+    Attributes:
+        candidates: operators for single steps, and for several steps that one program can do.
+        points: the front of every work by its key, the fewest columns first.
+        strided: the same designs for inputs in another order, by key and walk; None for a design that cannot read
+            so.
+        target: the target of the designs.
     """
 
     network: Network
@@ -94,7 +96,7 @@ class Fronts(Struct, frozen=True):
     target: str = "allo"
 
     def points_of(self, one: Operator) -> tuple[Point | None, ...]:
-        """The designs of an operator, as it reads."""
+        """Return the designs of an operator in its reading order."""
         return self.strided[one.key, one.walk] if one.walk else self.points[one.key]
 
     @property
@@ -112,18 +114,18 @@ def search_fronts(
     seed: int = 0,
     say: Callable[[str], None] = lambda said: None,
 ) -> Fronts:
-    """The fronts of a network's operators; of those that are alike only one.
+    """Search the fronts of a network's operators; equal operators share one.
 
     Args:
         trials: designs to evaluate for a point.
-        cache: directory with a run for each point, which other networks and calls read again.
-        target: what shall build the designs, as a study has it.
-        say: is called with a line before designs of an operator are searched that the cache has none of.
+        cache: directory with a run for each point, which other networks and later calls reuse.
+        target: the design's target, as in a study.
+        say: called with a line before each search of designs that are not in the cache.
 
     Raises:
-        StudyError: for a network without operators or outputs, for an operator that fits the device in none of its
-            types, where a program changes meanwhile, and where another process searches the same designs.
-        KeyboardInterrupt: once a search was stopped; another call goes on with it.
+        StudyError: for a network without operators or outputs, or an operator that fits the device in none of its
+            types; also if a program changes meanwhile, or another process searches the same designs.
+        KeyboardInterrupt: once a search was stopped; another call continues it.
     """
     for what, own, how in (("operators", network.worked, "add"), ("outputs", network.outputs, "output")):
         if not own:
@@ -145,9 +147,9 @@ def search_fronts(
                 say(f"{keys.index(one.key) + 1} of {len(keys)}: designs of {one.step.title} ({one.work.kind}{dtype})")
             try:
                 points[one.key] = tuple(_improving(_points(one.key, one.work, found, options)))
-            except RunDirectoryError:  # not that there is no design
+            except RunDirectoryError:  # does not mean that there is no design
                 raise
-            except StudyError as error:  # another type may do; where no design of several steps fits, each has its own
+            except StudyError as error:  # another type may fit; fused steps may run one by one
                 failed[one.key] = error
         if len(names) == 1 and not any(one.key in points for one in variants):
             last = failed[variants[-1].key]
@@ -167,7 +169,7 @@ def search_fronts(
 
 
 class Options(Struct, frozen=True):
-    """How the points of a front are searched; see `search_fronts`."""
+    """Settings of the search for a front's points; see `search_fronts`."""
 
     cache: Path
     trials: int
@@ -176,7 +178,7 @@ class Options(Struct, frozen=True):
 
 
 def work_key(work: Work) -> str:
-    """What works that are alike share."""
+    """Return a key that equal works share."""
     params = {name: str(value) for name, value in sorted(work.params.items())}
     source = inspect.getsource(work.program)
     text = json.dumps([work.kind, source, params, NpuSimulator.version])
@@ -184,7 +186,10 @@ def work_key(work: Work) -> str:
 
 
 def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
-    """Every operator on each of the pieces of hardware that those like it may have, the n-th on the first n."""
+    """Yield every operator on each piece of hardware that equal operators may have.
+
+    The n-th of them may run on the first n pieces.
+    """
     alike: dict[str, int] = {}
     for one in candidates:
         alike[one.key] = alike.get(one.key, 0) + 1
@@ -192,14 +197,14 @@ def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
 
 
 def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
-    """The device with fewer columns."""
+    """Return the device with fewer columns."""
     fields = {name: getattr(device, name) for name in type(device).model_fields}
     fields["array"] = device.array.model_copy(update={"columns": columns})
     return type(device).model_validate(fields)
 
 
 def _widths(device: NpuDevice) -> Iterator[int]:
-    """Powers of two of columns, and all."""
+    """Yield the powers of two below the number of columns, and the number itself."""
     width = 1
     while width < device.array.columns:
         yield width
@@ -208,7 +213,7 @@ def _widths(device: NpuDevice) -> Iterator[int]:
 
 
 def _improving(points: Iterator[Point]) -> Iterator[Point]:
-    """Points that are faster than all with fewer columns."""
+    """Yield the points that are faster than all points with fewer columns."""
     best = float("inf")
     for point in points:
         if point.latency_us < best:
@@ -251,7 +256,7 @@ def in_dram(work: Work) -> list[ScheduleParameter]:
 
 
 def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iterator[Point]:
-    """The designs of the front over latency and resources, at most so many, from the smallest to the fastest."""
+    """Yield at most `MOST_POINTS` designs of the front over latency and resources, from the smallest to the fastest."""
     schedules = in_dram(work)
     study = Study(
         key,
@@ -285,11 +290,12 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What a search found, beside its run: the designs of the front, or why there are none.
+    """The stored result of a search, beside its run: the front's designs, or the reason why there are none.
 
     Attributes:
         proved: nothing of the space is left that may be better.
         near: of the fastest design, as `BestDesign` has it.
+        why: the reason and a hint.
     """
 
     proved: bool
@@ -299,10 +305,10 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDesign], bool]:
-    """The front of a whole search, or of what was left of one, the best first, and whether it is proved.
+    """Return the front of a whole or continued search, the best design first, and whether it is proved.
 
     Raises:
-        StudyError: where no design fits.
+        StudyError: if no design fits.
     """
     found = _kept(study, place / KEPT)
     if found is None:
@@ -314,7 +320,7 @@ def _searched(study: Study, place: Path, options: Options) -> tuple[list[BestDes
 
 
 def _kept(study: Study, path: Path) -> Kept | None:
-    """What an earlier search found; None where there is none, or its designs are not in the space any more."""
+    """Return the result of an earlier search; None if there is none, or if its designs have left the space."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Kept)
         for record in found.designs:
@@ -348,7 +354,7 @@ def _run(study: Study, place: Path, options: Options) -> Result:
 
 
 def _point(study: Study, columns: int, whole: int, place: Path, options: Options) -> Point | None:
-    """The fastest design of a study; None where none fits so many columns of the whole array."""
+    """Return the fastest design of a study; None if none fits fewer columns than the whole array's."""
     try:
         (best, *_), proved = _searched(study, place, options)
     except RunDirectoryError:

@@ -1,4 +1,4 @@
-"""Launches: what runs in one configuration of the device, when and where."""
+"""Launches: operators in one configuration of the device, with their times and places."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HOST = "host"
 
 
 class Run(Struct, frozen=True, dict=True):
-    """An operator in a launch: its design, its columns, and when it runs.
+    """An operator in a launch: its design, its columns, and its times.
 
     Attributes:
-        first_column: of the neighbouring columns that it has; on an FPGA, number of its hardware.
-        copy: of the hardware of operators that are alike.
-        streams: tensors of its program that are streams from or to other operators, and what the network calls them.
+        first_column: the first of its neighbouring columns; on an FPGA, the number of its hardware.
+        copy: number of its hardware among that of equal operators.
+        streams: its program's tensors that are streams from or to other operators, with their names in the network.
     """
 
     step: Step
@@ -42,12 +42,12 @@ class Run(Struct, frozen=True, dict=True):
 
     @property
     def key(self) -> str:
-        """Of its work."""
+        """The key of its work."""
         return self.point.design.study.name
 
     @cached_property
     def reads(self) -> tuple[DType, ...]:
-        """The element types of what it reads."""
+        """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(self.point.design.design.program)[0])
 
     @cached_property
@@ -56,18 +56,18 @@ class Run(Struct, frozen=True, dict=True):
 
     @property
     def strided(self) -> dict[str, int]:
-        """The tensors of its program that it reads where they lie, in another order: positions among its inputs."""
+        """The tensors of its program that it reads in place, in another order: positions among its inputs."""
         reads = interface(self.point.design.design.program)[0]
         return {reads[at].name: at for at, order in enumerate(self.step.through) if order is not None}
 
     @property
     def reads_strided(self) -> str:
-        """These, as the network calls them, in words."""
+        """The same tensors by their names in the network, in words."""
         return ", ".join(dict.fromkeys(self.step.inputs[at] for at in self.strided.values()))
 
     @property
     def spent(self) -> dict[str, float]:
-        """Shares of its time: of the host, which the device waits for, and the rest of what is busiest in it."""
+        """Shares of its time: of the host, while the device waits, and of the busiest resource for the rest."""
         waits = self.point.bound.get(HOST, 0.0)
         device = {name: share for name, share in self.point.bound.items() if name != HOST}
         busiest = max(device, key=lambda name: device[name])
@@ -75,22 +75,22 @@ class Run(Struct, frozen=True, dict=True):
 
     @property
     def design(self) -> str:
-        """What the design is called, and a copy of it."""
+        """The name of the design, with the number of its copy if it is not the first."""
         return self.key + (f"_{self.copy}" if self.copy else "")
 
     @property
     def dram_bytes(self) -> int:
-        """That it reads and writes there."""
+        """Bytes that it reads from DRAM and writes there, without its streams."""
         mapping = self.point.design.design.mapping.fpga if self.streams else None
         saved = sum(mapping.moved_bytes(mapping.streamed[name]) for name in self.streams) if mapping else 0
         return self.point.dram_bytes - saved
 
 
 class Launch(Struct, frozen=True):
-    """One configuration of the device, and what runs in it.
+    """One configuration of the device, and the operators that run in it.
 
     Attributes:
-        saved: of an FPGA's resources, by streams.
+        saved: resources of an FPGA that streams save.
     """
 
     number: int
@@ -107,7 +107,7 @@ class Launch(Struct, frozen=True):
 
     @property
     def designs(self) -> dict[str, Run]:
-        """What the device is configured with: one run of each kind of operator, by its design."""
+        """The designs that the device is configured with, by name, each with one of its runs."""
         return {run.design: run for run in self.runs}
 
     @property
@@ -116,7 +116,7 @@ class Launch(Struct, frozen=True):
 
     @property
     def resources(self) -> dict[str, int]:
-        """Of an FPGA, by name; nothing of an NPU."""
+        """An FPGA's resources in use, by name; empty for an NPU."""
         found = {name: -count for name, count in self.saved.items()}
         for run in self.designs.values():
             for name, count in run.point.resources.items():
@@ -125,17 +125,20 @@ class Launch(Struct, frozen=True):
 
     @property
     def streams(self) -> dict[str, tuple[Run, Run]]:
-        """The tensors that are streams, by their names in the network: who writes and who reads them."""
+        """The tensors that are streams, by their names in the network, with their writer and reader."""
         ends = {name: run for run in self.runs for name in run.streams.values() if run.step.output == name}
         return {name: (ends[name], run) for run in self.runs for name in run.streams.values() if run != ends[name]}
 
     @property
     def at_once(self) -> bool:
-        """Whether any two of its operators run at the same time."""
+        """True if any two of its operators run at the same time."""
         return any(later.start_us < run.end_us for run, later in combinations(self.runs, 2))
 
     def simulated_us(self, device: NpuDevice) -> float:
-        """How long it takes with all of its designs simulated together, each as soon as those before it have ended."""
+        """Return the time of the launch with all of its designs simulated together.
+
+        Each run starts when those before it have ended, after the wait that was scheduled.
+        """
         parts = []
         for run in self.runs:
             after = [at for at, one in enumerate(self.runs) if one.end_us <= run.start_us]
@@ -145,9 +148,11 @@ class Launch(Struct, frozen=True):
         return max(ends_together(parts, device))
 
     def period_us(self, device: Device) -> float:
-        """Time from input to input, at best, while they follow each other through it: until the busiest columns have
-        done one, or what streams to each other and is called again when all of it has ended, and the DRAM has moved its
-        tensors."""
+        """Return the shortest time from input to input while inputs follow each other through the launch.
+
+        It is the longest of three times: of the busiest columns, of operators that stream to each other and are
+        called again when all have ended, and of the DRAM for its tensors.
+        """
         columns: dict[int, float] = {}
         for run in self.runs:
             columns[run.first_column] = columns.get(run.first_column, 0.0) + run.end_us - run.start_us
@@ -158,7 +163,7 @@ class Launch(Struct, frozen=True):
 
     @property
     def _spans(self) -> list[tuple[float, float]]:
-        """Of all that streams to each other, from when to when."""
+        """The start and the end of each group of runs that stream to each other."""
         joined = DisjointSets[int]()
         for source, target in self.streams.values():
             joined.join(source.first_column, target.first_column)

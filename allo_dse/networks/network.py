@@ -48,12 +48,12 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Arrange:
-    """Elements of tensors in another order or shape; nothing is computed.
+    """A rearrangement: elements of tensors in another order or shape; nothing is computed.
 
     Attributes:
         function: from the arrays, of whatever type, to one array.
-        free: the elements stay where they are: another shape at most.
-        written: how many elements of the result are not in their places in the first array; all where it is not given.
+        free: the elements stay where they are; at most the shape changes.
+        written: number of elements of the result that are not in their places in the first array; all by default.
     """
 
     function: Callable[..., Array]
@@ -64,7 +64,7 @@ class Arrange:
 
 @dataclass(frozen=True)
 class Convert(Arrange):
-    """Elements of one tensor in another type, in their order."""
+    """A conversion of one tensor's elements to another type, in their order."""
 
     dtype: DType = field(kw_only=True)
 
@@ -74,11 +74,13 @@ class Convert(Arrange):
 
 
 class Host(Struct, frozen=True):
-    """What the host computes, between launches.
+    """A computation of the host, between launches.
 
     Attributes:
-        kind: what it is called. function: from arrays to one array.
-        below: by input, what its whole numbers are less than; None where it is not of such. Not known where not given.
+        kind: name of the operator.
+        function: from arrays to one array.
+        below: by input, the exclusive upper bound of its whole numbers; None for an input of others. Empty if not
+            known.
     """
 
     kind: str
@@ -87,11 +89,11 @@ class Host(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One operator in its place: the names of the tensors it reads and of the one it writes.
+    """An operator of a network: the names of the tensors it reads and of the one it writes.
 
     Attributes:
-        others: that may be done instead of its work, which is a program as well.
-        through: by input, in what order its program reads it, where that is not the one in which it lies.
+        others: alternatives to its work, which is then a program as well.
+        through: by input, the rearrangement by which its program reads it; None if it is read as it lies.
     """
 
     name: str
@@ -103,7 +105,7 @@ class Step(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name without what it repeats: /a/Conv.product+/a/Conv+/a/Relu is /a/Conv+Relu."""
+        """The name without repetitions: /a/Conv.product+/a/Conv+/a/Relu is /a/Conv+Relu."""
         first, *others = self.name.split("+")
         if others and first == f"{others[0]}.product":
             first, *others = others
@@ -116,7 +118,7 @@ class Step(Struct, frozen=True):
 
     @property
     def works(self) -> tuple[Work, ...]:
-        """The programs that may do it, each in one element type; none of what no program does."""
+        """The programs that may do it, each in one element type; empty for other steps."""
         every = (self.work, *self.others) if isinstance(self.work, Work) else ()
         return tuple(variant for work in every for variant in work.variants)
 
@@ -137,10 +139,10 @@ class Network:
     outputs: list[str] = field(default_factory=list)
 
     def input(self, name: str, shape: Sequence[int]) -> str:
-        """A tensor that is given; returns its name.
+        """Add an input tensor; return its name.
 
         Raises:
-            StudyError: for sizes that are none.
+            StudyError: if a size is not a positive whole number.
         """
         if not all(isinstance(size, int | np.integer) and size > 0 for size in shape):
             raise StudyError(f"input {name!r} of {tuple(shape)}: sizes are positive whole numbers")
@@ -148,10 +150,10 @@ class Network:
         return name
 
     def constant(self, name: str, array: Array) -> str:
-        """A tensor that is known; returns its name.
+        """Add a constant tensor; return its name.
 
         Raises:
-            StudyError: for elements that are no numbers.
+            StudyError: if elements are not numbers.
         """
         array = np.asarray(array)
         if array.dtype.kind not in "biufV":  # the last has the narrow floats of ml_dtypes
@@ -160,7 +162,7 @@ class Network:
         return name
 
     def output(self, *names: str) -> None:
-        """Tensors that are wanted."""
+        """Mark tensors as outputs."""
         self.outputs += [self._known(name) for name in names]
 
     def add(
@@ -172,16 +174,17 @@ class Network:
         params: Mapping[str, object] | None = None,
         shape: Sequence[int] | None = None,
     ) -> str:
-        """Add a step that reads `inputs`; returns the name of what it writes.
+        """Add a step that reads `inputs`; return the name of the tensor that it writes.
 
         Args:
-            work: what is done; a program of the user's is a function of `params` that returns a region, which reads as
-                many tensors as there are inputs and writes one. Of several works each operator's is chosen.
-            name: of the step. output: name of the tensor.
-            shape: of the tensor, where it is not as the program writes it, but of as many elements.
+            work: what the step does. A program of your own is a function of `params` that returns a region; it reads as
+                many tensors as there are inputs and writes one. Of several works, one is chosen for each operator.
+            name: of the step.
+            output: name of the tensor.
+            shape: of the tensor, if it differs from the program's; the number of elements must be equal.
 
         Raises:
-            StudyError: for an unknown tensor, or one that does not fit the program, or a name that another step has.
+            StudyError: for an unknown tensor, one that does not fit the program, or a name that another step has.
         """
         others: Sequence[Work] = ()
         if isinstance(work, Sequence):
@@ -223,12 +226,12 @@ class Network:
         return [(step, step.work) for step in self.steps if isinstance(step.work, Work)]
 
     def run(self, inputs: Mapping[str, Array], *, simulated: bool = True) -> Arrays:
-        """All tensors that the steps write, by name.
+        """Compute all tensors that the steps write, by name.
 
         Args:
             inputs: an array for each input.
-            simulated: programs run, at the first value of each of their parameters; else what they are to compute is
-                computed in float32.
+            simulated: run programs, with the first value of each parameter; otherwise compute their references in
+                float32.
         """
         known: Arrays = {**self.constants, **self.given(inputs)}
         for step in self.steps:
@@ -237,10 +240,11 @@ class Network:
         return {step.output: known[step.output] for step in self.steps}
 
     def changed(self, exact: Mapping[str, Array], name: str, array: Array) -> Arrays:
-        """The tensors that change with one of them, as they are computed in float32.
+        """Compute in float32 the tensors that change if one of them does.
 
         Args:
-            exact: all tensors. name, array: the one that is another.
+            exact: all tensors.
+            name, array: the changed tensor and its new value.
         """
         found: Arrays = {name: array}
         for step in self.steps:
@@ -250,13 +254,14 @@ class Network:
         return found
 
     def check(self, inputs: Mapping[str, Array], expected: Mapping[str, Array] | None = None) -> list[Deviation]:
-        """How far the programs' results are from what is expected: of each step on the inputs expected of it, and at
-        the end of the outputs of the whole network.
+        """Compare the programs' results with what is expected.
+
+        Each step is run on its expected inputs; at the end come the outputs of the whole network.
 
         Args:
             inputs: an array for each input.
-            expected: tensors by name, as another evaluator computes them; steps that write others, and all where it is
-                not given, are compared with their NumPy references.
+            expected: tensors by name, as another evaluator computes them. Other steps, or all by default, are compared
+                with their NumPy references.
         """
         given: Arrays = {**self.constants, **self.given(inputs)}
         exact: Arrays = {**given, **self.run(inputs, simulated=False), **(expected or {})}
@@ -276,15 +281,18 @@ class Network:
 
     @property
     def tolerance(self) -> float:
-        """How far outputs may be from what is expected, over their largest value: as a random walk over all steps."""
+        """The allowed deviation of outputs, relative to their largest value.
+
+        Deviations are assumed to add up as a random walk over all steps.
+        """
         widest = max((tolerance(work) for step in self.steps for work in step.works), default=0.0)
         return widest * math.sqrt(max(1, len(self.worked)))
 
     def given(self, inputs: Mapping[str, Array]) -> Arrays:
-        """The arrays of the inputs.
+        """Return the arrays of the inputs.
 
         Raises:
-            StudyError: where one is missing, or of another shape.
+            StudyError: if one is missing, or of another shape.
         """
         for name in self.inputs:
             if name not in inputs or inputs[name].shape != self.shapes[name]:
@@ -311,7 +319,11 @@ def _name_of(program: Callable[..., object]) -> str:
 def _checked(
     network: Network, name: str, program: Program, inputs: Sequence[str], shape: Sequence[int] | None
 ) -> Shape:
-    """The shape of what a step writes, once its program fits its tensors."""
+    """Return the shape of a step's result.
+
+    Raises:
+        StudyError: if the program does not fit the step's tensors.
+    """
     reads, writes = interface(program)
     if len(reads) != len(inputs) or len(writes) != 1:
         raise StudyError(
@@ -328,17 +340,18 @@ def _checked(
     return written if shape is None else tuple(shape)
 
 
-# Which neighbours of a network one program can do, so that what passes between them never goes to DRAM.
+# Fusion of neighbouring steps into one program, which keeps the tensors between them out of DRAM.
 
 
 class Operator(Struct, frozen=True):
-    """What a design is made for: a step of the network, or several as one.
+    """A unit that designs are searched for: one step of the network, or several fused into one.
 
     Attributes:
-        step: reads what comes from outside and writes what the last step does. names: of the network's steps.
-        key: of its work, which operators that are alike share.
-        copy: of the hardware that does these, where they may have more than one.
-        walk: in which it reads what lies in another order, where there is such.
+        step: reads the external inputs and writes the result of the last step.
+        names: of the network's steps.
+        key: of its work, shared by equal operators.
+        copy: number of its hardware, where equal operators may have more than one.
+        walk: identifies the order in which it reads tensors in place; empty for its program's own order.
     """
 
     step: Step
@@ -350,12 +363,12 @@ class Operator(Struct, frozen=True):
 
     @property
     def first(self) -> bool:
-        """Whether none before it does the same on other hardware, or by reading in another order."""
+        """True unless an earlier candidate does the same on other hardware, or in another reading order."""
         return not self.copy and not self.walk
 
     @property
     def reads(self) -> tuple[DType, ...]:
-        """The element types of what it reads."""
+        """The element types of its inputs."""
         return tuple(tensor.dtype for tensor in interface(loaded(self.work))[0])
 
     @property
@@ -364,7 +377,7 @@ class Operator(Struct, frozen=True):
 
 
 def single_operators(network: Network) -> tuple[Operator, ...]:
-    """Every step that a program does, by itself: by each program and in each element type that may do it."""
+    """Return every step that programs do as operators of its own: one per program and element type."""
     return tuple(
         Operator(replace(step, work=work, others=()), work, (step.name,))
         for step in network.steps
@@ -373,7 +386,10 @@ def single_operators(network: Network) -> tuple[Operator, ...]:
 
 
 def fused_operators(network: Network) -> Iterator[Operator]:
-    """Steps with those after them that read nothing but their result from the network, and are all that reads it."""
+    """Yield fusions of steps with the steps after them.
+
+    A step is fused with the only one that reads its result.
+    """
     readers: dict[str, list[Step]] = {}
     for step in network.steps:
         for name in step.inputs:
@@ -388,7 +404,10 @@ def fused_operators(network: Network) -> Iterator[Operator]:
 
 
 def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> tuple[list[Step], str]:
-    """What reads a tensor, and what the tensor is called there: what gives it another shape alone is none of them."""
+    """Return the steps that read a tensor, and the tensor's name there.
+
+    If the only reader just gives it another shape, the readers of its result are returned.
+    """
     found = readers.get(name, [])
     if len(found) == 1 and isinstance(found[0].work, Arrange) and found[0].work.free:
         (step,) = found
@@ -398,7 +417,7 @@ def _readers(network: Network, readers: Mapping[str, list[Step]], name: str) -> 
 
 
 def _with_next(one: Operator, readers: list[Step], result: str) -> Iterator[Operator]:
-    """An operator together with the only step that reads its result, where there are programs for both."""
+    """Yield the operator fused with the only step that reads its result, if there is a program for both."""
     if len(readers) != 1 or one.work.reference is None or readers[0].inputs.count(result) > 1:
         return
     (after,) = readers

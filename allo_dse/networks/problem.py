@@ -17,8 +17,11 @@ UNLIMITED = 1_000_000
 
 
 def choice_of(point: Point, device: Device) -> Choice:
-    """A design uses the bandwidth for the share of its time in which the DRAM is busy, in its busier direction; on an
-    FPGA, whose designs have memory ports of their own, for the share of all ports' bandwidth that it moves."""
+    """Describe a design as a choice of the problem, with its share of the bandwidth.
+
+    On an NPU that is the share of time in which the DRAM is busy, in its busier direction. An FPGA's designs have
+    memory ports of their own: there it is the share of all ports' bandwidth.
+    """
     if isinstance(device, FpgaDevice):
         share = point.dram_bytes / (point.latency_us * 1e3 * dram_gb_s(device))
     else:
@@ -28,7 +31,10 @@ def choice_of(point: Point, device: Device) -> Choice:
 
 
 def limits_of(device: Device) -> tuple[int, ...]:
-    """What a launch may use: columns of an array; of an FPGA every resource, for any number of operators."""
+    """Return what a launch may use of each resource.
+
+    For an NPU that is columns. For an FPGA it is every resource, after an unlimited number of operators.
+    """
     if isinstance(device, NpuDevice):
         return (device.array.columns,)
     assert isinstance(device, FpgaDevice)
@@ -36,7 +42,7 @@ def limits_of(device: Device) -> tuple[int, ...]:
 
 
 def between_us(device: Device) -> float:
-    """From one launch to the next; an FPGA is configured once."""
+    """Return the time from one launch to the next; 0 for an FPGA, which is configured once."""
     board = device.board if isinstance(device, NpuDevice) else None
     return max(0.0, board.relaunch_us - board.launch_us) if board else 0.0
 
@@ -50,8 +56,10 @@ def dram_gb_s(device: Device) -> float:
 
 
 def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> float:
-    """What a rearrangement takes that is not free, or a step of the host: every element that is not in its place
-    is written once, in a type, at the DRAM's bandwidth, while others are read."""
+    """Return the time of a rearrangement that is not free, or of a host step.
+
+    Every element that is not in its place is written once, as `dtype`, at the DRAM's bandwidth, while others are read.
+    """
     if isinstance(step.work, Arrange) and step.work.free:
         return 0.0
     in_place = step.work.written if isinstance(step.work, Arrange) else 0
@@ -65,7 +73,7 @@ theirs, not what the host made of them."""
 
 
 def origins_of(network: Network, device: Device, dtype: DType) -> dict[str, Origins]:
-    """Of every tensor, where what is between programs writes a type."""
+    """Return the origins of every tensor, if everything between programs writes `dtype`."""
     found: dict[str, Origins] = {name: {-1: (0, False)} for name in network.inputs}
     number = 0
     for step in network.steps:
@@ -83,8 +91,11 @@ def origins_of(network: Network, device: Device, dtype: DType) -> dict[str, Orig
 
 
 def problem_of(fronts: Fronts) -> Problem:
-    """What is to be decided about a network. Elements that an operator reads in another type than they were written in
-    are converted first: all are written once at the DRAM's bandwidth, and what rearranges them follows."""
+    """Build the problem of composing a network.
+
+    Elements that an operator reads in another type than they were written in are converted first. All are written
+    once at the DRAM's bandwidth, before any rearrangement.
+    """
     network, device, candidates = fronts.network, fronts.device, fronts.candidates
     number = {step.name: position for position, (step, _) in enumerate(network.worked)}
     keys = [(key, copy) for key in fronts.points for copy in range(1 + max(one.copy for one in candidates))]

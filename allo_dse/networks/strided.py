@@ -1,9 +1,9 @@
-"""Operators that read what another one wrote as it lies, in place of a rearrangement: their shim channels walk through
-it in the order in which the program wants it.
+"""Rearrangements, and two ways to avoid a pass through DRAM between operators: strided reading and streams.
 
-Each is a candidate beside the operator that reads the rearranged tensor, with the same designs as far as descriptors
-can walk so, timed anew: runs of contiguous bytes are shorter, and the host may have more descriptors to write. So the
-composition chooses, edge by edge, between that and a pass in DRAM.
+With strided reading, an operator reads a tensor in place, as another one wrote it: its shim channels walk through it in
+the program's order. Each such operator is a candidate beside the one that reads the rearranged tensor. It has the same
+designs, if descriptors can express the walk, but other times: contiguous runs are shorter, and the host may write more
+descriptors. The composition chooses between the two for each edge.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from .operators.execute import Work, interface, loaded
 from .problem import moved_us
 from .solver.problem import TICK_US, Edge
 
-# Rearrangements that follow each other become one, those that change nothing become free, and what nobody reads goes.
+# Simplification of rearrangements: consecutive ones merge, those that change nothing become free, unread ones go.
 #
-# before: projection ─► [L, H, D] ─► [H, L, D] ─► [L, H * D] ─► attention after: projection ─► attention
+#     before: projection ─► [L, H, D] ─► [H, L, D] ─► [L, H * D] ─► attention
+#     after:  projection ─► attention
 
 
 Array = NDArray[np.generic]
@@ -42,19 +43,19 @@ Function = Callable[..., Array]
 
 
 def simplified(network: Network) -> Network:
-    """The same network with the fewest and cheapest rearrangements."""
+    """Return the same network with the fewest and cheapest rearrangements."""
     made = {step.output: step for step in network.steps}
     steps = []
     for step in network.steps:
         if isinstance(step.work, Arrange):
             made[step.output] = _on_sources(step, made, network.shapes)
-        free = isinstance(step.work, Arrange) and step.work.free  # of a tensor that others may read, too
+        free = isinstance(step.work, Arrange) and step.work.free  # others may read its tensor as well
         steps.append(step if free else made[step.output])
     return _without_unread(replace(network, steps=steps))
 
 
 def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> Step:
-    """A rearrangement of what other steps than rearrangements write; those of its inputs are such already."""
+    """Merge a rearrangement with those that write its inputs, which are merged already."""
     assert isinstance(step.work, Arrange)
     parts: list[tuple[Function, int, Shape]] = []
     sources: list[str] = []
@@ -76,7 +77,7 @@ def _same(array: Array) -> Array:
 
 
 def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> Function:
-    """`outer` of what each part makes of its own share of the arrays, in its tensor's shape."""
+    """Compose `outer` with each part on its own share of the arrays, in its tensor's shape."""
 
     def function(*arrays: Array) -> Array:
         rest, made = list(arrays), []
@@ -89,7 +90,7 @@ def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> 
 
 
 def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
-    """Whether a rearrangement leaves every element of its one source where it is: tried on their numbers."""
+    """Return whether a rearrangement of one tensor leaves every element in its place; tried on their numbers."""
     if len(shapes) != 1:
         return False
     numbers = np.arange(math.prod(shapes[0]), dtype=np.int32)
@@ -97,13 +98,15 @@ def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
 
 
 def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.int32]:
-    """Where the elements of a rearrangement come from: from 1 among those of its inputs, 0 where it is zero.
+    """Return the source position of every element of a rearrangement.
+
+    Positions count from 1 over the elements of all inputs; 0 stands for a zero.
 
     Args:
         name: of its step.
 
     Raises:
-        StudyError: where it computes something.
+        StudyError: if it computes something.
     """
     parts: list[NDArray[np.int32]] = []
     first = 1
@@ -117,7 +120,7 @@ def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.in
 
 
 def _without_unread(network: Network) -> Network:
-    """The network without steps and constants whose tensors nobody reads."""
+    """Return the network without the steps and constants whose tensors nobody reads."""
     wanted, kept = set(network.outputs), []
     for step in reversed(network.steps):
         if step.output in wanted:
@@ -132,7 +135,7 @@ Order = IntArray
 
 
 def with_strided(fronts: Fronts) -> Fronts:
-    """The fronts with operators that read as it lies what is rearranged for them; of an FPGA as they are."""
+    """Add operators that read a tensor in place instead of its rearrangement; an FPGA's fronts stay as they are."""
     if not isinstance(fronts.device, NpuDevice) or fronts.strided:
         return fronts
     candidates, strided = list(fronts.candidates), dict[tuple[str, str], tuple[Point | None, ...]]()
@@ -149,8 +152,10 @@ def with_strided(fronts: Fronts) -> Fronts:
 
 
 def _moved(network: Network) -> dict[str, tuple[Step, Order]]:
-    """The rearrangements of a single tensor that are not free, and from where each of their elements comes, -1 where
-    that is nowhere; by what they write."""
+    """Return the rearrangements of a single tensor that are not free, by the tensor that they write.
+
+    Each has the source position of every element, -1 for a zero.
+    """
     found = {}
     for step in network.steps:
         if isinstance(step.work, Arrange) and not step.work.free and not isinstance(step.work, Convert):
@@ -163,7 +168,7 @@ def _moved(network: Network) -> dict[str, tuple[Step, Order]]:
 
 
 def _variants(one: Operator, moved: Mapping[str, tuple[Step, Order]]) -> Iterator[tuple[Operator, dict[int, Order]]]:
-    """The operator with some of what it reads as it lies, and the orders of these by input."""
+    """Yield the operator with some of its inputs read in place, and the orders of these by input."""
     for chosen in product(*((False, True) if name in moved else (False,) for name in one.step.inputs)):
         if not any(chosen):
             continue
@@ -178,14 +183,14 @@ def _variants(one: Operator, moved: Mapping[str, tuple[Step, Order]]) -> Iterato
 
 
 def _single(step: Step) -> Arrange:
-    """The rearrangement of one array, however often it reads it."""
+    """Return the rearrangement as a function of one array, however often it reads it."""
     work, times = step.work, len(step.inputs)
     assert isinstance(work, Arrange)
     return work if times == 1 else replace(work, function=lambda array: work.function(*[array] * times))
 
 
 def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Iterator[Point | None]:
-    """The designs of an operator, as they read in other orders where that takes less than rearranging before does."""
+    """Yield each design reading in other orders; None where it cannot, or where rearranging first is faster."""
     steps = {step.output: step for step in fronts.network.steps}
     pass_us = sum(moved_us(fronts.network, steps[one.step.inputs[at]], fronts.device, one.reads[at]) for at in orders)
     for point in fronts.points[one.key]:
@@ -201,30 +206,34 @@ def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Itera
         yield replace(point, latency_us=latency_us, bound=bound, proved=False, transport=transport) if worth else None
 
 
-# Which operators of a network may stream to each other on an FPGA, when that lets them start, and what it saves.
+# Streams between operators on an FPGA: possible pairs, their start lags, and the resources they save.
 #
-# What streams comes in the order in which it is written. The kernel that reads it receives it into a memory of its
-# own, and hands tiles out of that in the order in which its tasks need them, as often as they do: so any two designs
-# may stream. How late the second starts follows from when the first has written each tile, and when the second first
-# asks for it.
+# A stream arrives in the order in which it is written. The reading kernel buffers it in a memory of its own and serves
+# its tasks from there in any order, so any two designs can stream. The lag follows from the times at which the source
+# has written each tile and the target first asks for it.
 
 
 FLOATS = {("bfloat", 16), ("float", 32)}
 """Kinds and bits of types that streams carry."""
 TABLE_BITS = 32
 TOKEN_CYCLES = 3
-"""To hear that a tile is there, in a loop that is not pipelined: its condition, a table and a FIFO."""
+"""Cycles to learn that a tile has arrived, in a loop that is not pipelined: its condition, a table and a FIFO."""
 Lags = tuple[tuple[int | None, ...], ...]
 
 
 def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
-    """The pairs of operators between which a tensor may be a stream: no other one reads it, it is no output of the
-    network, and at most free rearrangements lie between them. None for an NPU."""
+    """Return the pairs of operators between which a tensor may be a stream; none for an NPU.
+
+    No other operator reads the tensor, it is no output of the network, and only free rearrangements lie in between.
+    """
     return tuple(_edges(fronts, fronts.device)) if isinstance(fronts.device, FpgaDevice) else ()
 
 
 def written_as(network: Network) -> dict[str, str]:
-    """By tensors that one step alone reads, and that are no outputs, those that lie where they do, as written."""
+    """Map tensors to the tensor that was written in their place, before any free rearrangements.
+
+    Only tensors with a single reader that are no outputs of the network are included.
+    """
     readers = Counter(name for step in network.steps for name in step.inputs)
     found: dict[str, str] = {}
     for step in network.steps:
@@ -238,10 +247,10 @@ def written_as(network: Network) -> dict[str, str]:
 
 
 def stream_ends(written: Mapping[str, str], source: Step, target: Step) -> tuple[str, str]:
-    """What their programs call the tensor that one writes and the other reads.
+    """Return the names of a tensor in the program that writes it and in the one that reads it.
 
     Args:
-        written: as `written_as` has it.
+        written: the result of `written_as`.
     """
     assert isinstance(source.work, Work)
     assert isinstance(target.work, Work)
@@ -275,7 +284,7 @@ def _passages(point: Point) -> Mapping[str, Passage]:
 
 
 def _port(point: Point, moved: Mapping[str, Passage], position: int | None) -> Passage | None:
-    """How a design reads its tensor at a position, or writes its result."""
+    """Return the transfer of the tensor that a design reads at a position, or of its result if that is None."""
     reads, writes = interface(point.design.design.program)
     return moved.get((writes[0] if position is None else reads[position]).name)
 
@@ -283,7 +292,10 @@ def _port(point: Point, moved: Mapping[str, Passage], position: int | None) -> P
 def _stream(
     device: FpgaDevice, written: list[Passage | None], read: list[Passage | None]
 ) -> tuple[Resources, Lags] | None:
-    """What any design of some takes to receive a tensor, and the lags; None where no two can stream."""
+    """Return the resources that suffice to receive a tensor from any of the designs, and the lags.
+
+    None if no two designs can stream.
+    """
     ticks = 1 / (device.clock_ghz * 1e3 * TICK_US)
     lags = tuple(
         tuple(
@@ -302,20 +314,23 @@ def _stream(
 
 
 def lag_cycles(device: FpgaDevice, written: Passage, read: Passage) -> int:
-    """From the start of who writes a tensor to that of who reads it, after which that never waits for it."""
+    """Return the cycles from the writer's start to the reader's after which the reader never waits."""
     behind = int((written.by_element - read.by_element).max())
     return max(1, behind + device.external.latency_cycles + TOKEN_CYCLES * written.moved)
 
 
 def _fit(written: Passage, read: Passage) -> bool:
-    """Whether words of one are words of the other: as many floats, of the same type."""
+    """Return whether the words of two transfers are equal: as many floats, of the same type."""
     one, other = written.tensor.dtype, read.tensor.dtype
     return (one.kind, one.bits) in FLOATS and one == other and written.lanes == read.lanes
 
 
 def _receiving(device: FpgaDevice, written: Passage) -> Resources:
-    """The process that receives a tensor, its memory, the FIFO that says which tiles are there, and the tables of where
-    each belongs and when it is asked for."""
+    """Return the resources to receive a tensor.
+
+    They are for the process, its memory, the FIFO of arrived tiles, and two tables: where each tile belongs, and when
+    it is needed.
+    """
     arrays, bits = device.arrays, written.tensor.dtype.bits * written.lanes
     words = math.prod(written.tensor.shape) // written.lanes
     memory = Resources(bram18=arrays.bram18(words, bits))

@@ -1,10 +1,9 @@
-"""Networks of processes and bounded FIFOs, exactly timed: a product of its own.
+"""Networks of processes and bounded FIFOs, with exact times.
 
-It knows streams, tasks, operation tables and shared resources, and nothing of programs, mappings or devices.
-Floors, each importing those before it: `codegen` (machine code of task bodies and of
-the scheduler), `network` (what a run executes, as data), `engine` (runs, timelines), `steady` (exact times
-of long regular runs), `trace` (recorded operations), `replay` (their times at other depths). `docs/timing.md` defines
-when an operation happens.
+It knows streams, tasks, operation tables and shared resources, but no programs, mappings or devices. `codegen` and
+`run_time` make machine code of task bodies and of the scheduler, `network` is the data of a run, `engine` runs it.
+`replay` times recorded operations at other depths, `deadlock` explains blocked runs, `depths` searches FIFO depths.
+`docs/timing.md` defines the time of every operation.
 
 Imports: common.
 Imported by: allo_dse, backends, cli, dashboard, drawing, eval, mapper.

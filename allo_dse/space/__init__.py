@@ -1,7 +1,8 @@
-"""What may be chosen: a kind of choice per file in `choices`, put together by `Space`; designs as genes; the sampler.
+"""The design space of a study, and the sampler that searches it.
 
-`choice` is the protocol, `draft` a design while it is decided, `sampler` proposes. The package proposes and describes
-designs; `eval` says what they are worth, `tune` runs the search.
+`choice` is the protocol of choices, `choices` has one file per kind of choice, and `space` puts them together. A
+`Draft` (in `design`) is a design while it is decided; genes describe it for `sampler`. The package proposes and
+describes designs; `eval` evaluates them, and `tune` runs the search.
 
 Imports: backends, common, compiler, device, lang, mapper.
 Imported by: allo_dse, backends, dashboard, eval, networks, tune.

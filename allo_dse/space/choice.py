@@ -1,4 +1,4 @@
-"""The protocol of everything that can be chosen, and the questions that most choices are made of.
+"""The protocol of choices, and the questions that most choices ask.
 
 A study's space is a sequence of choices. Each takes a `Draft` and returns one in which more is decided; after the last
 one the draft is a design. Most choices only ask questions:
@@ -13,7 +13,7 @@ one the draft is a design. Most choices only ask questions:
         def describe(self):
             return {"input_depths": [1, 2]}
 
-Decoding genes, enumerating, counting and encoding all follow from `decide`: what answers the questions differs.
+Decoding genes, enumerating, counting and encoding all follow from `decide`; they differ in who answers the questions.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ from allo_dse.common.errors import StudyError
 
 from .design import Design, Draft
 
-# Genes: named integers with a fixed range each, which any sampler can propose, and where their values come from.
+# Genes are named integers, each with a fixed range, which any sampler can propose.
 #
-# Optuna wants one fixed distribution per name, but what is legal depends on what was chosen before: a mesh axis of 32
-# has other divisors than one of 48. So a gene says what is *wanted*, in terms that mean the same for every program of
-# the study ("8 nodes along m", "the outermost loop is n"), and decoding takes the legal option that comes closest.
-# Crossing two designs or changing a tile size then keeps the rest of the mapping as far as it can be kept. Genes that
-# want the impossible decode to a neighbour's design; such repeats cost nothing, because designs are told apart by
-# their key, not by their genes.
+# Optuna requires one fixed distribution per name, but legal values depend on earlier choices: a mesh axis of 32 has
+# other divisors than one of 48. So a gene states a *wanted* value that means the same for every program of the study
+# ("8 nodes along m", "the outermost loop is n"), and decoding takes the nearest legal option. Crossover or a new tile
+# size then keeps the rest of the mapping where possible. Impossible genes decode to a neighbour's design; such repeats
+# cost nothing, because designs are identified by their key, not by their genes.
 
 
 Genes = dict[str, int]
 Kind = Literal["ordinal", "log", "fine", "categorical"]
 FINE = 64
-"""Ranges of more integers than this are searched in steps of all sizes rather than one by one."""
-FINE_STEPS = (0.5, 5.0)  # of a fine gene, as negative powers of ten of its range
+"""Larger ranges are searched in steps of all sizes rather than one by one."""
+FINE_STEPS = (0.5, 5.0)  # steps of a fine gene, as negative powers of ten of its range
 
 
 class Gene(Struct, frozen=True):
@@ -63,36 +62,36 @@ class Gene(Struct, frozen=True):
 
     @staticmethod
     def ordered(low: int, high: int) -> Gene:
-        """For numbers of which neighbours are alike, the more so the more numbers there are."""
+        """Return a gene for numbers with similar neighbours; the more numbers, the more similar."""
         return Gene(low, high, "fine" if high - low > FINE else "ordinal")
 
     def draw(self, rng: np.random.Generator) -> int:
-        """Any value; of a logarithmic gene each octave is as likely as another."""
+        """Draw any value; each octave of a logarithmic gene is equally likely."""
         if self.kind == "log":
             low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
-            return self.clip(round(math.exp(low + (high - low) * rng.random())))  # in half of the time of `uniform`
+            return self.clip(round(math.exp(low + (high - low) * rng.random())))  # takes half the time of `uniform`
         return int(rng.integers(self.low, self.high + 1))
 
     def step(self, value: int, rng: np.random.Generator) -> int:
-        """Another value: three times out of four a nearby one for ordered genes, else any."""
+        """Draw another value: for ordered genes a nearby one three times out of four, else any."""
         value = self.clip(value)
         if self.kind == "categorical" or rng.random() < 0.25:
             other = self.draw(rng)
             return other if other != value else self.low + (value - self.low + 1) % (self.high - self.low + 1)
         up = bool(rng.integers(2))
-        if self.kind == "fine":  # steps of all sizes: which one helps depends on how near the best is
+        if self.kind == "fine":  # the distance to the best is unknown: try steps of all sizes
             size = max(1, round((self.high - self.low) * 10.0 ** -rng.uniform(*FINE_STEPS)))
         else:
             size = value if self.kind == "log" else 1  # doubling and halving
         down = size if self.kind == "fine" else (size + 1) // 2
         moved = value + size if up else value - down
         back = -1 if up else 1
-        for other in (value + back, value - back):  # beyond the end: a step back, or the only way there is
+        for other in (value + back, value - back):  # at an end of the range, step back
             moved = moved if self.clip(moved) == moved else other
         return self.clip(moved)
 
     def clip(self, value: int) -> int:
-        """The nearest value of the range."""
+        """Return the nearest value of the range."""
         return min(max(value, self.low), self.high)
 
 
@@ -101,7 +100,7 @@ Suggest = Callable[[str, Gene], int]
 
 
 def suggest_from(genes: Mapping[str, int], otherwise: Suggest | None = None) -> Suggest:
-    """Reads genes, and asks `otherwise` for those that are missing."""
+    """Return a suggester that reads genes, and asks `otherwise` for missing ones."""
 
     def suggest(name: str, gene: Gene) -> int:
         value = genes.get(name)
@@ -113,47 +112,49 @@ def suggest_from(genes: Mapping[str, int], otherwise: Suggest | None = None) -> 
 
 
 def random_suggest(rng: np.random.Generator) -> Suggest:
-    """Draws every gene at random."""
+    """Return a suggester that draws every gene at random."""
     return lambda name, gene: gene.draw(rng)
 
 
 class Choice(Protocol):
-    """A kind of thing that can be chosen.
+    """A kind of decision about a design.
 
     Attributes:
-        reads: fields of the draft that the options depend on, of those that earlier choices write.
-        writes: fields of the draft that it decides; with a dot where it is a part of one.
+        reads: fields of the draft that the options depend on, among those that earlier choices write.
+        writes: fields of the draft that it decides; dotted for a part of a field.
     """
 
     reads: frozenset[str]
     writes: frozenset[str]
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
-        """The draft decided as the genes want, or None where that is not legal. It asks for genes only where there is a
-        choice; any values within their ranges are answers."""
+        """Return the draft decided as the genes want, or None where that is not legal.
+
+        It asks for a gene only if there is a choice. Any value within the range of a gene is a valid answer.
+        """
         ...
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
-        """Every way to decide the draft, once, with genes that decode to it; None for one that turns out illegal.
+        """Yield every way to decide the draft, once, with genes that decode to it; None for an illegal one.
 
-        What cannot fit, or is alike to another option, may be left out.
+        Options that cannot fit, or that equal another option, may be left out.
         """
         ...
 
     def count(self, draft: Draft, limit: int) -> int:
-        """How many legal options there are; any number above `limit` if there are more."""
+        """Return the number of legal options; any number above `limit` if there are more."""
         ...
 
     def encode(self, draft: Draft, design: Design) -> Genes:
-        """Genes that decide the draft as the design is decided.
+        """Return genes that decide the draft as the design is decided.
 
         Raises:
-            StudyError: when it is none of the options.
+            StudyError: when the design is none of the options.
         """
         ...
 
     def describe(self) -> dict[str, object]:
-        """What decides the meaning of the genes, under names of its own, as JSON takes it."""
+        """Return everything that decides the meaning of the genes, under unique names, as JSON data."""
         ...
 
 
@@ -162,12 +163,12 @@ Answer = int | str
 
 @dataclass(frozen=True)
 class Question:
-    """One of some legal values.
+    """A selection of one of several legal values.
 
     Attributes:
-        name: of its gene, the same for all programs of a study.
+        name: the gene's name, the same for all programs of a study.
         values: numbers in ascending order, or words.
-        gene: its range. Numbers are wanted as such; of words the position in `words`.
+        gene: its range. A gene holds a number itself, or the position of a word in `words`.
     """
 
     name: str
@@ -177,22 +178,22 @@ class Question:
 
     @staticmethod
     def number(name: str, values: Sequence[int], limit: int, least: int = 1) -> Question:
-        """For a number from `least` to `limit`, where ratios count unless `least` is 0."""
+        """Ask for a number from `least` to `limit`, where ratios count unless `least` is 0."""
         return Question(name, tuple(sorted(values)), Gene(least, max(least + 1, limit), "log" if least else "ordinal"))
 
     @staticmethod
     def word(name: str, values: Sequence[str], words: Sequence[str]) -> Question:
-        """For one of some words, of which `values` are legal."""
+        """Ask for one of some words; only `values` are legal."""
         return Question(name, tuple(values), Gene(0, max(1, len(words) - 1), "categorical"), tuple(words))
 
     @staticmethod
     def position(name: str, size: int, *, ordered: bool = False) -> Question:
-        """For the position of an element in a sequence; `ordered` when neighbours are similar."""
+        """Ask for the position of an element in a sequence; `ordered` when neighbours are similar."""
         gene = Gene.ordered(0, size - 1) if ordered else Gene(0, size - 1, "categorical")
         return Question(name, range(size), gene)
 
     def nearest(self, wanted: int) -> Answer:
-        """The legal value that comes closest to what a gene wants."""
+        """Return the legal value that comes closest to the gene."""
         if self.words:
             word = self.words[min(max(wanted, 0), len(self.words) - 1)]
             return word if word in self.values else self.values[0]
@@ -202,7 +203,7 @@ class Question:
         return min(numbers, key=lambda n: (max(n + 1, wanted + 1) / min(n + 1, wanted + 1), n))
 
     def wanted(self, value: Answer) -> int:
-        """The inverse of `nearest`."""
+        """Return the gene for a value; the inverse of `nearest`."""
         return self.words.index(str(value)) if self.words else int(value)
 
 
@@ -213,8 +214,11 @@ T = TypeVar("T")
 
 
 def every_way(decide: Callable[[Ask], T]) -> Iterator[tuple[T, list[tuple[Question, Answer]]]]:
-    """What is decided by each sequence of answers, and those of questions with several; the last varies fastest."""
-    path: list[int] = []  # which of the values each question gets
+    """Yield the decision for each sequence of answers, with the questions that had several values.
+
+    The last answer varies fastest.
+    """
+    path: list[int] = []  # position of the value that answers each question
     while True:
         asked: list[Question] = []
 
@@ -234,7 +238,7 @@ def every_way(decide: Callable[[Ask], T]) -> Iterator[tuple[T, list[tuple[Questi
 
 
 class QuestionChoice(ABC):
-    """A choice made by asking questions, of which later ones may depend on earlier answers.
+    """A choice made by asking questions; later ones may depend on earlier answers.
 
     `decide` must depend on the draft and the answers alone, and use every answer: enumeration tries all of them.
     """
@@ -244,11 +248,11 @@ class QuestionChoice(ABC):
 
     @abstractmethod
     def decide(self, draft: Draft, ask: Ask) -> Draft | None:
-        """The draft that the answers make, or None where they are not legal together."""
+        """Return the draft that the answers make, or None if they are not legal together."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """What decides the meaning of the genes, under names of its own."""
+        """Return everything that decides the meaning of the genes, under unique names."""
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
         def answer(question: Question) -> Answer:
@@ -271,7 +275,7 @@ class QuestionChoice(ABC):
         return total
 
     def encode(self, draft: Draft, design: Design) -> Genes:
-        """Looks among all options, so for choices of few; others know better."""
+        """Search all options; choices with many options override this."""
         written = attrgetter(*sorted(self.writes))
         for option, genes in self.options(draft):
             if option is not None and written(option) == written(design):

@@ -1,4 +1,4 @@
-"""A decided design: a program, how it is folded, how its ports are buffered, and the device it is for."""
+"""Decided designs (program, fold, buffering, device), and drafts that are still being decided."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from allo_dse.device.device import Device
     from allo_dse.mapper.fold.vmg import VMG
 
-# Most strings that designs have many of them have: what is kept takes a third of the time of an encoder.
+# Cache encoded strings: most designs share them, and encoding takes three times as long as the lookup.
 _string = lru_cache(maxsize=1 << 14)(json.dumps)
 
 
@@ -33,10 +33,10 @@ class Design:
     """One point of the space: everything an evaluator needs, and nothing else.
 
     Attributes:
-        schedule: directives beside those of the program itself; only FPGA designs have any.
+        schedule: directives beyond those of the program itself; only for FPGA designs.
         depths: stream depths by array name, in order of names, where they differ from the declared ones.
-        slowdown: share of its cycles that its FIFOs may cost, for evaluators that solve their depths; only those of
-            FPGA designs have any.
+        slowdown: share of its cycles that its FIFOs may cost, for evaluators that solve their depths; only for FPGA
+            designs.
     """
 
     program: Program
@@ -58,31 +58,31 @@ class Design:
 
     @cached_property
     def vmg(self) -> VMG:
-        """The program's graph, folded. Cheap: the tasks of a node are computed when asked for."""
+        """The program's folded graph. It is cheap: the tasks of a node are computed on demand."""
         return self.program.vmg.fold(self.fold)
 
     @cached_property
     def mapping(self) -> DeviceMapping:
         """The folded graph on the device, with everything that checks, evaluators and exports derive from it."""
-        from allo_dse.backends.npu.mapping import DeviceMapping  # which knows all devices' limits
+        from allo_dse.backends.npu.mapping import DeviceMapping  # slow to import: limits of all devices
 
         return DeviceMapping(self.vmg, self.device, self.buffering, self.schedule, dict(self.depths))
 
     def on(self, device: Device) -> Design:
-        """The design on another device of its kind. What follows from the folded graph alone is not computed again."""
+        """Return the design on another device of the same kind; results of the folded graph alone are reused."""
         moved = replace(self, device=device)
         vars(moved).update(vmg=self.vmg, mapping=self.mapping.on(device))
         return moved
 
     @property
     def mapping_primitives(self) -> list[tuple[str, list[Any]]]:
-        """The `bundle`/`chain` sequence that folds the program's graph into this design, as Allo takes it."""
+        """The `bundle`/`chain` sequence that folds the program's graph into this design, in Allo's form."""
         return self.vmg.mapping_primitives
 
     @cached_property
     def key(self) -> str:
-        """Hash of what decides the design's value: program, fold, buffering, device, schedule and depths."""
-        # The text of a fold is the longest part by far, and late in a search most proposals have a known one.
+        """Hash of everything that decides a design's metrics: program, fold, buffering, device, schedule, depths."""
+        # The fold's text is by far the longest part, and late in a search most proposals have a known fold.
         parts = {name: json_text(value) for name, value in self._beside_fold().items()}
         text = ", ".join(f'"{name}": {part}' for name, part in sorted({**parts, "fold": self.fold.text}.items()))
         return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
@@ -99,7 +99,7 @@ class Design:
             "device": self.device.name,
             "device_key": self.device.key,
         }
-        # A design without them keeps the key that results are stored under.
+        # Without them the key must not change, because results are stored under it.
         if self.schedule:
             decided["schedule"] = [str(directive) for directive in self.schedule]
         if self.program.apart:
@@ -112,7 +112,7 @@ class Design:
 
 
 def json_text(value: Any) -> str:
-    """Of plain data, as `json.dumps(value, sort_keys=True)` gives it."""
+    """Return plain data as JSON text, equal to `json.dumps(value, sort_keys=True)`."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_string(key)}: {json_text(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -122,19 +122,16 @@ def json_text(value: Any) -> str:
     return repr(value) if type(value) is int else json.dumps(value)
 
 
-# A design while it is being decided.
-
-
 @dataclass(frozen=True)
 class Draft:
-    """What is decided of a design so far.
+    """A design while it is being decided.
 
     Attributes:
-        program, fold: None until the parameters, and how they are folded, are chosen.
-        schedule: directives beside those of the program itself.
+        program, fold: None until the parameters and their fold are chosen.
+        schedule: directives beyond those of the program itself.
         depths: stream depths by array name, in order of names, where they differ from the declared ones.
         slowdown: share of its cycles that a design's FIFOs may cost, where their depths are solved.
-        literal: whether folds are those that genes say, also where what builds the design is known to refuse them.
+        literal: keep folds as the genes describe them, even if the builder is known to reject them.
     """
 
     device: Device
@@ -149,13 +146,17 @@ class Draft:
 
     @property
     def compiled(self) -> Program:
-        """The program, which a choice that reads it may rely on."""
+        """The program, once the parameters are chosen.
+
+        Raises:
+            AlloDseError: when a choice asks for it before that.
+        """
         if self.program is None:
             raise AlloDseError("a choice that needs the program comes before that of the parameters")
         return self.program
 
     def design(self) -> Design:
-        """The design, when all of it is decided.
+        """Return the design, when everything is decided.
 
         Raises:
             StudyError: when two choices decide the depths of streams.

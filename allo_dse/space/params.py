@@ -1,4 +1,4 @@
-"""What a study may vary in its program: parameters, conditions on them, and the assignments that satisfy them all."""
+"""Parameters of a study's program, conditions on them, and the assignments that satisfy all conditions."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Parameter:
 
     Attributes:
         values: all values, smallest first when `ordered`.
-        ordered: whether neighbours in `values` are similar, which lets samplers take small steps.
-        when: the parameter is only passed to the program when this holds for the parameters declared before it.
+        ordered: whether neighbours in `values` are similar, so that samplers can take small steps.
+        when: condition on earlier parameters; the program receives this parameter only if it holds.
     """
 
     values: tuple[Any, ...]
@@ -69,7 +69,7 @@ class Parameter:
         return [plain_value(v) for v in self.values]
 
     def position(self, value: object) -> int:
-        """Where a value is among all; where 1 and True, which are equal, are both there, they are told apart."""
+        """Return the position of a value; 1 and True are told apart, though they are equal in Python."""
         try:
             return self._places[value]
         except (KeyError, TypeError):
@@ -78,7 +78,7 @@ class Parameter:
 
     @cached_property
     def _places(self) -> dict[object, int]:
-        """Of values as they are, which is found soonest; of none where some are equal or cannot be looked up."""
+        """Positions by value, for a fast lookup; empty if some values are equal or not hashable."""
         try:
             places: dict[object, int] = {value: place for place, value in enumerate(self.values)}
         except TypeError:
@@ -87,12 +87,12 @@ class Parameter:
 
     @cached_property
     def _positions(self) -> dict[str, int]:
-        """Of values as text, the first where several have the same."""
+        """Positions by the text of the value; the first one where several have the same text."""
         return {text: place for place, text in reversed(list(enumerate(self.describe())))}
 
 
 def plain_value(value: Any) -> str:
-    """A parameter value as text that is the same in every process (no addresses)."""
+    """Return a parameter value as text that is the same in every process (no addresses)."""
     if isinstance(value, str | int | float | bool | None):
         return str(value)
     return str(getattr(value, "name", None) or getattr(value, "__name__", None) or value)
@@ -130,10 +130,10 @@ def powers_of_two(low: int, high: int, *, when: Condition | None = None) -> Para
 
 
 def choices(values: Iterable[object], *, ordered: bool | None = None, when: Condition | None = None) -> Parameter:
-    """Any of the given values.
+    """Return a parameter with any of the given values.
 
     Args:
-        ordered: whether samplers are to take neighbours in the list for similar; None where it is of rising numbers.
+        ordered: whether neighbours in the list are similar; by default they are if it is of rising numbers.
     """
     found = tuple(values)
     if len({plain_value(v) for v in found}) != len(found):
@@ -142,7 +142,7 @@ def choices(values: Iterable[object], *, ordered: bool | None = None, when: Cond
 
 
 def rising(values: Sequence[object]) -> bool:
-    """Whether values are numbers from the smallest to the largest, as tile sizes are."""
+    """Return whether values are numbers in ascending order, as tile sizes are."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     return len(numbers) == len(values) and all(a < b for a, b in pairwise(numbers))
 
@@ -176,12 +176,12 @@ class ParameterSpace:
 
     @property
     def conditional(self) -> bool:
-        """Whether what is legal for one parameter depends on others."""
+        """Return whether the legal values of one parameter depend on others."""
         return bool(self.where) or any(parameter.when for parameter in self.parameters.values())
 
     @property
     def product(self) -> int:
-        """How many combinations of values there are before any condition."""
+        """Number of combinations of values before any condition."""
         return math.prod(len(p.values) for p in self.parameters.values())
 
     def assign(self, pick: Callable[[str, Parameter], int]) -> Assignment:
@@ -198,7 +198,10 @@ class ParameterSpace:
         return {name: parameter.position(params[name]) for name, parameter in self.free.items() if name in params}
 
     def recorded(self, said: Mapping[str, object]) -> Assignment | None:
-        """The assignment that a log tells, texts for values that JSON does not have; None where it is not legal."""
+        """Return the assignment that a log records, or None if it is not legal.
+
+        The log holds texts for values that JSON does not have.
+        """
         try:
             found = self.assign(lambda name, parameter: parameter.position(said[name]))
         except (KeyError, ValueError):
@@ -206,17 +209,17 @@ class ParameterSpace:
         return found if found.keys() == said.keys() & self.parameters.keys() and self.allows(found) else None
 
     def holds(self, said: Mapping[str, object]) -> bool:
-        """Whether the assignment that a log tells is legal."""
+        """Return whether the assignment that a log records is legal."""
         try:
             if self._pairs is not None and len(said) == len(self.parameters) and said.items() <= self._pairs:
                 return True
-        except TypeError:  # a value that cannot be looked up
+        except TypeError:  # a value that is not hashable
             pass
         return self.recorded(said) is not None
 
     @cached_property
     def _pairs(self) -> frozenset[tuple[str, object]] | None:
-        """Names with the values that are legal whatever the others are; None where conditions decide."""
+        """Names with values that are legal in any combination; None if conditions apply."""
         if self.conditional:
             return None
         try:
@@ -225,11 +228,11 @@ class ParameterSpace:
             return None
 
     def allows(self, params: Assignment) -> bool:
-        """Whether a complete assignment satisfies every `where` condition."""
+        """Return whether a complete assignment satisfies every `where` condition."""
         return all(_ask(condition, params, "where") for condition in self.where)
 
     def assignments(self) -> Iterator[Assignment]:
-        """Every legal assignment, in the order of the declared values, the last parameter varying fastest."""
+        """Yield every legal assignment, in the order of the declared values; the last parameter varies fastest."""
         for values in self._extend(list(self.parameters.items()), {}):
             params = Assignment(values)
             if self.allows(params):

@@ -20,7 +20,7 @@ def _key(params: Assignment) -> _Key:
 
 
 class Packed(NamedTuple):
-    """What was compiled, without the source, and how much that is to send.
+    """A compiled program without its source, and its size for sending.
 
     Attributes:
         size: in bytes.
@@ -34,19 +34,19 @@ class Programs(Protocol):
     """Makes programs."""
 
     def load(self, params: Assignment, watch: Watch | None = None) -> Program:
-        """The program of these parameters; cached.
+        """Return the program of these parameters; cached.
 
         Args:
-            watch: looks at it while it is compiled.
+            watch: inspects it while it is compiled, and may stop the compilation.
 
         Raises:
             ProgramError: when it is wrong.
-            Hopeless: when it is not compiled to the end.
+            Hopeless: when `watch` stops its compilation.
         """
         ...
 
     def pack(self, program: Program) -> Packed | None:
-        """A program as another process of the same run takes it; None where it has to make it itself."""
+        """Return a program for another process of the same run; None if that process must make it itself."""
         ...
 
     def unpack(self, params: Assignment, packed: Packed) -> None:
@@ -59,7 +59,7 @@ class CompiledPrograms:
 
     Args:
         source: a region, or a function of the parameters that returns one.
-        completed: adds to a program what is to be known of it, such as its runs on inputs.
+        completed: adds further facts to a program, such as its runs on inputs.
     """
 
     def __init__(self, source: Any, completed: Callable[[Program], Program] | None = None) -> None:
@@ -82,7 +82,7 @@ class CompiledPrograms:
         return program if self._completed is None else self._completed(program)
 
     def pack(self, program: Program) -> Packed | None:
-        """What was compiled, which is data; None where parameters are objects that cannot be sent."""
+        """Return the compiled program as plain data; None if parameters are objects that cannot be sent."""
         compiled = CompiledProgram(**{field.name: getattr(program, field.name) for field in fields(CompiledProgram)})
         try:
             return Packed(compiled, len(pickle.dumps(compiled, pickle.HIGHEST_PROTOCOL)))
@@ -90,7 +90,7 @@ class CompiledPrograms:
             return None
 
     def unpack(self, params: Assignment, packed: Packed) -> None:
-        """Take over what another process has compiled, which is ten times as fast as compiling it."""
+        """Take over a program compiled by another process, which is ten times as fast as compiling it."""
         key = _key(params)
         if key not in self._programs:
             self._packed[key] = packed

@@ -1,4 +1,4 @@
-"""The space of a study: every legal combination of what its choices offer."""
+"""The space of a study: every legal combination of the options of its choices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Candidate(Struct, frozen=True):
-    """A proposed design, beside the genes it was decoded from."""
+    """A proposed design, with the genes it was decoded from."""
 
     genes: Genes
     params: Assignment
@@ -39,11 +39,11 @@ class Candidate(Struct, frozen=True):
 
 
 class Space:
-    """Generates designs; knows how many there are when they are few; reads and writes them as genes.
+    """Generates designs, counts them when they are few, and converts them to and from genes.
 
     Args:
-        start: what is decided beforehand.
-        choices: in the order in which they are made; each reads only what those before it write.
+        start: a draft with everything that is decided beforehand.
+        choices: in the order in which they are made; each reads only fields that earlier ones write.
 
     Attributes:
         genes: the range of every gene met so far.
@@ -66,7 +66,7 @@ class Space:
         return self.choices[: self.choices.index(choice)]
 
     def decode(self, suggest: Suggest, *, literal: bool = False) -> Candidate | None:
-        """The design the genes describe, or None where a condition of the study or the folding rules forbid it.
+        """Return the design of the genes, or None where a condition of the study or the folding rules forbid it.
 
         Args:
             literal: see `Draft`.
@@ -84,7 +84,7 @@ class Space:
                 return None
             decided = choice.decode(draft, ask)
             if decided is None:
-                # The others are asked all the same: proposals of a seed then do not depend on what turns out illegal.
+                # Ask the others anyway, so that the proposals of a seed do not depend on which options are illegal.
                 undecided |= choice.writes
             else:
                 draft = decided
@@ -117,14 +117,18 @@ class Space:
         return genes
 
     def count(self, limit: int) -> int | None:
-        """How many designs the space generates, or None when there are more than `limit`, or a choice has more options
-        that lead to none."""
+        """Return the number of designs that the space generates, or None if it exceeds `limit`.
+
+        It is None too if a choice has more options that lead to no design.
+        """
         total = self._count(0, self.start, limit)
         return total if total <= limit else None
 
     def _count(self, position: int, draft: Draft, limit: int) -> int:
-        """How many designs there are once the choices before a position are made; only choices that none of the later
-        ones depends on are counted without being made."""
+        """Return the number of designs once the choices before a position are made.
+
+        A choice is counted without being made only if no later choice depends on it.
+        """
         if position == len(self.choices):
             return 1
         choice, later = self.choices[position], self.choices[position + 1 :]
@@ -159,7 +163,7 @@ class Space:
                     yield decided, {**genes, **more}
 
     def describe(self) -> dict[str, object]:
-        """What decides the meaning of genes, as plain data: runs can only be resumed when it is the same."""
+        """Return everything that decides the meaning of genes, as plain data; a resumed run needs the same."""
         return {name: value for choice in self.choices for name, value in choice.describe().items()}
 
     @cached_property
@@ -167,20 +171,18 @@ class Space:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-# A space in regions: designs that differ in nothing but the fold, and are folded onto the same number of nodes.
-#
-# How many designs a region has is known before any of them is made, so that a search can rule all of them out at once.
-# A region has parts, whose designs have the same number of nodes along each axis.
+# Regions of a space: designs that differ in the fold only, and use the same number of nodes. They are counted before
+# any is made, so a search can rule them all out at once. The parts of a region fix the number of nodes along each axis.
 
 
 class Region(Struct, frozen=True):
-    """Designs that are not made yet.
+    """Designs that differ in the fold only and have the same number of nodes; not made yet.
 
     Attributes:
         draft: with everything decided but the fold; `genes` decide it.
-        nodes: onto which all of them are folded.
-        size: how many there are.
-        layout: how many nodes all of them have along each axis; None where they differ in that.
+        nodes: number of nodes of each design.
+        size: number of designs.
+        layout: number of nodes along each axis; None if it differs between the designs.
     """
 
     draft: Draft
@@ -191,12 +193,12 @@ class Region(Struct, frozen=True):
     layout: Layout | None = None
 
     def parts(self) -> Iterator[Region]:
-        """Regions that have each of its designs in one of them, always in the same order."""
+        """Yield regions that partition the designs, always in the same order."""
         for layout in self._folds.layouts(self.draft, self.nodes):
             yield replace(self, size=layout.count, layout=layout)
 
     def candidates(self) -> Iterator[Candidate]:
-        """All of its designs, always in the same order."""
+        """Yield all designs, always in the same order."""
         if self.layout is None:
             for part in self.parts():
                 yield from part.candidates()
@@ -206,7 +208,7 @@ class Region(Struct, frozen=True):
 
 
 def regions_of(space: Space) -> Iterator[Region] | None:
-    """The regions of a space, which has each of its designs in one of them; None where choices hang on the fold."""
+    """Yield regions that partition a space; None if a later choice depends on the fold."""
     position = next((n for n, choice in enumerate(space.choices) if isinstance(choice, KernelFolds)), None)
     if position is None or any("fold" in choice.reads for choice in space.choices[position + 1 :]):
         return None
@@ -221,35 +223,32 @@ def _regions(space: Space, position: int) -> Iterator[Region]:
             yield Region(draft, genes, nodes, size, folds)
 
 
-# Programs that one process has compiled, for the others that work on the same study.
-
-
-MOST_BYTES = 256 << 20  # of packed programs that are kept to be sent; others are compiled where they are needed
+MOST_BYTES = 256 << 20  # of packed programs kept for sending; workers compile the rest themselves
 
 
 def parameters_of(space: Space) -> ParameterChoice | None:
-    """The choice of parameters that a space makes, if any."""
+    """Return the choice of parameters of a space, if any."""
     return next((choice for choice in space.choices if isinstance(choice, ParameterChoice)), None)
 
 
 def meanings(space: Space) -> list[Meaning]:
-    """The programs that were met here since it was last asked."""
+    """Return the programs found in this process since the last call."""
     choice = parameters_of(space)
     return [] if choice is None else choice.meanings()
 
 
 def learn(space: Space, told: Iterable[Meaning]) -> None:
-    """Take over programs that were met elsewhere."""
+    """Take over programs found by other processes."""
     choice = parameters_of(space)
     if choice is not None:
         choice.learn(told)
 
 
 class SharedPrograms:
-    """The programs that this process has compiled, and which worker has which.
+    """The programs that this process has compiled, and those that each worker has.
 
     Args:
-        space: of this process, whose programs are sent to the workers.
+        space: the space of this process, whose programs are sent to the workers.
     """
 
     def __init__(self, space: Space) -> None:

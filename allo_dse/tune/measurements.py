@@ -23,7 +23,7 @@ from .store.record import Record
 from .store.rundir import find_run
 
 COLUMNS = ("design", "latency_us", "run")
-"""Of a CSV: a design's key or number, its measured time, and its run directory relative to the CSV (or none)."""
+"""Columns of a CSV: a design's key or number, its time, and its run directory relative to the CSV (or none)."""
 
 _COLUMNS_HINT = "columns: design (key or number), latency_us, and run where designs are of several runs"
 _SHORTEST_KEY = 4
@@ -39,14 +39,14 @@ class _Row(Struct, frozen=True):
 
 
 def read_measurements(path: Path, run: Path | None = None, study_file: Path | None = None) -> list[Measurement]:
-    """Measured designs of a CSV, or of a run directory. Executes study files.
+    """Return the measured designs of a CSV or a run directory. Executes study files.
 
     Args:
-        run: the run that designs of the CSV are of, unless the CSV says so; the newest when not given.
-        study_file: where the study file of the run has moved.
+        run: the run of the CSV's designs, unless the CSV names it; the newest by default.
+        study_file: new path of a study file that was moved.
 
     Raises:
-        StudyError: naming the line, for what cannot be read or is no design.
+        StudyError: for a line that cannot be read or is no design; names the line.
     """
     if path.is_dir():
         return _of_run(path, study_file)
@@ -64,7 +64,7 @@ def read_measurements(path: Path, run: Path | None = None, study_file: Path | No
 
 
 def on_device(measurements: list[Measurement], device: NpuDevice) -> list[Measurement]:
-    """The measurements as of another device, with their board and their kernel library where it has them."""
+    """Return the measurements for another device, with their board and kernel library if it has them."""
     found = []
     for measurement in measurements:
         before = NpuDevice.of(measurement.design.device)

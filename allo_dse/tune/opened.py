@@ -19,16 +19,16 @@ from .store.rundir import LOG, find_run
 
 
 def open_run(path: str | Path | None = None, *, study: StudySpec | str | Path | None = None) -> Result:
-    """The result of a run, from its directory: front, best designs, tables; nothing is evaluated.
+    """Return the result of a run from its directory: front, best designs, tables. Nothing is evaluated.
 
-    The study file is executed: designs are rebuilt by it.
+    The study file is executed to rebuild designs.
 
     Args:
         path: run directory; by default the newest in `runs`.
-        study: the study itself, for runs that were started from Python, or where its file has moved.
+        study: the study itself, if the run was started from Python; or the new path of a study file that was moved.
 
     Raises:
-        StudyError: when it is no run directory, or its study is not known.
+        StudyError: if it is not a run directory, or its study is not known.
     """
     directory = find_run(None if path is None else Path(path))
     info = read_info(directory)

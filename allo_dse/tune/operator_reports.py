@@ -1,4 +1,4 @@
-"""HLS reports to calibrate an FPGA's operators with: of a run whose rung was the HLS tool, or files of any designs."""
+"""HLS reports for the calibration of FPGA operators, from a run that used the HLS tool or from files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OPERATORS = "operators"
 
 
 class Reported(Struct, frozen=True):
-    """What reports say of operators.
+    """Operator timings and resources from HLS reports.
 
     Attributes:
-        device: of the run; None where reports were given as files.
-        other_parts: reports of other chips, which were left out, with their parts.
+        device: device of the run; None if reports were given as files.
+        other_parts: reports of other chips that were left out, with their parts.
     """
 
     readings: tuple[Reading, ...]
@@ -35,7 +35,7 @@ class Reported(Struct, frozen=True):
 
 
 def has_reports(path: Path) -> bool:
-    """Whether a path is an HLS report, a directory of them, or a run on an FPGA."""
+    """Return whether a path is an HLS report, a directory of them, or a run on an FPGA."""
     if path.is_dir() and (path / MARKER).exists():
         name = read_info(path).device_name
         return name in Device.names() and Device.load(name).family == "fpga"
@@ -43,10 +43,10 @@ def has_reports(path: Path) -> bool:
 
 
 def read_reported(path: Path, device: FpgaDevice | None = None) -> Reported:
-    """The operators in the reports of a run, or of files.
+    """Return the operators in the reports of a run or of files.
 
     Args:
-        device: whose part reports must be of.
+        device: device whose part the reports must match.
 
     Raises:
         StudyError: when there are none.
@@ -83,12 +83,12 @@ def _of_files(path: Path, device: FpgaDevice | None) -> Reported:
     readings: list[Reading] = []
     others, known = [], set[tuple[object, ...]]()
     for file in _files(path) if path.is_dir() else [path]:
-        # The tool calls the report of a whole design so, and has details of its modules beside it.
+        # This is the tool's name for the report of a whole design; reports of its modules are beside it.
         report = read_hls_report(file.parent if path.is_dir() and file.stem == "csynth" else file)
         modules = {(m.name, m.latency.max, m.resources.ff, m.resources.lut) for m in report.modules}
         if file.suffix == ".xml":
             known |= modules
-        elif modules and modules <= known:  # v++ copies text reports of what it has built in another folder
+        elif modules and modules <= known:  # v++ copies text reports from the folder of another build
             continue
         if device is not None and _part(report.part) != _part(device.part):
             others.append(f"{file.name} ({report.part or 'part not named'})")
@@ -107,7 +107,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _designs(files: list[Path]) -> list[Path]:
-    """Of reports in a folder those of designs: of everything in it, or of each alone, in XML where there is such."""
+    """Select a folder's reports of whole designs, else all of them; prefer XML to text."""
     kind = [file for file in files if file.suffix == ".xml"] or files
     return [file for file in kind if file.stem == "csynth"] or kind
 

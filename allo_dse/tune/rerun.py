@@ -30,11 +30,11 @@ TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
 
 
 class Replay(Struct, frozen=True):
-    """What a design measured when it was recorded and measures now.
+    """Comparison of a design's recorded and present measurements.
 
     Attributes:
         rows: metric, recorded value, value now.
-        text: what differs, or why it could not be evaluated; empty when nothing differs.
+        text: the differences, or the reason why it could not be evaluated; empty when nothing differs.
     """
 
     key: str
@@ -58,11 +58,11 @@ class Replay(Struct, frozen=True):
 
 
 class Replayer:
-    """Evaluates recorded designs again, each with the evaluator that measured it. Executes the study file.
+    """Evaluates recorded designs again, each with its original evaluator. Executes the study file.
 
     Args:
         path: run directory.
-        study_file: where the study file has moved.
+        study_file: new path of a study file that was moved.
 
     Raises:
         StudyError: when the run did not come from a study file.
@@ -83,20 +83,20 @@ class Replayer:
             bench.close()
 
     def records(self) -> list[Record]:
-        """Everything the log says of designs, in its order."""
+        """Records of designs, in the order of the log."""
         log = self.path / LOG
         with sensible(log):
             return [e for e in map(decode_entry, read_log(log).lines) if isinstance(e, Record)]
 
     def propose(self, stop_requested: Callable[[], str]) -> Reproposal:
-        """Propose what the log's runs proposed; evaluates nothing."""
+        """Make the proposals of the log's runs again, without evaluating any."""
         return propose_again(self._study, read_log(self.path / LOG).lines, stop_requested)
 
     def record(self, key: str) -> Record:
-        """What the log says of an evaluated design.
+        """Return the logged record of an evaluated design.
 
         Raises:
-            StudyError: when it has none of that key.
+            StudyError: if the log has none with that key.
         """
         found = next((r for r in self.records() if r.key == key and r.evaluated and not r.rung), None)
         if found is None:
@@ -115,7 +115,7 @@ class Replayer:
         Raises:
             StudyError: when the study has changed.
         """
-        # A design of a space that was enumerated may be one that is not proposed by its genes: it cannot be built.
+        # Normal decoding changes folds that cannot be built. Enumerated spaces may hold them: decode literally, too.
         for literal in (False, True):
             candidate = self._study.space.decode_genes(record.genes, literal=literal)
             if candidate is not None and candidate.key == record.key:
@@ -140,16 +140,16 @@ class Replayer:
         return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
 
     def prove(self, key: str, exported: Path | None = None) -> Verification:
-        """Whether an evaluated design, or the folder it was written to, computes what its program does, for all inputs.
+        """Decide whether an evaluated design, or its export, computes the same as its program for all inputs.
 
         Raises:
-            StudyError: when the study has changed.
-            Undecidable: where data decides on more than values.
+            StudyError: if the study has changed.
+            Undecidable: if data decides on more than values.
         """
         return self._study.prove(self.candidate(self.record(key)).design, self._info.seed, exported)
 
     def _limits(self, record: Record, candidate: Candidate) -> str:
-        """What differs in the device limits that the design breaks."""
+        """Describe differences in the device limits that the design breaks; empty if there are none."""
         before = {v["constraint"] for v in record.violations or ()}
         try:
             now = {str(v.constraint) for v in self._study.check(candidate.design)}
@@ -172,14 +172,14 @@ def replay_design(path: Path, key: str, *, study_file: Path | None = None, verif
 
 @dataclass
 class RunReplay:
-    """What replaying a whole log has found so far.
+    """Progress and findings of the replay of a whole log.
 
     Attributes:
-        records: how many records of designs the log has.
-        different: those that came out differently.
-        skipped: records that could not be evaluated here, by the reason.
-        stopped: what ended it early.
-        proposals: what proposing them again has found.
+        records: number of design records in the log.
+        different: designs with different results.
+        skipped: counts of records that could not be evaluated here, by reason.
+        stopped: reason for an early end.
+        proposals: comparison of the proposals, made again.
     """
 
     path: Path
@@ -215,12 +215,13 @@ def replay_run(
     stop_requested: Callable[[], str] = lambda: "",
     watch: Callable[[RunReplay], None] = lambda found: None,
 ) -> RunReplay:
-    """Propose the designs of a log again, as far as that can be done, then check and evaluate each, in its order.
+    """Make the proposals of a log again if possible, then check and evaluate each design in the log's order.
+
     Executes the study file.
 
     Args:
-        stop_requested: asked before every design; a text to stop, empty to go on.
-        watch: told after every design.
+        stop_requested: called before every design; returns a reason to stop, or an empty text.
+        watch: called after every design.
 
     Raises:
         StudyError: when the run did not come from a study file.
@@ -245,7 +246,7 @@ def replay_run(
 
 
 def _compare(record: Record, found: Measurement) -> tuple[list[tuple[str, Any, Any]], str]:
-    """Metrics recorded and now, and what differs in words."""
+    """Return recorded and present metrics, with a description of the differences."""
     recorded, now = uncorrected(record.metrics or {}), found.metrics or {}
     rows = [(name, recorded.get(name), now.get(name)) for name in dict.fromkeys([*recorded, *now])]
     text = ", ".join(name for name, a, b in rows if not _equal(a, b))

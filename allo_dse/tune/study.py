@@ -31,13 +31,13 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     Raises:
         StudyError: when the run cannot start, e.g. because the directory holds a run of something else.
     """
-    from .run import session  # not for workers, which load studies and run none
+    from .run import session  # imported late: workers load studies but never run them
 
     return session.run_study(study, options)
 
 
 class Study(StudySpec):
-    """What to search, and for what.
+    """Definition of a search: program, choices, device, objectives and constraints.
 
         study = Study("gemm", program=gemm, params={"Pm": divisors(2048, at_most=64)}, device="npu1_4col",
                       objectives=[minimize("latency_us"), minimize(lambda m: m.pe_count, name="cores")],
@@ -46,32 +46,31 @@ class Study(StudySpec):
 
     Args:
         program: a region, or a function of the parameters that returns one.
-        params: by name; what is not a `Parameter` is a fixed value.
+        params: parameters by name; any other value than a `Parameter` is fixed.
         where: conditions on the parameters, e.g. `lambda p: p.Pm * p.Pn <= 1024`.
         device: a device, or its name or path.
         objectives: at least one.
-        constraints: on the metrics.
+        constraints: limits on the metrics.
         reference: computes the expected results from the inputs with NumPy, to verify the final front; the unfolded
-            program serves where there is none.
+            program by default.
         verify_with: maps a design's parameters to those of a reduced instance to verify with.
         output_depths: object FIFO depths of output ports to choose from (NPU).
-        kernels: kernel libraries of the device to choose from, beside the one it selects itself (NPU).
-        schedules: what may vary about loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list.
-        evaluator: what measures designs, or a function without arguments that makes it (in each worker process); the
+        kernels: kernel libraries of the device to choose from, in addition to its default (NPU).
+        schedules: choices for loops, arrays and tensors (FPGA): schedule parameters, "auto", or both in a list.
+        evaluator: evaluator of designs, or a function without arguments that makes it (in each worker process); the
             simulator by default.
         check: device limits, as a function of a design; those of its mapping and its target by default.
         verifier: function of a design that runs it and compares its numbers; `eval.verify.verify_and_prove` by default.
         folds: "kernels" folds whole kernels along the axes of their meshes, "tasks" gathers single tasks in nodes; or a
             choice of your own.
-        extra_choices: what else may be chosen, after everything above.
+        extra_choices: further choices, made after all others.
         programs: compiles the program; for tests and other front ends.
-        trials: how many designs `run` evaluates when it is not told.
-        target: what shall build the winner: "allo" (default for NPUs: what Allo's AIE backend builds), or "model" (the
-            device's limits only).
-        sizes: what the sampler "evolution" draws, keeps and breeds, unless a run is told: "initial", "population",
-            "children", "modelled".
+        trials: number of designs that `run` evaluates by default.
+        target: target that builds the winner: "allo" (default for NPUs: Allo's AIE backend), or "model" (the device's
+            limits only).
+        sizes: default sizes of the sampler "evolution": "initial", "population", "children", "modelled".
         inputs: sets of arrays by name (a list of dictionaries, or a function of the parameters that returns one) on
-            which designs are timed where data decides how often loops run or whether streams are used (FPGA); the
+            which designs are timed if data decides how often loops run or whether streams are used (FPGA); the
             slowest set counts. Designs are verified on them in place of random ones.
         rungs: more expensive evaluators for the best designs, as `Rung` objects.
 
@@ -82,13 +81,13 @@ class Study(StudySpec):
     run = method(run_study, RunOptions)
 
     def enqueue(self, wanted: Wanted, *, params: Mapping[str, Any] | None = None) -> None:
-        """Evaluate designs before anything is searched for; what is enqueued first is what results are compared with.
+        """Evaluate designs before the search begins. Results are compared with the first enqueued design.
 
         Args:
             wanted: a design of the space; a mapping by hand, as a `MeshFold` or as the list that Allo takes; values of
                 parameters, for any legal design that has them; or the directory of a run, of any size and device, for
                 the best of its designs.
-            params: values of parameters that a mapping is meant for; by default the first that it fits.
+            params: parameter values for a mapping; by default the first values that it fits.
 
         Raises:
             StudyError: when the space has no such design.
@@ -98,18 +97,18 @@ class Study(StudySpec):
         enqueue(self, wanted, params or {})
 
 
-# Python's errors name what users call.
+# Python's errors show the names that users call.
 StudySpec.__init__.__qualname__ = "Study"
 RunOptions.__init__.__qualname__ = "Study.run"
 
 
-# Study files: Python files that define studies, or functions that return them.
+# Study files: Python files that define studies, or functions that return studies.
 
 
 _TRUTH = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
-_OWN_SETTINGS = ("target", "evaluator")  # what can be set of a study whose function has no such argument
+_OWN_SETTINGS = ("target", "evaluator")  # settings that work even if the study's function has no such argument
 _FOLDERS: set[Path] = set()
-"""Those of the files executed so far."""
+"""Folders of the files executed so far."""
 _CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": lambda text: _TRUTH[text.lower()]}
 
 
@@ -215,7 +214,7 @@ def execute_file(file: Path) -> ModuleType:
 
 
 def _look_first_in(folder: Path) -> None:
-    """Let imports find the files of a folder, also where those of a study before it have the same names."""
+    """Let imports find the files of a folder, even if an earlier study's files have the same names."""
     if str(folder) in sys.path:
         sys.path.remove(str(folder))
     sys.path.insert(0, str(folder))
@@ -277,10 +276,10 @@ def _call(function: Callable[..., Any], source: StudySource) -> Study:
 
 
 def call(function: Callable[..., Any], file: Path, settings: Mapping[str, str]) -> Any:
-    """What a function of the user's file returns for those of the settings that it takes.
+    """Call a function of the user's file with the settings that it takes.
 
     Raises:
-        StudyError: when it needs others, or does not run; it names the line.
+        StudyError: if it needs others, or does not run; the message names the line.
     """
     parameters = inspect.signature(function).parameters
     missing = [n for n, p in parameters.items() if p.default is p.empty and n not in settings]
@@ -307,7 +306,7 @@ def _with_source(study: Study, source: StudySource) -> Study:
         from allo_dse.eval.command import Command
 
         study.measured_by(Command(source.settings["evaluator"]))
-    # Workers on a cluster have a working directory of their own.
+    # Workers on a cluster have a different working directory.
     study.reload = functools.partial(load_study, replace(source, file=str(Path(source.file).resolve())))
     return study
 

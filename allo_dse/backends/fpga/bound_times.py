@@ -1,7 +1,7 @@
-"""What tasks of a program on an FPGA take, what they wait for, and what their tensors' copies take, whatever the fold.
+"""Times of a program's tasks on an FPGA, of their waits, and of their tensors' copies, whatever the fold.
 
-Designs with different schedules have much of it in common: copies hang on rates alone, and what tasks take by
-themselves on what their costs say.
+Designs with different schedules share much of this: copies depend only on rates, and the times of tasks by themselves
+only on their costs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ from .network import fpga_network
 from .shared_costs import AlikeTasks, Scheduled, SharedCosts, TensorUse
 
 _MOST_HOPS = 64  # streams along which a first token is followed: any number of them gives a bound
-_MOST_WORDS = 1 << 22  # of what is kept, in tasks times arrays of streams
+_MOST_WORDS = 1 << 22  # size of the caches, in tasks times arrays of streams
 
 Times = NDArray[np.int64]
 
 
 class ProgramTimes:
-    """What the bounds of one program's designs on one device are made of; each part is computed once for all designs
-    that have what it hangs on in common."""
+    """Data for the bounds of one program's designs on one device.
+
+    Each part is computed once for all designs that agree in its inputs.
+    """
 
     def __init__(self, shared: SharedCosts) -> None:
         self._shared = shared
@@ -63,10 +65,10 @@ class ProgramTimes:
         return self._copies_of[scheduled]
 
     def paths(self, scheduled: Scheduled) -> Paths:
-        """When tasks begin at the earliest, and what they take then.
+        """Return the earliest begin of each task, and its time from then.
 
         Raises:
-            SimulationError: where control depends on data.
+            SimulationError: if control depends on data.
         """
         if scheduled not in self._paths_of:
             alike, copies = self._shared.alike(0), self.copies(scheduled)
@@ -96,7 +98,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def kept(self) -> frozenset[str]:
-        """Those that do not stay in DRAM: a node has the tiles of all its tasks."""
+        """Tensors that do not stay in DRAM: a node has the tiles of all its tasks."""
         return frozenset(name for name, use in self.uses.items() if use.place != "dram")
 
     @cached_property
@@ -109,7 +111,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
         return found
 
     def last_piece(self, port: TensorPort, pids: IntArray) -> IntArray:
-        """Of the tiles of some tasks."""
+        """Return the last piece of each of some tasks' tiles."""
         return ends_of(port, pids, self.pieces.grids[port.tensor.name])[1]
 
     def passing(self, port: TensorPort) -> int:
@@ -130,7 +132,7 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def cycles(self) -> int:
-        """What the copies alone take: tensors that share an AXI port are copied in turn."""
+        """Time of the copies alone: tensors that share an AXI port are copied in turn."""
         busy, longest = defaultdict[int, int](int), 0
         for position, name in enumerate(self.uses):
             for tiles in (self.pieces.reads[name], self.pieces.writes[name]) if name in self.pieces.words else ():
@@ -141,13 +143,13 @@ class Copies(Struct, frozen=True, eq=False, dict=True):
 
 
 class OwnTimes(Struct, frozen=True, eq=False):
-    """What tasks take that never wait, in cycles, by their numbers; which hangs on no fold.
+    """Times of tasks that never wait, in cycles, by task number. They depend on no fold.
 
     Attributes:
-        whole: of each task.
-        first_put, last_get: by array of streams and task, when it has put a token into one of its streams, and has
-            taken one from each; not finite where it does not.
-        operations: arithmetic ones of all tasks.
+        whole: time of each task.
+        first_put, last_get: by array of streams and task, the time until it has put a token into one of its streams,
+            and until it has taken one from each; not finite if it never does.
+        operations: arithmetic operations of all tasks.
     """
 
     whole: Times
@@ -183,13 +185,13 @@ class OwnTimes(Struct, frozen=True, eq=False):
 
 
 class Paths(Struct, frozen=True, eq=False):
-    """What tasks wait for, as arrays by their numbers. Times are cycles.
+    """Waiting times of tasks, as arrays by task number. Times are cycles.
 
     Attributes:
-        begins: when each begins that waits for its tiles and the first token of each of its streams. ends: what copying
-            its results takes.
-        kept_begins, kept_ends: when its tiles are there of what its node copies before the first of its tasks, and what
-            copying its results takes of what goes after the last.
+        begins: begin of each task if it waits for its tiles and the first token of each of its streams.
+        ends: time to copy its results.
+        kept_begins, kept_ends: arrival of the tiles that its node copies before the first of its tasks, and time to
+            copy the results that leave after the last.
     """
 
     own: OwnTimes
@@ -207,7 +209,7 @@ class Paths(Struct, frozen=True, eq=False):
         return cls(own, _with_streams(edges, own, begins), ends, *kept)
 
     def cycles(self, vmg: VMG) -> int:
-        """What the slowest node of a folded graph takes from the first copy to the last."""
+        """Return the time of the slowest node of a folded graph from the first copy to the last."""
         fold = vmg.mesh_fold
         if fold is None:
             return self._cycles(vmg)
@@ -229,7 +231,7 @@ class Paths(Struct, frozen=True, eq=False):
 def _with_tiles(
     alike: Sequence[AlikeTasks], copies: Copies, tensors: Collection[str], count: int
 ) -> tuple[Times, Times]:
-    """When each task has its tiles of some tensors, and what copying its results takes."""
+    """Return the time at which each task has its tiles of some tensors, and the time to copy its results."""
     begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for cls, _, tasks, pids in alike:
         ports = [port for port in cls.tensor_ports if port.tensor.name in tensors]
@@ -247,14 +249,14 @@ def _with_tiles(
 
 
 def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
-    """When tasks begin if they wait for the first token of each stream and for nothing else."""
+    """Return the begin of tasks that wait for the first token of each stream and for nothing else."""
     if not len(edges):
         return begins
     lead = own.first_put[edges.array, edges.source] - own.last_get[edges.array, edges.target]
     known = np.isfinite(lead)
     source, target, lead = edges.source[known], edges.target[known], lead[known].astype(np.int64)
     # Longest paths (Bellman 1958): a consumer begins no earlier than the tokens that it gets allow. Times only grow
-    # towards the true ones, so they are bounds wherever this stops.
+    # towards the true ones, so they are bounds at any number of iterations.
     for _ in range(_MOST_HOPS):
         later = begins.copy()
         np.maximum.at(later, target, begins[source] + lead)
@@ -265,7 +267,7 @@ def _with_streams(edges: StreamEdges, own: OwnTimes, begins: Times) -> Times:
 
 
 def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
-    """When something that never waits first uses each of its streams: by direction and stream argument."""
+    """Return the first use of each stream by parts that never wait, by direction and stream argument."""
     found: dict[tuple[str, int], int] = {}
     clock = 0
     for part in parts:
@@ -279,16 +281,18 @@ def first_times(parts: Iterable[Part]) -> Mapping[tuple[str, int], int]:
     return found
 
 
-# When a design has written, or first needs, each part of a tensor whose tiles come and go.
+# Times at which a design has written, or first needs, each part of a tensor that moves in tiles.
 
 
 class Passage(Struct, frozen=True):
-    """How a tensor that stays in DRAM comes or goes.
+    """Passage of a tensor that stays in DRAM, tile by tile.
 
     Attributes:
         cycles: by tile, in the shape of the grid of tiles: when the whole tile has been written, or when it is first
-            asked for. tile_shape: of each.
-        moved: tiles, as often as they come or go. lanes: elements that go in a cycle.
+            requested.
+        tile_shape: of each tile.
+        moved: number of tile copies.
+        lanes: elements copied per cycle.
     """
 
     tensor: Tensor
@@ -307,14 +311,15 @@ class Passage(Struct, frozen=True):
 
 
 def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
-    """Those of the tensors that nodes with several tasks have in DRAM, by name. They are moved in tiles of one shape,
-    and what is written goes once, and is not read.
+    """Return the passages of tensors in DRAM that nodes with several tasks use, by name.
+
+    Only tensors that move in tiles of one shape are included. A written one must be written once, and not read.
 
     Args:
         depths: of the design's streams.
 
     Raises:
-        SimulationError: if it deadlocks at these.
+        SimulationError: if the design deadlocks at these depths.
     """
     mapping, found = design.mapping.fpga.at(depths), {}
     if design.vmg.node_count == design.vmg.task_count or len(mapping.runs) > 1:
@@ -333,7 +338,7 @@ def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
         ends = result.process_log(network.deliveries[name, does])
         grid, shape = ports[0].tile.grid, ports[0].tile_shape
         cycles = np.full(math.prod(grid), -1)
-        # Of a tile that comes several times, the first counts; a request ends when the tile has been moved.
+        # The first move of a tile counts; a request ends when the tile has been moved.
         cycles[tiles[::-1]] = ends[::-1] - use.cycles(math.prod(shape)) * use.reads
         if (cycles >= 0).all() and (use.reads or len(tiles) == len(cycles)):
             found[name] = Passage(use.tensor, cycles.reshape(grid), shape, len(tiles), use.lanes)

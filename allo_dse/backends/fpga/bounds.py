@@ -1,8 +1,8 @@
-"""What `FpgaSimulator` says of a design at least: copies, processing elements and paths between them, and resources.
+"""Lower bounds of `FpgaSimulator`'s results: copies, processing elements and paths between them, and resources.
 
 A node takes as long as its tasks take without waiting. Its first task begins when its tiles have been copied and its
-streams have got their first token, and what its last one writes is copied afterwards. Resources are known but for the
-depths of streams that the evaluator solves; those count with the least that any depth takes.
+streams have their first token, and the results of its last task are copied afterwards. Resources are known except for
+the stream depths that the evaluator solves; these count with the least resources of any depth.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHARES = tuple(f"{resource}_utilization" for resource in RESOURCES)
 
 
 class FpgaBounds:
-    """Bounds what `FpgaSimulator` says of designs: of the copies alone, which hang on no fold, then of everything.
+    """Bounds on results of `FpgaSimulator`: from the copies alone, which depend on no fold, then from everything.
 
     Args:
         solves: whether depths of streams are found by the evaluator where a design does not say them.
@@ -43,7 +43,7 @@ class FpgaBounds:
         self._saved: dict[object, dict[str, float]] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
-        """Bounds of the metrics that a level can say something of.
+        """Return the bounds of the metrics that a level bounds.
 
         Raises:
             SimulationError: where control depends on data.
@@ -69,8 +69,10 @@ class FpgaBounds:
         return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
 
     def least_cycles(self, mapping: FpgaCosts) -> int:
-        """What a mapping takes at least, at any depths of its streams; 0 where that is not known: where it is timed on
-        inputs, as reported, or moved at given rates."""
+        """Return a lower bound of a mapping's time at any depths of its streams; 0 if none is known.
+
+        None is known for mappings timed on inputs, with reported times, or with given copy rates.
+        """
         if mapping.vmg.program.runs or mapping.measured or mapping.rates:
             return 0
         times = self._of(mapping.shared)
@@ -82,8 +84,10 @@ class FpgaBounds:
         return self._times[shared]
 
     def _least_saved(self, mapping: FpgaCosts) -> dict[str, float]:
-        """By how much FIFOs whose depths are solved for can differ from the declared ones at least, per resource; empty
-        where there are none."""
+        """Return the least difference of FIFOs with solved depths from their declared depths, per resource.
+
+        Empty if no depths are solved.
+        """
         key = mapping.shared, mapping.fifos
         known = self._saved.get(key)
         return keep(self._saved, key, _least_saved(mapping)) if known is None else known
@@ -108,7 +112,7 @@ def _least_saved(mapping: FpgaCosts) -> dict[str, float]:
 
 
 def _resources(mapping: FpgaCosts, saved: Mapping[str, float]) -> dict[str, Interval]:
-    """Of everything, and their shares of the device; exact where the depths of streams are known."""
+    """Return total resources and their shares of the device; exact if the depths of streams are known."""
     total, most = mapping.total, _ANYTHING if saved else None
     low = {resource: getattr(total, resource) + saved.get(resource, 0.0) for resource in RESOURCES}
     limits = {resource: mapping.device.limit(resource) for resource in RESOURCES}
@@ -118,10 +122,9 @@ def _resources(mapping: FpgaCosts, saved: Mapping[str, float]) -> dict[str, Inte
 
 
 def _least_fifo(device: FpgaDevice, bits: int, least: int) -> dict[str, float]:
-    """The least of each resource that a FIFO of at least so many elements can take, whatever its depth."""
+    """Return the least of each resource that a FIFO of at least `least` elements takes at any depth."""
     rules = device.fifo
-    # What a FIFO takes grows with its depth as long as it is built in one way, so each resource is least at the depth
-    # where a way of building begins.
+    # The resources of one kind of FIFO grow with its depth, so each is least at the smallest depth of some kind.
     first_of_kind = (least, rules.register_depth + 1, rules.shift_bits // bits + 1, rules.lutram_bits // bits + 1)
     kinds = [fifo_resources(device, bits, depth) for depth in first_of_kind if depth >= least]
     return {resource: min(getattr(kind, resource) for kind in kinds) for resource in RESOURCES}

@@ -50,7 +50,7 @@ class FpgaSimulator:
         self._timings: dict[object, _Timing] = {}
 
     def bounding(self) -> FpgaBounds:
-        """What can be said of designs before they are evaluated."""
+        """Return the bounds of designs before evaluation."""
         return self._bounds
 
     def evaluate(self, design: Design) -> Metrics:
@@ -76,11 +76,12 @@ class FpgaSimulator:
 
 
 class _Timing(NamedTuple):
-    """What runs of a design have shown.
+    """Results of a design's runs.
 
     Attributes:
         depths: of its streams, by array.
-        cycles: of each run. slowest: which run it is that takes most.
+        cycles: of each run.
+        slowest: index of the run that takes longest.
         bound: see `_bound`.
     """
 
@@ -91,7 +92,7 @@ class _Timing(NamedTuple):
 
 
 def _metrics(mapping: FpgaCosts, timing: _Timing) -> Metrics:
-    """Metrics of the slowest run; `timed_on` says the cycles of every one."""
+    """Return the metrics of the slowest run; `timed_on` has the cycles of every run."""
     mapping, cycles = mapping.runs[timing.slowest], max(timing.cycles)
     device, vmg = mapping.device, mapping.vmg
     built = mapping.at(timing.depths)
@@ -119,7 +120,7 @@ def _metrics(mapping: FpgaCosts, timing: _Timing) -> Metrics:
 
 
 def _throughput(mapping: FpgaCosts, latency_us: float) -> dict[str, float]:
-    """Nothing where data decides: how many operations were executed is not counted."""
+    """Return the throughput; empty if data decides, since executed operations are not counted."""
     return {} if mapping.vmg.program.runs else {"throughput_gops": mapping.operations / latency_us * 1e-3}
 
 

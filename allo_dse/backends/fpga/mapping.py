@@ -1,4 +1,4 @@
-"""A folded graph on an FPGA: what each task class costs, and the resources of the whole.
+"""A folded graph on an FPGA: the cost of each task class, and the total resources.
 
     mapped = FpgaCosts(vmg, device, schedule, depths)
     mapped.cost(task_class)            # TaskCost: times, loops, operators
@@ -36,14 +36,14 @@ _HANG_ON_DEPTHS = ("depths", "resources", "total")
 
 @dataclass(frozen=True, eq=False)
 class FpgaCosts:
-    """What a folded graph with a schedule costs on a device: its tasks, FIFOs and tensors.
+    """Costs of a folded graph with a schedule on a device: its tasks, FIFOs and tensors.
 
     Attributes:
-        schedule: directives beside those of the program.
-        depths: stream depths by array name, where they differ from the declared ones.
-        measured: per kernel and class what is known of its loops (see `task_cost`).
-        rates: elements per cycle that a tensor's copies are known to move, by its name.
-        run: which of the program's runs on given inputs is timed, where data decides.
+        schedule: directives in addition to the program's.
+        depths: stream depths by array name, if they differ from the declared ones.
+        measured: known times of loops, per kernel and class (see `task_cost`).
+        rates: known elements per cycle of a tensor's copies, by its name.
+        run: index of the timed run on given inputs, if data decides.
     """
 
     vmg: VMG
@@ -59,7 +59,7 @@ class FpgaCosts:
         return {}
 
     def cost(self, task_class: TaskClass, pid: Pid = ()) -> TaskCost:
-        """Times and operators of a class; `pid` of the task, where tasks of the class differ.
+        """Return the times and operators of a class; of the task with `pid` if tasks of the class differ.
 
         Raises:
             SimulationError: where control depends on data.
@@ -83,17 +83,17 @@ class FpgaCosts:
 
     @property
     def runs(self) -> tuple[FpgaCosts, ...]:
-        """The mapping in each of the program's runs on given inputs; just this one where data decides on nothing."""
+        """The mapping in each of the program's runs on given inputs; only this one if data decides nothing."""
         return tuple(replace(self, run=number) for number in range(len(self.vmg.program.runs))) or (self,)
 
     @cached_property
     def shared(self) -> SharedCosts:
-        """What it has in common with all designs of the program."""
+        """Costs shared by all designs of the program."""
         return SharedCosts.of(self.vmg.graph, self.device)
 
     @cached_property
     def scheduled(self) -> Scheduled:
-        """What it has in common with those that have its schedule."""
+        """Costs shared by all designs with its schedule."""
         return self.shared.scheduled(self.schedule, self.rates)
 
     @property
@@ -112,7 +112,7 @@ class FpgaCosts:
         return self.scheduled.copied_bytes + sum(map(self.moved_bytes, self.streamed.values()))
 
     def moved_bytes(self, use: TensorUse) -> int:
-        """Of a tensor that stays in DRAM, as often as they come and go."""
+        """Return the bytes copied of a tensor that stays in DRAM, counting repeated copies."""
         words = sum(self.vmg.uses.moved_words(use.tensor.name, does) for does in use.directions)
         return words * use.tensor.dtype.bits // BITS_PER_BYTE
 
@@ -123,7 +123,7 @@ class FpgaCosts:
 
     @cached_property
     def processing(self) -> Processing:
-        """The parts of `resources` that processing elements take, which are known without a look at any stream."""
+        """The parts of `resources` for processing elements, which do not depend on streams."""
         fold = self.vmg.mesh_fold
         if fold is None or self.measured or self.run:
             return self._processing()
@@ -141,10 +141,10 @@ class FpgaCosts:
         return {"logic": Resources.weighted(logic), "arrays": Resources.weighted(arrays)}
 
     def _held(self, group: int, task_class: TaskClass, cost: TaskCost) -> tuple[int, ...]:
-        """How many of each array of a class a node of a group has."""
+        """Return the number of copies of each array of a class on a node of a group."""
         held, uses = self.scheduled.held(task_class, cost), self.vmg.uses
-        # Tasks on nodes of their own overlap with what hands them their tiles, which are double-buffered; nodes with
-        # several keep them in arrays.
+        # Tasks on nodes of their own overlap with the copies of their double-buffered tiles. Nodes with several tasks
+        # keep tiles in arrays.
         overlaps = 1 < self.vmg.node_count == self.vmg.task_count
         return tuple(
             one if isinstance(one, int) else uses.tiles(group, task_class, one[0]) * (2 if one[1] and overlaps else 1)
@@ -157,13 +157,15 @@ class FpgaCosts:
         return Resources.total(self.resources.values())
 
     def at(self, depths: Mapping[str, int]) -> FpgaCosts:
-        """The same at other depths of its streams, on which nothing that is kept depends but their resources."""
+        """Return the mapping at other stream depths, with all cached results that do not depend on them."""
         other = replace(self, depths=depths)
         vars(other).update((name, value) for name, value in vars(self).items() if name not in _HANG_ON_DEPTHS)
         return other
 
     def _tile_fifos(self, group: int) -> Resources:
-        """Of one node: a FIFO for the next tile, or the last result, of each tensor that stays in DRAM."""
+        """Return the resources of one node's tile FIFOs: for the next tile, or the last result, of each tensor in
+        DRAM.
+        """
         words: dict[tuple[str, str], int] = {}
         for _, task_class, _ in self.vmg.uses.classes[group] if self.streamed else ():
             for port in task_class.tensor_ports:
@@ -188,12 +190,12 @@ class FpgaCosts:
         return self.shared.fifos(inside + self._deep(self.depths or {}))
 
     def _deep(self, depths: Mapping[str, int]) -> Fifos:
-        """The FIFOs between nodes at these depths, and as declared where they say none."""
+        """Return the FIFOs between nodes at these depths; missing depths are as declared."""
         streams = self.shared.streams
         return tuple((name, count, depths.get(name, streams[name].depth)) for name, count in self.fifos)
 
     def fifos_at(self, depths: Mapping[str, int]) -> Resources:
-        """What the FIFOs between nodes take at these depths, and as declared where they say none."""
+        """Return the resources of the FIFOs between nodes at these depths; missing depths are as declared."""
         return self.shared.fifos(self._deep(depths))
 
     def bits_at(self, depths: Mapping[str, int]) -> int:
@@ -206,7 +208,7 @@ class FpgaCosts:
         return self.bits_at(self.depths or {})
 
     def _table_of_tiles(self, use: TensorUse) -> Resources:
-        """Memory that says which tile is next and which nodes it is for: an entry for each task at most."""
+        """Resources of the table of next tiles and their nodes: at most one entry per task."""
         kernels = [k for k in self.vmg.program.kernels if any(arg.name == use.tensor.name for arg in k.args)]
         words = sum(kernel.task_count for kernel in kernels)
         bits = math.prod(use.tensor.shape).bit_length() + self.vmg.node_count.bit_length()
@@ -219,7 +221,7 @@ class FpgaCosts:
         return Resources.weighted([(self.scheduled.interfaces, 1), *tables])
 
 
-# Whether a folded graph with its schedule fits an FPGA.
+# Limits of an FPGA that a folded graph with its schedule exceeds.
 
 
 _INTERFACES_PER_PORT = 16  # what one interconnect joins into one port of the memory
@@ -253,7 +255,9 @@ def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
 
 
 def _common(mapping: FpgaCosts, schedule: Sequence[Directive]) -> Iterator[Violation]:
-    """What kernels have in common has one partition, and a port of each bank for every task that uses it."""
+    """Yield violations by shared tensors: each has one partition, and needs a port per bank for every task that uses
+    it.
+    """
     program, ports = mapping.vmg.program, mapping.device.arrays.ports
     for found in conflicts(program, schedule):
         yield Violation(
@@ -273,7 +277,7 @@ def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:
 
 
 def _resources(mapping: FpgaCosts) -> Iterator[Violation]:
-    """Resources beyond the device's; of the processing elements only where these need a multiple of what there is."""
+    """Yield exceeded resources; only those of processing elements if these alone exceed the device several times."""
     alone = list(_beyond(mapping, mapping.processing))
     is_hopeless = any(violation.needed > _FAR_TOO_LARGE * violation.limit for violation in alone)
     yield from alone if is_hopeless else _beyond(mapping, mapping.resources)
@@ -288,18 +292,18 @@ def _beyond(mapping: FpgaCosts, parts: Mapping[str, Resources]) -> Iterator[Viol
             yield Violation(resource, mapping.device.name, needed, limit, detail)
 
 
-# Tensors that several kernels use: one partition serves all of them, and may be too little for one.
+# Tensors that several kernels use: one partition serves all of them, and may be too small for one.
 #
-# `partition` of a region's tensor is one directive, so every kernel has the same banks of it. Where a kernel's loop
-# still waits for ports, its accesses do not go along the dimension, or not in the steps, that the banks are of.
+# `partition` of a region's tensor is one directive, so every kernel gets the same banks. A kernel's loop may still wait
+# for ports if its accesses go along another dimension, or in other steps, than the banks.
 
 
 class Use(Struct, frozen=True):
-    """How a kernel uses a tensor.
+    """A kernel's use of a tensor.
 
     Attributes:
-        place: the kernel, and where it is in the source.
-        waiting: of a loop that waits for the ports of the tensor's banks, its name and interval; None if none does.
+        place: the kernel and its place in the source.
+        waiting: name and interval of a loop that waits for ports of the tensor's banks; None if none does.
     """
 
     place: str
@@ -313,7 +317,7 @@ class Use(Struct, frozen=True):
 
 
 class Conflict(Struct, frozen=True):
-    """A tensor whose banks one of its uses would have otherwise.
+    """A tensor with a use that needs other banks.
 
     Attributes:
         uses: one per kernel, those that wait last.
@@ -328,7 +332,7 @@ class Conflict(Struct, frozen=True):
 
 
 def partition_conflicts(mapping: FpgaCosts) -> list[Conflict]:
-    """The tensors that at least two kernels use and whose partition does not serve all of them.
+    """Return the tensors of at least two kernels whose partition does not serve all of them.
 
     Raises:
         SimulationError: where control depends on data.

@@ -1,9 +1,9 @@
 """A design on an FPGA as a network of operation tables.
 
-Tasks do what the cost model says, at its intervals and depths; copies of tensors between DRAM and the chip are
-processes of their own, which use their AXI port in turn and hand a token to each node whose tiles have arrived, and get
-one when it has written its last. Of a tensor that stays in DRAM a tile waits in a FIFO of the node until its task
-begins, which empties it.
+Tasks have the intervals and depths of the cost model. Copies of tensors between DRAM and the chip are processes of
+their own, which use their AXI port in turn. They put a token to each node whose tiles have arrived, and get one from a
+node that has written its last. A tile of a tensor that stays in DRAM waits in a FIFO of the node until its task begins,
+which empties the FIFO.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_PIECE = 1 << 62
 
 
 class TensorCopies:
-    """The processes that copy tensors, and the streams on which they and tasks hear of one another.
+    """Processes that copy tensors, and the streams that synchronize them with tasks.
 
     Of a tensor that is copied as a whole, a node hears that its tiles are all there, and says when it has written the
     last of its results. Of one that stays in DRAM, a node has a FIFO for one tile.
@@ -79,8 +79,7 @@ class TensorCopies:
                     yield port, vmg.node_of_task[tasks], pids
 
     def _find_pieces(self) -> None:
-        """Which is the last of the pieces that nodes read, and the first of those they write, in the order in which
-        they are copied."""
+        """Find the last piece that each node reads, and the first that it writes, in copying order."""
         count, grids = self._mapping.vmg.node_count, self._mapping.shared.pieces.grids
         for port, nodes, pids in self._ports("auto"):
             name = port.tensor.name
@@ -91,7 +90,7 @@ class TensorCopies:
                 np.minimum.at(self._first_written.setdefault(name, np.full(count, _NO_PIECE)), nodes, first)
 
     def _using_nodes(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
-        """Which nodes use the tensors that stay in DRAM."""
+        """Nodes that use each tensor that stays in DRAM, by tensor and direction."""
         found: dict[tuple[str, str], NDArray[np.bool_]] = {}
         for port, nodes, _ in self._ports("dram"):
             for does in ("reads", "writes"):
@@ -168,7 +167,7 @@ class TensorCopies:
 
 
 class FpgaNetwork(Struct, frozen=True):
-    """A network, and what its parts stand for.
+    """A network, with the meaning of its parts.
 
     Attributes:
         task: table process of each of the program's tasks.
@@ -273,8 +272,7 @@ def _at_end(streams: Mapping[str, IntArray], node_of_task: IntArray, tasks: IntA
 
 
 _Moves = Sequence[tuple[str, str, int]]
-"""What tasks of a class copy of tensors that stay in DRAM, in the order in which they do: tensor, "reads" or "writes",
-and cycles."""
+"""Copies by tasks of a class for tensors that stay in DRAM, in order: tensor, "reads" or "writes", and cycles."""
 
 
 def _moves(mapping: FpgaCosts, task_class: TaskClass) -> _Moves:
@@ -288,11 +286,11 @@ def _moves(mapping: FpgaCosts, task_class: TaskClass) -> _Moves:
 
 
 def _table(first: int, ends: tuple[int, int], moves: _Moves, parts: Iterable[Part]) -> Table:
-    """What a task does.
+    """Return the operations of a task.
 
     Args:
-        first: how many streams are the task's own; the others follow.
-        ends: how many tensors it waits for, and how many wait for it.
+        first: number of the task's own streams; the others follow.
+        ends: number of tensors that it waits for, and of tensors that wait for it.
     """
     table, (arrivals, dones) = Table(), ends
     for port in range(first, first + arrivals):
@@ -308,7 +306,7 @@ def _table(first: int, ends: tuple[int, int], moves: _Moves, parts: Iterable[Par
 
 
 def _copy(use: Callable[[int], None], table: Table, copies: Sequence[tuple[int, int, int]]) -> None:
-    """Copy tiles from FIFOs, or to them, at the same time: of each its cycles, and what to use before and after."""
+    """Copy tiles from or to FIFOs concurrently: for each its cycles, and the streams to use before and after."""
     for _, before, _ in copies:
         use(before)
     clock = 0
@@ -319,7 +317,7 @@ def _copy(use: Callable[[int], None], table: Table, copies: Sequence[tuple[int, 
 
 
 def write_parts(table: Table, parts: Iterable[Part]) -> None:
-    """What the cost model says a task does, as operations of a table."""
+    """Write the cost model's parts of a task as operations of a table."""
     for part in parts:
         if isinstance(part, Wait):
             table.advance(part.cycles)

@@ -40,7 +40,7 @@ _OPERATIONS = {t + op: (element, name) for t, element in _TYPES.items() for op, 
     "fpext": ("f32", "extend"),
     "fptrunc": ("f32", "truncate"),
 }
-"""What the device file calls the tool's operations: element type and operator."""
+"""Names of the tool's operations in the device file: element type and operator."""
 
 Key = tuple[str, str]
 
@@ -104,7 +104,9 @@ class OperatorRow(Struct, frozen=True):
 
 
 class HeldOut(Struct, frozen=True):
-    """How many readings a table has exactly, in latency and DSPs: the device's own, and one from the other reports."""
+    """Number of readings that a table predicts exactly, in latency and DSPs: the device's own, and one from other
+    reports.
+    """
 
     readings: int
     before: int
@@ -112,7 +114,7 @@ class HeldOut(Struct, frozen=True):
 
 
 class OperatorCalibration(Struct, frozen=True):
-    """A device with the operator table that reports say."""
+    """A device with the operator table that follows from reports."""
 
     device: FpgaDevice
     rows: tuple[OperatorRow, ...]
@@ -120,7 +122,7 @@ class OperatorCalibration(Struct, frozen=True):
 
     @property
     def learned(self) -> bool:
-        """Whether reports say anything else than the device."""
+        """True if reports differ from the device's table."""
         return any(row.is_changed for row in self.rows)
 
     @property
@@ -148,7 +150,7 @@ _FIGURES = ("latency", "dsp", "ff", "lut")
 
 
 def operators_in(report: HlsReport, label: str) -> tuple[Reading, ...]:
-    """The operators of a report, each as most of its units are; none where it does not say its clock."""
+    """Return the operators of a report, each as most of its units are; empty if the report lacks its clock."""
     if not report.clock_ns:
         return ()
     groups: dict[Key, list[HlsOperator]] = {}
@@ -174,7 +176,7 @@ def _middle(values: Iterable[int | None]) -> int | None:
 
 
 def calibrate_operators(device: FpgaDevice, readings: Sequence[Reading]) -> OperatorCalibration:
-    """The device whose table has, at the clocks of reports, what these say; each report has one vote."""
+    """Return the device with a table that agrees with reports at their clocks; each report has one vote."""
     rows = _rows(device, readings)
     return OperatorCalibration(with_rows(device, rows), rows, held_out(device, readings))
 
@@ -207,7 +209,7 @@ def _rows(device: FpgaDevice, readings: Iterable[Reading]) -> tuple[OperatorRow,
 
 
 def _row(device: FpgaDevice, alike: Sequence[Reading]) -> OperatorRow:
-    """The medians of what reports of one clock say; what they do not say stays."""
+    """Return the medians of reports of one clock; figures that they lack are kept."""
     element, name = alike[0].key
     known = device.operators.get(element, {}).get(name)
     before = at_clock(known, alike[0].mhz) if known else None
@@ -227,7 +229,7 @@ def _same_clock(a: float, b: float) -> bool:
 
 
 def held_out(device: FpgaDevice, readings: Sequence[Reading]) -> HeldOut:
-    """Each reading beside the device as it was, and beside one calibrated by reports of other folds."""
+    """Compare each reading with the original device, and with one calibrated by reports of the other folds."""
     number = {label: n for n, label in enumerate(dict.fromkeys(one.label for one in readings))}
     fold = [number[one.label] % FOLDS for one in readings]
     before = sum(_is_exact(device, one) for one in readings)

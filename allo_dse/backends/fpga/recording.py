@@ -1,4 +1,4 @@
-"""Recorded runs of FPGA designs: who worked when, what waited for what, and what was in every FIFO."""
+"""Recorded runs of FPGA designs: activity of processes, their waits, and the content of every FIFO."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FpgaLabels(Labels):
         return f"{self.copies[target]} from {self.task(source)}"
 
     def array(self, stream: int) -> str:
-        """What shares one depth with a stream."""
+        """Return the name of the stream array, or the tile FIFO, whose depth a stream shares."""
         if stream >= self.network.fifos:
             return self._tile(stream)
         return self.program.streams[int(self.network.wiring.array[stream])].name

@@ -1,4 +1,4 @@
-"""What all folds of a program have in common on an FPGA, under one schedule or whatever their schedule is.
+"""Costs shared by all folds of a program on an FPGA, under one schedule or under any.
 
 shared = SharedCosts.of(graph, device)      # one for a program and a device
 shared.scheduled(schedule).tensors          # how tensors reach designs with that schedule
@@ -30,24 +30,25 @@ from .cost.task_cost import TaskCost, deciding_pids
 
 Pid = tuple[int, ...]
 Processing = Mapping[str, Resources]
-"""What processing elements take, by part."""
+"""Resources of processing elements, by part."""
 Fifos = tuple[tuple[str, int, int], ...]
 """Stream arrays by name, how many FIFOs there are of each, and their depth in tokens."""
 AlikeTasks = tuple[TaskClass, Pid, IntArray, IntArray]
 """Tasks that cost the same: their class, the process ids that decide on it, their numbers, and all their ids."""
 Held = int | tuple[TensorPort, bool]
-"""How often a node has an array: so often, or once for each of its tiles of a port's tensor, and twice where tasks
-overlap and the second is true."""
+"""Copies of an array on a node: a number, or a port and a flag. With a port there is one copy for each of the node's
+tiles of the port's tensor, or two if the flag is true and tasks overlap."""
 BITS_PER_BYTE = 8
 
 
 class TensorUse(Struct, frozen=True):
-    """How a tensor reaches the design.
+    """Transport of a tensor to and from the design.
 
     Attributes:
-        place: "onchip" in the design's memory already, so that nothing is copied; "dram" where it stays, tiles coming
-            and going task by task; "auto" copied as a whole, to the nodes that use it and back.
-        words_per_cycle: elements that are copied per cycle. lanes: of a word.
+        place: "onchip" in the design's memory already, so that nothing is copied; "dram" if it stays there and tiles
+            are copied task by task; "auto" copied as a whole, to the nodes that use it and back.
+        words_per_cycle: elements that are copied per cycle.
+        lanes: elements per word.
     """
 
     tensor: Tensor
@@ -63,17 +64,17 @@ class TensorUse(Struct, frozen=True):
 
     @property
     def directions(self) -> tuple[Literal["reads", "writes"], ...]:
-        """What tasks do with it."""
+        """Directions in which tasks use it."""
         ways: tuple[Literal["reads", "writes"], ...] = ("reads", "writes")
         return tuple(does for does in ways if getattr(self, does))
 
     def cycles(self, words: int) -> int:
-        """What so many elements take to copy."""
+        """Return the time to copy a number of elements."""
         return math.ceil(words / self.words_per_cycle)
 
 
 class SharedCosts(Struct, frozen=True, eq=False, dict=True):
-    """What designs of one program on one device have in common."""
+    """Costs shared by all designs of one program on one device."""
 
     graph: ProgramGraph
     device: FpgaDevice
@@ -85,17 +86,17 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     @staticmethod
     def of(graph: ProgramGraph, device: FpgaDevice) -> SharedCosts:
-        """Those of a program's graph, which keeps them."""
+        """Return the shared costs of a program's graph, which keeps them."""
         known = graph.once(_by_device)
         if device.key not in known:
             known[device.key] = SharedCosts(graph, device)
         return known[device.key]
 
     def scheduled(self, schedule: tuple[Directive, ...], rates: Mapping[str, float] | None = None) -> Scheduled:
-        """What designs with one schedule have in common.
+        """Return the costs shared by all designs with one schedule.
 
         Args:
-            rates: elements per cycle that a tensor's copies are known to move, by its name.
+            rates: known elements per cycle of a tensor's copies, by its name.
         """
         key = (schedule, tuple(rates.items())) if rates else schedule
         known = self._schedules.get(key)
@@ -107,29 +108,31 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
         return {stream.name: stream for stream in self.graph.program.streams}
 
     def processing(self, key: Hashable, made: Callable[[], Processing]) -> Processing:
-        """What processing elements take, which is made where nothing is known of this fold and these costs."""
+        """Return the cost of processing elements, made once per fold and costs."""
         known = self._processing.get(key)
         return keep(self._processing, key, made()) if known is None else known
 
     def differs(self, task_class: TaskClass, run: int) -> bool:
-        """Whether tasks of a class take different times."""
+        """Return whether tasks of a class may take different times."""
         return self._is_observed(task_class, run) or any(deciding_pids(task_class.body.mlir))
 
     def deciding(self, task_class: TaskClass, pid: Pid, run: int) -> Pid:
-        """What tasks of a class that take the same times have in common: of the task's ids those that decide on them,
-        and 0 for others; nothing where no id does."""
+        """Return the part of a task's ids that decides its time, with 0 for the other ids; empty if no id decides.
+
+        Tasks of a class with equal results take the same time.
+        """
         if self._is_observed(task_class, run):
             return pid
         decides = deciding_pids(task_class.body.mlir)
         return tuple(one if own else 0 for one, own in zip(pid, decides, strict=True)) if any(decides) else ()
 
     def _is_observed(self, task_class: TaskClass, run: int) -> bool:
-        """Whether data decides on what tasks of a class do."""
+        """Return whether data decides what tasks of a class do."""
         runs = self.graph.program.runs
         return bool(runs) and (task_class.kernel, task_class.name) in runs[run].classes
 
     def alike(self, run: int) -> tuple[AlikeTasks, ...]:
-        """All tasks; which are alike does not hang on how the program is folded and scheduled."""
+        """Return all tasks in groups of equal ones, which depend neither on the fold nor on the schedule."""
         if run not in self._alike:
             self._alike[run] = tuple(self._alike_tasks(run))
         return self._alike[run]
@@ -148,7 +151,7 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def used(self) -> tuple[tuple[Tensor, bool, bool], ...]:
-        """The tensors that tasks use, and whether they read and write them."""
+        """Tensors that tasks use, with flags for reading and writing."""
         ports = list(self.graph.program.tensor_ports)
         reads, writes = ({p.tensor.name for p in ports if getattr(p, does)} for does in ("reads", "writes"))
         shaped = (tensor for tensor in self.graph.program.tensors if tensor.shape)
@@ -157,19 +160,19 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def pieces(self) -> TensorPieces:
-        """Of tensors, as tasks use them."""
+        """Pieces of tensors, as tasks use them."""
         return TensorPieces.of(self.graph.program)
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
-        """By tensor, what divides the rows of all of its tiles: no word has elements of two rows."""
+        """Greatest common divisor of the rows of each tensor's tiles: no word has elements of two rows."""
         found = defaultdict[str, int](int)
         for port in self.graph.program.tensor_ports:
             found[port.tensor.name] = math.gcd(found[port.tensor.name], *port.tile_shape[-1:])
         return found
 
     def fifos(self, fifos: Fifos) -> Resources:
-        """What FIFOs take."""
+        """Return the resources of FIFOs."""
         return self._fifos.get(fifos) or keep(self._fifos, fifos, self._built(fifos))
 
     def _built(self, fifos: Fifos) -> Resources:
@@ -192,12 +195,12 @@ class SharedCosts(Struct, frozen=True, eq=False, dict=True):
 
 
 class Scheduled(Struct, frozen=True, eq=False, dict=True):
-    """What all folds of a program have in common under one schedule on one device.
+    """Costs shared by all folds of a program under one schedule on one device.
 
     Attributes:
-        schedule: directives beside those of the program.
-        rates: elements per cycle that a tensor's copies are known to move, by its name.
-        costs: of task classes, by kernel, class, process ids and run, as far as they were asked for.
+        schedule: directives in addition to the program's.
+        rates: known elements per cycle of a tensor's copies, by its name.
+        costs: of task classes, by kernel, class, process ids and run, as they are requested.
     """
 
     _shared: SharedCosts
@@ -241,7 +244,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
             yield TensorUse(tensor, reads, writes, *self._transfer(tensor, own))
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
-        """Where a tensor is, and if it is copied, elements per cycle and in a word."""
+        """Return the place of a tensor, and for a copied one its elements per cycle and per word."""
         options = {d.kind: d.options for d in about}
         said = str(options.get("place", {}).get("memory"))
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
@@ -264,7 +267,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def processing_key(self) -> Hashable:
-        """Equal for schedules under which processing elements take the same.
+        """Key that is equal for schedules with equal processing elements.
 
         Raises:
             SimulationError: where control depends on data.
@@ -275,12 +278,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def copies_key(self) -> Hashable:
-        """Equal for schedules under which all copies take the same times."""
+        """Key that is equal for schedules with equal times of all copies."""
         return tuple((use.tensor.name, use.place, use.words_per_cycle) for use in self.tensors if not use.onchip)
 
     @property
     def timing_key(self) -> Hashable:
-        """Equal for schedules under which all tasks and copies do the same at the same times.
+        """Key that is equal for schedules with equal timing of all tasks and copies.
 
         Raises:
             SimulationError: where control depends on data.
@@ -296,7 +299,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def interfaces(self) -> Resources:
-        """AXI ports, and the tasks that copy; nothing where nothing is copied."""
+        """Resources of AXI ports and copying tasks; none if nothing is copied."""
         external, copied = self.device.external, [use for use in self.tensors if not use.onchip]
         if not copied:
             return Resources()
@@ -305,7 +308,7 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         return Resources.weighted((part.resources, count) for part, count in zip(parts, counts, strict=True))
 
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
-        """How often a node has each array of a class it executes."""
+        """Return the number of copies of each array on a node that executes the class."""
         key = task_class.kernel, task_class.name
         if key not in self._held:
             ports = {port.arg: port for port in task_class.tensor_ports}

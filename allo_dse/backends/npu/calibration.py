@@ -14,7 +14,7 @@ from allo_dse.space.design import Design
 
 
 class _Scale(Struct, frozen=True):
-    """How a number may vary: its logarithm, after an offset for numbers that can be zero, between limits."""
+    """Scale on which a number varies: its logarithm between limits, after an offset for numbers that can be zero."""
 
     offset: float = 0.0
     low: float = 0.0
@@ -55,7 +55,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def is_rate(self) -> bool:
-        """Whether it limits nothing where it is large enough."""
+        """Return whether the parameter is a rate, which limits nothing if it is large enough."""
         return self.path[-1].endswith("_gb_s")
 
     def of(self, device: NpuDevice) -> float:
@@ -105,7 +105,7 @@ def _replaced(node: object, path: list[str], value: float) -> object:
 
 
 def parameters_of(designs: Iterable[Design], device: NpuDevice) -> list[Parameter]:
-    """What the times of designs can depend on: the board's terms, and those of the kernels that they call."""
+    """Return the parameters that the times of designs can depend on: the board's terms and those of their kernels."""
     found: dict[tuple[str, ...], dict[str, _Scale]] = {("board",): _BOARD}
     for program in {id(design.program): design.program for design in designs}.values():
         for op in (op for cls in program.task_classes for op in cls.work):

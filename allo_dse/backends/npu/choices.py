@@ -1,8 +1,8 @@
-"""Which kernel library the matrix multiplications of a design are taken from.
+"""Choice of the kernel library for the matrix multiplications of a design.
 
-A vendor's kernel takes element types and tile shapes that its contract names (`multiple_of` in the device file). A
-library is offered for the programs in which at least one multiplication fits one of its kernels; what does not fit is
-done by the device's other libraries.
+A vendor's kernel accepts the element types and tile shapes of its contract (`multiple_of` in the device file). A
+library is offered for a program if at least one multiplication fits one of its kernels. Other multiplications use the
+device's other libraries.
 """
 
 from __future__ import annotations
@@ -69,9 +69,6 @@ class KernelLibrary(QuestionChoice):
 @lru_cache(maxsize=64)
 def _with_library(device: NpuDevice, library: str) -> NpuDevice:
     return device.with_options(kernel_library=library)
-
-
-# How many buffers each output port has.
 
 
 class OutputDepth(QuestionChoice):

@@ -88,25 +88,25 @@ def _elementwise_cycles(op: TileOp, device: NpuDevice) -> float:
 
 
 def _count(op: TileOp) -> int:
-    """How often the operation runs; once where that depends on data, which makes the time a lower bound."""
+    """Return how often the operation runs; once if that depends on data, which makes the time a lower bound."""
     return 1 if op.count is None else op.count
 
 
-# What an NPU design has to do, whatever the order: its blocks, its multiplications, and the host's part of a call.
+# Work of an NPU design in any order: its blocks, its multiplications, and the host's part of a call.
 
 
 TICKS_PER_CYCLE = 16
-"""So that rounding a short transfer does not matter."""
+"""Fine enough that rounding a short transfer does not matter."""
 
 
 class TileTicks(Struct, frozen=True):
-    """What one tile of a flow takes, in ticks.
+    """Time of one tile of a flow on each resource, in ticks.
 
     Attributes:
-        dram: of DRAM in its direction.
-        column: of its column's way there.
-        channel: of one DMA channel, of a memory tile or a shim.
-        shim: of its shim channel, which holds DRAM and then the column's way, and is itself busy for the tile's bytes.
+        dram: of DRAM in the flow's direction.
+        column: of the path through its column.
+        channel: of one DMA channel of a memory tile or a shim.
+        shim: of its shim channel, which holds DRAM, then the column's path, and is itself busy for the tile's bytes.
     """
 
     dram: int
@@ -116,7 +116,7 @@ class TileTicks(Struct, frozen=True):
 
     @staticmethod
     def of(device: NpuDevice, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
-        """Of a tile with contiguous runs of so many bytes; `paged` where it walks down pages (`network.is_paged`)."""
+        """Time a tile with contiguous runs of `run_bytes`; `paged` if it walks down pages (`network.is_paged`)."""
         board, per_us = device.board, TICKS_PER_CYCLE * device.board.clock_ghz * 1e3
         dram = round(board.dram_us(tile_bytes, run_bytes, paged) * per_us)
         column = round(board.column_us(tile_bytes, run_bytes) * per_us)
@@ -166,32 +166,31 @@ def peak_of(classes: Sequence[TaskClass], device: NpuDevice) -> float:
     return max(peaks, default=0.0)
 
 
-# What a program costs on an NPU however it is folded, and what moving its tiles takes at least on so many nodes.
-#
-# The bounds of `bounds.py` are made of these: nothing here looks at a folded graph or a transport plan.
+# Costs of a program under any fold, and lower bounds of moving its tiles. The evaluator's bounds are made of these:
+# nothing here depends on a folded graph or a transport plan.
 
 
 ANYTHING = float("inf")
 _SLACK = 1e-9
-"""Share by which a bound stays below what it was computed to be: sums of the evaluator are in another order."""
+"""Share by which a bound is reduced, because the evaluator adds in another order."""
 DIRECTIONS: tuple[Direction, Direction] = ("in", "out")
 
 Sizes = tuple[int, ...]
 """Nodes along each axis of a kernel."""
 
 Walk = tuple[Sizes, tuple[int, ...]]
-"""How the nodes of a kernel go through their tasks: how many there are, and the order of loops, outermost first."""
+"""Task order of a kernel's nodes: their number per axis, and the order of loops, outermost first."""
 
 
 class ProgramWork(Struct, frozen=True, eq=False, dict=True):
-    """What a program costs on a device however it is folded. Times are ticks."""
+    """Costs of a program on a device, whatever the fold. Times are ticks."""
 
     program: Program
     device: NpuDevice
 
     @cached_property
     def class_ticks(self) -> list[list[int]]:
-        """What one task computes at least: per kernel and class."""
+        """Least computing time of one task, by kernel and class."""
         return [
             [
                 min(t for t, cls in zip(ticks, kernel.by_work[0], strict=True) if cls.name == own.name)
@@ -202,7 +201,7 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _work_ticks(self) -> list[list[int]]:
-        """What one task computes: per kernel and class by work."""
+        """Computing time of one task, by kernel and class of equal work."""
         layouts = layouts_on(self.program.vmg.graph, self.device)
         return [
             [
@@ -214,13 +213,13 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def kernel_ticks(self) -> list[float]:
-        """What all tasks of each kernel compute together."""
+        """Total computing time of each kernel's tasks."""
         pairs = zip(self._tasks, self._work_ticks, strict=True)
         return [float(tasks @ np.array(ticks, float)) for tasks, ticks in pairs]
 
     @cached_property
     def _tasks(self) -> list[IntArray]:
-        """How many tasks there are: per kernel and class by work."""
+        """Number of tasks, by kernel and class of equal work."""
         return [
             np.bincount(table.reshape(-1), minlength=len(classes)) * (kernel.task_count // table.size)
             for kernel in self.program.kernels
@@ -241,7 +240,7 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         return {"in": limits.columns * limits.shim_out, "out": limits.columns * limits.shim_in}
 
     def tile_ticks(self, tile_bytes: int, run_bytes: int, *, paged: bool) -> TileTicks:
-        """What a tile takes; see `TileTicks.of`."""
+        """Return the times of a tile; see `TileTicks.of`."""
         key = tile_bytes, run_bytes, paged
         if key not in self._tile_ticks:
             self._tile_ticks[key] = TileTicks.of(self.device, tile_bytes, run_bytes, paged=paged)
@@ -272,12 +271,15 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         return max(longest, *dram, *shared), total
 
     def _moved_of(self, kernel: int, walks: tuple[Walk, ...] | None) -> tuple[NDArray[np.float64], float]:
-        """What one kernel's tiles take in the best of some walks: of DRAM and of the shims' channels in each direction
-        and in bytes, (5,); of one channel."""
+        """Return the least times of one kernel's tiles over some walks.
+
+        Returns:
+            (5,): DRAM ticks and shim ticks, each per direction, and bytes; and the ticks of one channel.
+        """
         key = kernel, walks
         if key not in self._moved:
             every = [self._moved_by(kernel, walk) for walk in walks or (None,)]
-            # Each figure is that of its best walk, though no walk may be best in all: below what any of them takes.
+            # The minimum of each figure alone is a lower bound, even if no single walk is best in all of them.
             self._moved[key] = np.min([sums for sums, _ in every], 0), min(channel for _, channel in every)
         return self._moved[key]
 
@@ -329,7 +331,7 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         return self.device.board.clock_ghz * 1e3
 
     def tree_ticks(self, tree: Tree) -> int:
-        """What the tasks of a node compute."""
+        """Return the computing time of a node's tasks."""
         if isinstance(tree, Repeat):
             return tree.count * self.tree_ticks(tree.child)
         if isinstance(tree, Seq):

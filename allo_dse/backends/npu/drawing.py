@@ -114,7 +114,7 @@ class _Picture:
     # -- wires --------------------------------------------------------------------------------------------------------
 
     def _at(self, tile: Tile, port: Port, entering: bool) -> Point:
-        """Where a wire meets the switch: both ends of a wire are in line."""
+        """Return the point at which a wire meets the switch: both ends of a wire are in line."""
         x, y = self._corner(tile)
         northward = entering if port.side == "south" else not entering
         eastward = entering if port.side == "west" else not entering
@@ -161,7 +161,9 @@ class _Picture:
         self.canvas.line(points, color, dash=dash, tip=tip)
 
     def _memory(self, tile: Tile, port: Point) -> Point:
-        """Where a DMA channel reaches the tile's memory: cores are above their switch, the others beside it."""
+        """Return the point at which a DMA channel meets its memory: above the switch for cores, beside it for other
+        tiles.
+        """
         left, top, _, height = self._box(tile)
         if tile.row <= 1:
             return left, port[1]

@@ -31,7 +31,7 @@ from .movement.periods import Cadence, GroupSchedule, PortSchedule
 from .movement.streams import Links
 from .network import TEMPLATE_PERIODS, NpuNetwork, build_npu_network, is_paged, ports_of_nodes
 
-# How good the prediction of a design's latency is: from comparisons with measurements, kept in the device file.
+# Accuracy of a predicted latency, from comparisons with measurements in the device file.
 
 
 _MOVES = frozenset({"copy", "fill", "get", "put"})
@@ -39,7 +39,10 @@ _MATMUL, _GEMV = "matmul", "gemv"
 
 
 def operations_of(program: Program) -> tuple[str, ...]:
-    """What a program computes, in order of names; moving tiles, and adding to a product, count only where all do it."""
+    """Return the names of a program's operations, sorted.
+
+    Moving tiles, and adding to a product, count only if the program does nothing else.
+    """
     ops = [op for cls in program.task_classes for op in cls.work]
     kinds = {_GEMV if op.kind == _MATMUL and op.shape[2] == 1 else op.kind for op in ops}
     accumulating = {"add"} if kinds & {_MATMUL, _GEMV} else set()
@@ -47,25 +50,25 @@ def operations_of(program: Program) -> tuple[str, ...]:
 
 
 def accuracy_of(design: Design, latency_us: float) -> Accuracy | None:
-    """How good the prediction of a design's latency is; None where nothing was compared with measurements."""
+    """Return the accuracy of a predicted latency; None if nothing was compared with measurements."""
     tensors = design.program.tensors
     element = type_key(tensors[0].dtype) if tensors else ""
     return NpuDevice.of(design.device).accuracy_of(operations_of(design.program), element, latency_us)
 
 
-# What an NPU design cannot be better than, before it is simulated: the work that its resources have to do.
+# Bounds of an NPU design before it is simulated: the work of its resources.
 #
-#     level 0    from the fold alone: tasks over nodes, and the tiles that its loops let each node fetch again
-#     level 1    from the transport plan: how often the host rewrites descriptors, too
-#     level 2    from the plan and the schedules: what cores, channels and DRAM do from one of these to the next
+#     level 0    from the fold alone: tasks per node, and the tiles that its loops make each node fetch again
+#     level 1    from the transport plan: also the host's rewrites of descriptors
+#     level 2    from the plan and the schedules: work of cores, channels and DRAM between two of these rewrites
 #
-# The first costs tens of microseconds, the last as much as checking the device's limits, which need plan and schedules
-# too; what the host does takes half of that, and decides about most designs. Every resource of `network.py`, a process
-# or a shared one, works off its times without overlap: their sum is a lower bound of the simulated time.
+# Level 0 takes tens of microseconds. Level 2 takes as long as checking the device's limits, which need plan and
+# schedules too. Level 1 takes half of that, and decides about most designs. Every resource of `network.py` serves its
+# times without overlap, so their sum is a lower bound of the simulated time.
 
 
 class NpuBounds:
-    """Bounds what `NpuSimulator` says of designs; keeps what designs of one program have in common."""
+    """Bounds on results of `NpuSimulator`; caches data shared by designs of one program."""
 
     levels = 3
     metrics = frozenset(
@@ -84,7 +87,7 @@ class NpuBounds:
         self._programs: dict[tuple[Program, str], ProgramWork] = {}
 
     def __call__(self, design: Design, level: int) -> Bounds:
-        """Bounds of the metrics that a level can say something of.
+        """Return the bounds of the metrics that a level bounds.
 
         Raises:
             SimulationError: where it is not known what a task costs.
@@ -92,11 +95,12 @@ class NpuBounds:
         return (_fold_bounds, _rewrite_bounds, _plan_bounds)[level](design, self._work(design.program, design.device))
 
     def of_region(self, draft: Draft, nodes: int, layout: Layout | None = None) -> Bounds:
-        """Bounds for all folds of a draft onto so many nodes: each tile is moved once at least, or as often as the best
-        order of the loops lets it.
+        """Return bounds for all folds of a draft onto a number of nodes.
+
+        Each tile is moved at least once, or as often as the best order of the loops allows.
 
         Raises:
-            SimulationError: where it is not known what a task costs.
+            SimulationError: if the cost of a task is unknown.
         """
         work = self._work(draft.compiled, draft.device)
         if layout is not None:
@@ -117,7 +121,7 @@ class NpuBounds:
 
 
 def _fold_bounds(design: Design, work: ProgramWork, rewrites: int = 0) -> Bounds:
-    """From the fold alone, and what the host is known to rewrite."""
+    """Return bounds from the fold alone, and from descriptor rewrites that are known already."""
     fold = design.fold
     if not isinstance(fold, MeshFold):
         moving, total = work.moved_once
@@ -131,13 +135,13 @@ def _fold_bounds(design: Design, work: ProgramWork, rewrites: int = 0) -> Bounds
 
 
 def _rewrite_bounds(design: Design, work: ProgramWork) -> Bounds:
-    """From the fold and the transport plan's descriptors; the fold alone where there is no plan."""
+    """Return bounds from the fold and the transport plan's descriptors; from the fold alone without a plan."""
     transport = design.mapping.transport
     return _fold_bounds(design, work, 0 if transport.violations else transport.host_rewrites)
 
 
 def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
-    """From the transport plan and the schedules: what is done from one intervention of the host to the next."""
+    """Return bounds from the transport plan and the schedules: the work between two interventions of the host."""
     mapping = design.mapping
     if mapping.core_violations or mapping.transport.violations:
         return _rewrite_bounds(design, work)
@@ -152,7 +156,7 @@ def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
 
 
 class _Moved(NamedTuple):
-    """A flow with what a tile of it takes, and how often one moves. Times are ticks."""
+    """A flow with the times of a tile and its number of moves. Times are ticks."""
 
     flow: Flow
     cadence: Cadence
@@ -167,7 +171,7 @@ class _Plan:
         ports = ports_of_nodes(schedules)
         self._moved: list[_Moved] = []
         self._of_transfer: list[list[_Moved]] = [[] for _ in transport.transfers]
-        # Per node, what its first task waits for at least, and what its last one's results take to leave.
+        # Per node, the least wait of its first task, and the time for the results of its last one to leave.
         self._waits = [{"in": 0, "out": 0} for _ in ports]
         for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
             schedule = ports[flow.nodes[0]][flow.ports[0]]
@@ -182,22 +186,21 @@ class _Plan:
                     own[flow.direction] = max(own[flow.direction], ticks.shim + ticks.channel)
 
     def block_ticks(self, periods: int) -> float:
-        """What a block takes at least: any of its resources works so long."""
+        """Return a lower bound of a block's time: the work of its busiest resource."""
         dram = (
             sum(m.cadence.over(periods) * m.ticks.dram for m in self._moved if m.flow.direction == way)
             for way in DIRECTIONS
         )  # fmt: skip
         shims = (sum(m.cadence.over(periods) * m.ticks.shim for m in moved) for moved in self._of_transfer)
         memory = (m.cadence.over(periods) * m.ticks.channel for m in self._moved)
-        # Each of these is work of one server, which does one thing at a time; the slowest of them is the least that all
-        # together can take.
+        # Each of these is the work of one server that does one thing at a time, so the slowest is a lower bound.
         return max(*dram, max(shims, default=0), max(memory, default=0), self._busiest_core(periods))
 
     def _busiest_core(self, periods: int) -> float:
         """The busiest node computes once its first tiles have arrived; its last ones leave when it has computed."""
         node, longest = 0, 0.0
         for schedule in self._schedules:
-            # Before its first tile and after its last a core has nothing to compute: what these take adds to its work.
+            # Before its first tile and after its last one a core is idle, so these waits add to its work.
             computed = self._work.tree_ticks(schedule.group.tree) / schedule.periods * periods
             last = node + schedule.group.count
             longest = max(longest, computed + max(sum(own.values()) for own in self._waits[node:last]))
@@ -206,15 +209,15 @@ class _Plan:
 
 
 def _is_waited_for(schedule: PortSchedule) -> bool:
-    """Whether the first task of a block takes a tile of the port, or the last one gives one away."""
+    """Return whether the first task of a block takes a tile of the port, or the last one gives one away."""
     if schedule.key[1] == "in":
         return bool(schedule.first[0])
     return bool(schedule.first[-1] and schedule.steady[-1])
 
 
-# What decides the network of a design: designs of a program that agree in it take the same time, and only one is run.
+# Key of a design's network: designs of a program with equal keys take the same time, and only one is simulated.
 #
-# Folds that differ in which tiles a node has, but not in when it needs other ones, have equal networks.
+# Folds may differ in the tiles of a node, but not in the times at which it needs others, and have equal networks.
 
 
 def network_key(
@@ -255,13 +258,13 @@ MOST_KNOWN = 4096
 
 
 class _Timed(NamedTuple):
-    """What is told of the network of a number of periods. Ticks.
+    """Results of simulating a number of periods. Ticks.
 
     Attributes:
         ticks: from the first operation to the last.
-        core: in a period, of the busiest one.
-        channel: in a later period, of the busiest DMA channel.
-        dram: of service in the first period, and in a later one.
+        core: of the busiest core, per period.
+        channel: of the busiest DMA channel, per later period.
+        dram: of service in the first period, and in each later one.
     """
 
     ticks: float
@@ -271,7 +274,7 @@ class _Timed(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What runs between two host interventions: its periods, how long they take, and how many such blocks there are."""
+    """A run of periods between two host interventions, its time, and the number of such blocks."""
 
     periods: int
     times: int
@@ -290,7 +293,7 @@ class NpuSimulator:
     quick = True
 
     def bounding(self) -> NpuBounds:
-        """What can be said of designs before they are evaluated."""
+        """Return the bounds of designs before evaluation."""
         return NpuBounds()
 
     def evaluate(self, design: Design) -> Metrics:
@@ -339,7 +342,7 @@ class _Simulation(Struct, frozen=True, dict=True):
         return network_key(self.design.program, self.schedules, self.links, self.transport, device)
 
     def run(self, periods: int) -> _Timed:
-        """What so many periods take."""
+        """Simulate a number of periods."""
         network = self._network(periods)
         result = table_engine().run(network.network, extrapolate=True)
         if not result.finished:
@@ -352,7 +355,7 @@ class _Simulation(Struct, frozen=True, dict=True):
         return _Timed(float(result.cycles), core, channel, network.dram_ticks)
 
     def _waiting(self, result: RunResult) -> str:
-        """Which nodes wait for which streams; nodes that wait for tiles of tensors are counted."""
+        """Describe the nodes that wait and their streams; nodes that wait for tiles of tensors are only counted."""
         assert result.deadlock is not None
         names, channels = self.design.vmg.nodes, sorted(self.links.depth)
         first_stream = result.network.stream_count - 2 * len(channels)
@@ -410,7 +413,9 @@ def _metrics(
 
 
 def _latency_range(design: Design, latency_us: float) -> dict[str, float]:
-    """The latency is right to this many per cent in nine of ten cases, by so many measurements; none: not fitted."""
+    """Return the per cent within which the latency is right in nine of ten cases, and the measurements; 0 if not
+    fitted.
+    """
     known = accuracy_of(design, latency_us)
     return {"measurements": 0} if known is None else {"percent": known.percent, "measurements": known.measurements}
 

@@ -1,7 +1,7 @@
-"""What a fold needs at least of a device, known before the folded graph is built.
+"""Lower bounds of a fold's needs, known before the folded graph is built.
 
-Everything here is a lower bound of what `DeviceMapping.violations` finds, so that leaving out folds that exceed a limit
-never loses one that fits.
+Each is a lower bound of the needs in `DeviceMapping.violations`, so leaving out folds that exceed a limit never loses
+one that fits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return self.graph.program
 
     def fits(self, needs: Needs) -> bool:
-        """Whether the array has as much as kernels need together."""
+        """Return whether the array has enough for the kernels' total needs."""
         return self._limits.fit(needs[1:])
 
     @cached_property
@@ -55,10 +55,10 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return column_limits(self.device)
 
     def needs(self, kernel: int, sizes: Sizes) -> Needs:
-        """What moving a kernel's tiles takes at least, on so many nodes; the first entry is 0.
+        """Return the least that moving a kernel's tiles takes on a number of nodes per axis; the first entry is 0.
 
-        A node at another place of an axis that a tensor is distributed on works on other tiles, which are a flow of
-        their own; every node that writes has its own flow. Tensors that several kernels use count once.
+        Along an axis that a tensor is distributed on, nodes work on different tiles, and each tile is a flow of its
+        own. Every node that writes has its own flow. Tensors that several kernels use count once.
         """
         flows: dict[str, list[int]] = {"in": [], "out": []}
         for side in self.moved[kernel]:
@@ -73,7 +73,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return [axis for axis in range(len(self.program.kernels[kernel].mesh)) if axis not in varying]
 
     def tiles(self, kernel: int, side: PortSide) -> int:
-        """How many different tiles of a tensor a kernel's tasks need at least."""
+        """Return the least number of different tiles of a tensor that a kernel's tasks need."""
         mesh = self.program.kernels[kernel].mesh
         return math.prod(mesh[axis] for axis in self.telling(kernel, side))
 
@@ -86,18 +86,18 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return [axis for axis in self.alike(kernel, side) if tile.depends_on(axis)]
 
     def core_bytes(self, members: Sequence[tuple[int, Sizes]], buffering: Buffering) -> int:
-        """Data memory that some core needs at least which runs the kernels that share it."""
+        """Return a lower bound of the data memory of some core that runs the kernels that share it."""
         every = [
             {side.key: side.port for side in ports.sides}
             for kernel, _ in members
             for ports in self.graph.ports.classes[kernel]
         ]
-        # Some core runs the class with the largest ports and holds them; each core holds those that no class lacks.
+        # Some core runs the class with the largest ports. Every core has the ports that all classes use.
         used = max(_fifo_bytes(sides, buffering) for sides in (self._sides(members), *every))
         return self.device.reserved_core_bytes + used
 
     def _sides(self, members: Sequence[tuple[int, Sizes]]) -> dict[PortKey, TensorPort]:
-        """The tensor ports that every core has which runs the kernels that share it."""
+        """Return the tensor ports of every core that runs the kernels that share it."""
         sides: dict[PortKey, TensorPort] = {}
         for kernel, sizes in members:
             every = all(sizes[axis] == 1 for axis in self._varying[kernel])
@@ -105,11 +105,11 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return sides
 
     def core_fits(self, members: Sequence[tuple[int, Sizes]]) -> bool:
-        """Whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
+        """Return whether a core has the channels and the memory for the tensor ports of the kernels that share it."""
         return _ports_fit(self._sides(members), self.device, self.buffering)
 
     def tasks_fit(self, tasks: Sequence[int]) -> bool:
-        """Whether a core has the channels and the memory for the tensor ports of some tasks."""
+        """Return whether a core has the channels and the memory for the tensor ports of some tasks."""
         sides: dict[PortKey, TensorPort] = {}
         for task in tasks:
             sides.update(self._task_ports[task])
@@ -156,7 +156,7 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
 
 
 def task_excess(ports: Iterable[TensorPort], device: NpuDevice, buffering: Buffering) -> Violation | None:
-    """What the tensor ports of a task need that a core does not have; None where they fit."""
+    """Return the limit of a core that the tensor ports of a task exceed; None if they fit."""
     sides = {port_key(port, way): port for port in ports for way in port.directions}
     if _ports_fit(sides, device, buffering):
         return None

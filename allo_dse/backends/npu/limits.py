@@ -1,4 +1,4 @@
-"""Whether a folded graph fits a device: every limit it exceeds, as values.
+"""Limits of a device that a folded graph exceeds, as values.
 
 `DeviceMapping.violations` puts the parts together. `docs/devices.md` lists the constraints and the rules behind them.
 """
@@ -29,17 +29,16 @@ from .movement.streams import Links, Step, core_period
 from .movement.transport import tile_violations
 from .movement.view import MappingView
 
-# Whether nodes wait for each other because their tiles come over one channel.
+# Deadlocks of nodes whose tiles share a channel.
 #
 # A tile that several nodes take is sent when all of them have room for it, and flows of one shim channel take turns.
-# So a node that is behind holds up the others; where it waits for one of these itself, nothing goes on:
+# So a slow node blocks the others, and a deadlock results if it waits for one of these itself:
 #
 #     x: 4 tiles of A, then 4 of B        A goes to x and y, and so does B: y has no room for the third tile of A before
 #     y: 4 tiles of B, then 4 of A        it has had all of B, and x none for the third of B before it has had all of A
 #
-# Nodes of one role do the same at the same time, if none has to wait for another of them. While channels lead to one
-# port of one role each, that is so, and nothing is held up; else what nodes and channels do is executed, without
-# costs.
+# Nodes of one role do the same at the same time, if none waits for another of them. This holds while each channel leads
+# to one port of one role; then there is no deadlock. Otherwise nodes and channels are executed, without costs.
 
 
 Peers = Sequence[Sequence[tuple[Hashable, int, Hashable]]]
@@ -47,8 +46,11 @@ Peers = Sequence[Sequence[tuple[Hashable, int, Hashable]]]
 
 
 def waiting(view: MappingView, transport: Transport) -> tuple[str | int, ...]:
-    """What waits, each for the next, and the last for the first: nodes, by number, and channels, in words; empty when
-    all tiles arrive. Of a graph whose streams alone do not hold each other up, with all tiles on their way."""
+    """Return a cycle of processes that wait for each other; empty if all tiles arrive.
+
+    Each waits for the next, and the last for the first. Nodes are numbers, channels are described in words. The graph's
+    streams alone must not deadlock, and all tiles must have a transfer.
+    """
     shared = [t for t in transport.transfers if len(t.flows) > 1 or len(transport.flows[t.flows[0]].nodes) > 1]
     if not shared:
         return ()
@@ -71,7 +73,7 @@ def roles(view: MappingView, peers: Peers) -> list[int]:
 
 
 def _work(view: MappingView) -> Iterator[Hashable]:
-    """Per node what decides when it needs other tiles and exchanges tokens: its group, wiring and tile patterns."""
+    """Return, per node, all that decides its tile and token times: its group, wiring and tile patterns."""
     for number, (group, wirings) in enumerate(zip(view.groups, view.declared_links.wirings, strict=True)):
         wired = {at: kind for kind, (_, nodes) in enumerate(wirings) for at in nodes.tolist()}
         ports = [[pattern.identity for _, pattern in group.ports.sequences(key)] for key in group.users]
@@ -80,7 +82,7 @@ def _work(view: MappingView) -> Iterator[Hashable]:
 
 
 def _peers_by_array(view: MappingView) -> Peers | None:
-    """The channels by array; None where a node gets from several nodes through one, or puts to several."""
+    """Return the channels by array; None if a node gets from several nodes through one, or puts to several."""
     found: list[dict[tuple[str, bool], int]] = [{} for _ in range(view.vmg.node_count)]
     streams = view.declared_links.between
     for stream in streams:
@@ -110,7 +112,7 @@ def _numbered(values: Iterable[Hashable]) -> list[int]:
 
 
 def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[int]) -> bool:
-    """Whether every transfer leads to, or from, one port of nodes of one role."""
+    """Return whether every transfer leads to, or from, one port of nodes of one role."""
     for transfer in shared:
         flows = [transport.flows[number] for number in transfer.flows]
         ends = {(role[node], port) for flow in flows for node, port in zip(flow.nodes, flow.ports, strict=True)}
@@ -121,11 +123,11 @@ def _in_step(shared: Sequence[Transfer], transport: Transport, role: Sequence[in
 
 @dataclass
 class _Exchange:
-    """What nodes, memory-tile channels and shim channels do; every FIFO is two streams, full slots and free ones.
+    """Network of nodes, memory-tile channels and shim channels; a FIFO is two streams, of full and of free slots.
 
     Attributes:
         depths: of the FIFOs; FIFO n is streams 2n and 2n + 1.
-        names: of the processes: the numbers of nodes, or what a channel moves.
+        names: of the processes: numbers of nodes, or descriptions of channels.
     """
 
     builder: NetworkBuilder = field(default_factory=NetworkBuilder)
@@ -133,7 +135,7 @@ class _Exchange:
     names: list[str | int] = field(default_factory=list)
 
     def run(self, schedules: Sequence[GroupSchedule], links: Links, transport: Transport) -> tuple[str | int, ...]:
-        """What waits for each other, as `waiting` says it."""
+        """Return the cycle of processes that wait for each other; see `waiting`."""
         ends: dict[tuple[int, PortKey], int] = {}
         by_node = [schedule for schedule in schedules for _ in range(schedule.group.count)]
         for transfer in transport.transfers:
@@ -199,7 +201,7 @@ class _Exchange:
                 node += 1
 
 
-# With more nodes than this many times the device's tiles, placing them says nothing that their number has not said.
+# With more nodes than this many times the device's tiles, placement adds nothing to the verdict on their number.
 _HOPELESS = 2
 
 
@@ -209,9 +211,9 @@ def array_violations(vmg: VMG, device: NpuDevice) -> list[Violation]:
 
 
 def is_hopeless(vmg: VMG, device: NpuDevice) -> bool:
-    """Whether what its nodes and tiles need says nothing that `array_violations` has not said.
+    """Return whether the needs of single nodes and tiles add nothing to the verdict of `array_violations`.
 
-    So it is with far more nodes than the device has tiles (an unfolded graph, say), and where tasks call regions with
+    This holds with far more nodes than the device has tiles (an unfolded graph, say), and if tasks call regions with
     arrays of their own.
     """
     return vmg.node_count > _HOPELESS * device.compute_tiles or bool(vmg.program.shared)
@@ -241,7 +243,7 @@ def core_violations(
 
 
 def movement_violations(view: MappingView, transport: Transport, device: NpuDevice) -> list[Violation]:
-    """Limits of memory tiles and shim tiles, and what of the movement between nodes cannot be."""
+    """Return exceeded limits of memory tiles and shim tiles, and impossible movements between nodes."""
     found = [*stream_deadlock(view.needed_depths), *_misaligned_tiles(view)]
     found += _far_rows(view, device)
     found += transport.violations
@@ -312,12 +314,14 @@ def _core_violations(
     device: NpuDevice,
     buffering: Buffering,
 ) -> list[Violation]:
-    """Limits of the cores of one node group; its nodes differ in their streams, and what needs most counts."""
+    """Return exceeded limits of one node group's cores; its nodes differ in their streams, and the largest need
+    counts.
+    """
     found, first_node = list[Violation](), group.first_node
     if memory.total > device.core.memory_bytes:
         largest = _place(program, group.group, memory.node - first_node)
         found.append(Violation("core_memory", largest, memory.total, device.core.memory_bytes, str(memory)))
-    # What nodes need follows from these numbers, of which there are few.
+    # The needs of nodes follow from these numbers, which take few values.
     kinds: dict[tuple[int, int, int], tuple[int, _NodeStreams]] = {}
     for node in range(first_node, first_node + group.group.count):
         own = streams.get(node, _NO_STREAMS)

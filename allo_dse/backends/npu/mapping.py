@@ -1,11 +1,11 @@
-"""A mapping on a device: the one state between a folded graph and a design, which owns what is derived from it.
+"""A mapping on a device: the only state between a folded graph and a design, which owns all derived data.
 
     mapping = DeviceMapping(vmg, Device.load("npu1_4col"))
-    mapping.violations            # what does not fit; empty when it fits
+    mapping.violations            # exceeded limits; empty when it fits
     mapping.placement             # PlacedDesign | Infeasible
 
-Everything is computed when first asked for and once: the check, the evaluator and the exporter of a design all look at
-its mapping. What a program's mappings have in common is owned by the program's graph (`vmg.graph`).
+Everything is computed once, on first use: the check, the evaluator and the exporter of a design share its mapping. Data
+shared by a program's mappings is owned by the program's graph (`vmg.graph`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ PLACE_SECONDS = 120.0
 
 
 def _array_of(device: Device) -> tuple[object, ...] | None:
-    """What a transport plan depends on: neither an NPU's board nor what kernels cost; None for other devices."""
+    """Return the parts of an NPU that a transport plan depends on; None for other devices.
+
+    Neither the board nor the costs of kernels matter.
+    """
     if not isinstance(device, NpuDevice):
         return None
     return device.array, device.core, device.memory_tile, device.shim, device.interconnect
@@ -90,12 +93,12 @@ class DeviceMapping:
 
     @property
     def layouts(self) -> LayoutPlan:
-        """Where tensors change their layouts; nowhere on a device without an array."""
+        """Plan of the tensors' layout changes; empty on a device without an array."""
         return layouts_on(self.vmg.graph, self.device) if isinstance(self.device, NpuDevice) else LayoutPlan(())
 
     @cached_property
     def transport(self) -> Transport:
-        """Which tiles move over which channels."""
+        """Plan of the tiles' transport over channels."""
         return plan_transport(self.view, self.npu, self.buffering)
 
     def reading(self, orders: Mapping[str, IntArray]) -> Transport | str:
@@ -141,14 +144,14 @@ class DeviceMapping:
             from ..fpga.mapping import fpga_violations
 
             found = fpga_violations(self.fpga)
-            # What is refused anyway need not be executed.
+            # Designs that are rejected anyway need no execution.
             found += stream_deadlock(exchange_depths(self.vmg)) if not found else ()
             return tuple(found)
         found = array_violations(self.vmg, self.npu)
         if not is_hopeless(self.vmg, self.npu):
             found += self._of_cores
             found += movement_violations(self.view, self.transport, self.npu)
-        # What is refused anyway need not be executed.
+        # Designs that are rejected anyway need no execution.
         found += tile_deadlock(self.view, self.transport) if not found else ()
         return tuple(found)
 

@@ -80,12 +80,12 @@ TEMPLATE_PERIODS = 3
 
 @dataclass
 class Parts:
-    """What is being built.
+    """A network under construction.
 
     Attributes:
         periods, first_column: of the design that is added.
-        gates: of each process of the design a stream from which it takes a token before it begins, and one into which
-            it puts a token at its end; None where processes begin at once.
+        gates: for each process of the design, a stream from which it takes a token before it begins, and one into which
+            it puts a token at its end; None if processes begin at once.
     """
 
     device: NpuDevice
@@ -120,7 +120,7 @@ class Parts:
         return self.builder.build()
 
     def counted_rows(self, network: Network) -> dict[int, int]:
-        """Row of the built network to what its count grows by with every period."""
+        """Rows of the built network with the increase of their counts per period."""
         (processes,) = network.groups
         assert isinstance(processes, Processes)
         firsts = zip(self.tables, processes.first_row.tolist(), strict=True)
@@ -197,7 +197,7 @@ def add_design(
 
 
 class _Staged(Struct, frozen=True):
-    """A flow, when its tiles move, its buffer in the memory tile, and what a tile takes."""
+    """A flow with its schedule, its buffer in the memory tile, and the times of a tile."""
 
     flow: Flow
     schedule: PortSchedule
@@ -206,9 +206,9 @@ class _Staged(Struct, frozen=True):
 
 
 def is_paged(transfer: Transfer, tensor: Tensor, board: Board) -> bool:
-    """Whether a transfer walks down rows that are a page long each, tile after tile, in a tensor out of reach.
+    """Return whether a transfer walks down rows of one page each, tile after tile, in a tensor beyond the page reach.
 
-    Where the next tile continues the rows of the one before, the loop over rows ends with the tile.
+    If the next tile continues the rows of the one before, the loop over rows ends with the tile.
     """
     if (transfer.lies_in_bytes or tensor.bytes) <= board.page_reach_bytes or len(transfer.pattern.dims) < 2:
         return False
@@ -276,9 +276,9 @@ def _shim_channel(
 
 
 def _shim_table(parts: Parts, flows: list[_Staged]) -> tuple[Table, float]:
-    """What a shim channel does, and the ticks its moves take in a steady period."""
-    # A channel walks through its descriptors in one order: its flows, which have the same sequence of tiles in common,
-    # take turns. In another order a core could wait for a tile behind one for which there is no room yet.
+    """Return the operations of a shim channel, and the ticks of its moves in a steady period."""
+    # A channel processes its descriptors in a fixed order, so its flows, which share one sequence of tiles, take turns.
+    # In another order a core could wait for a tile that is queued behind one without room yet.
     table, cadence = Table(), flows[0].schedule.cadence
     with parts.repeat(table, cadence.over(parts.periods), cadence.steady):
         for position, staged in enumerate(flows):
@@ -319,7 +319,7 @@ def _cores(
 
 
 def _core_table(parts: Parts, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks) -> Table:
-    """What a core does: the first period, then the steady one as often as it repeats."""
+    """Return the operations of a core: the first period, then the repeated steady one."""
     table = Table()
     same = all(np.array_equal(port.first, port.steady) for port in schedule.ports)
     first, steady = (parts.periods, 0) if same else (1, parts.periods - 1)
@@ -329,7 +329,7 @@ def _core_table(parts: Parts, schedule: GroupSchedule, ticks: IntArray, external
     return table
 
 
-# Designs that run at once on columns of their own, simulated together: they share the DRAM and wait for each other.
+# Designs that run concurrently on columns of their own, simulated together: they share DRAM and wait for each other.
 
 
 class Part(Struct, frozen=True):
@@ -349,10 +349,10 @@ class Part(Struct, frozen=True):
 
 
 def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
-    """When each part ends, in microseconds after the first could begin.
+    """Return the end of each part, in microseconds after the first could begin.
 
-    Each design's call takes the host as long as it does alone. The host's rewrites of descriptors are part of that:
-    what they interrupt alone, they do not interrupt here.
+    Each design's call takes the host as long as it does alone. That includes the host's rewrites of descriptors: what
+    they interrupt alone, they do not interrupt here.
 
     Raises:
         SimulationError: if the designs wait for each other for ever.
@@ -380,7 +380,7 @@ def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
 
 
 def _caller(before: int, processes: int, following: int, ticks: int) -> Table:
-    """The host's part: waits for what precedes, lets all processes begin, and tells what follows when they have ended.
+    """Return the host's operations: wait for predecessors, start all processes, signal successors when these end.
 
     Ports are those that tokens are taken from, then those into which they are put, each in that order.
     """

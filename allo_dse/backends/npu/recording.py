@@ -1,4 +1,4 @@
-"""Recorded runs of NPU designs: who worked when, what waited for what, and what was in every buffer."""
+"""Recorded runs of NPU designs: activity of processes, their waits, and the content of every buffer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NpuLabels(Labels):
 
 
 class NpuRecording(Recording, frozen=True):
-    """A recording of what the array does between two interventions of the host; times are ticks.
+    """A recording of the array between two interventions of the host; times are ticks.
 
     Attributes:
         periods: of the design's schedule between the interventions, of `of` in all.

@@ -1,4 +1,4 @@
-"""A program as a circuit: which kernel each task is, what its ports are connected to, the FIFOs between tasks."""
+"""A program as a circuit: the kernel of each task, its port connections, and the FIFOs between tasks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .tools import RtlError, RtlKernel
 if TYPE_CHECKING:
     from ..fpga.hls import Folding
 
-# Bit width that a kernel's indices need: every bit of a loop counter costs registers and adders of the circuit.
+# Bit width of a kernel's indices: every bit of a loop counter costs registers and adders of the circuit.
 #
-# Sums and products may wrap around, since addresses are taken modulo the width; what is compared, divided or converted
-# must be exact. So each index of the structured form is given an interval, and the width is that of the largest.
+# Sums and products may wrap around, since addresses are taken modulo the width. Compared, divided or converted values
+# must be exact. So each index of the structured form gets an interval, and the largest determines the width.
 
 
 Interval = tuple[int, int]
@@ -126,16 +126,16 @@ _COMBINE: dict[str, Callable[[Interval, Interval], Interval]] = {
 }
 
 
-# A task body as the flat function that CIRCT makes a circuit of.
+# A task body as the flat function that CIRCT turns into a circuit.
 #
 #     func.func @gemm_t0(%p0: i4, %m0: memref<8xi16>, %m1: memref<1xi16>) { ^bb0: ... cf.br ... }
 #
-# Memory and streams become ports: every place that loads or stores, and every get or put, has an array argument of its
-# own (CIRCT allows one load per array), which becomes an address channel and a data channel. A stream is an array of
-# one element: loading it takes a token, storing it puts one, and either is answered when it is done. A block of the
-# function is left only when all accesses in it have been answered. So accesses that must not overtake each other are
-# put into blocks of their own: all stream operations, and accesses to one array of which one is a store, unless the
-# stored value comes from what was loaded.
+# Memory and streams become ports. Every load, store, get and put in the text has an array argument of its own (CIRCT
+# allows one load per array), which becomes an address channel and a data channel. A stream is an array of one element:
+# a load takes a token, a store puts one, and either is acknowledged when done. Control leaves a block of the function
+# only when all its accesses are acknowledged. So accesses that must not overtake each other get blocks of their own:
+# all stream operations, and accesses to one array with a store among them, unless the stored value depends on the
+# loaded one.
 
 
 STRUCTURED = (

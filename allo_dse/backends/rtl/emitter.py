@@ -188,7 +188,7 @@ class Emitter:
         self._line(op, f"arith.select {first}, {self._values(op)} : {type_}")
 
     def _resize(self, op: ir.Operation) -> None:
-        """A conversion between integers, or between an integer and an index, which is one too."""
+        """Convert between integers, or between an integer and an index, which is an integer too."""
         source, target = self._type(op.operands[0].type), self._type(op.results[0].type)
         before, after = int(source[1:]), int(target[1:])
         value = self._value(op.operands[0])
@@ -234,7 +234,7 @@ class Emitter:
         self.lines.append("  return")
 
     def _drop(self, _op: ir.Operation) -> None:
-        """Costs and deallocations are nothing in a circuit, and constants are made where they are used."""
+        """Skip costs and deallocations, which have no hardware, and constants, which are made at their use."""
 
     def _alloc(self, op: ir.Operation) -> None:
         type_ = ir.MemRefType(op.results[0].type)

@@ -37,7 +37,7 @@ from .circuit import Circuit, build_circuit
 from .testbench import bench_text
 from .tools import SIMULATORS, RtlError, kernels_verilog, renamed, run_tool, unavailable, yosys
 
-# Resources of a circuit, by Yosys: look-up tables, flip-flops, multipliers and block RAM of Xilinx UltraScale+.
+# Resources of a circuit by Yosys: LUTs, flip-flops, multipliers and block RAM of Xilinx UltraScale+.
 
 
 FAMILY = "xcup"
@@ -121,7 +121,7 @@ def _counted(cells: dict[str, int]) -> Resources:
 
 
 def _synthesize(pieces: list[_Piece], seconds: float) -> dict[_Piece, dict[str, int]]:
-    """Cells by type of each piece; one run of Yosys, which starts slowly, for all that are not known yet."""
+    """Return the cells by type of each piece; one slow run of Yosys handles all pieces that are not cached."""
     command, version = yosys()
     found = {piece: jit.known(_KIND, piece.content(version)) for piece in pieces}
     missing = [piece for piece, text in found.items() if text is None]
@@ -250,19 +250,19 @@ def _hex(values: NDArray[np.object_], width: int) -> str:
 
 
 def _memory_words(text: str) -> list[int]:
-    """Words of a memory dump; what was never written nor given is undefined and read as 0."""
+    """Return the words of a memory dump; words without a value are undefined and read as 0."""
     words = (word for line in text.splitlines() if not line.startswith("//") for word in line.split())
     return [int(word, 16) if "x" not in word.lower() else 0 for word in words if not word.startswith("@")]
 
 
 class RtlResult(Struct, frozen=True):
-    """What the circuit of a program did.
+    """Result of running a program's circuit.
 
     Attributes:
         cycles: of the circuit, from the start to the end of its last task; to the last access before a deadlock.
         outputs: the program's tensors after the run, by name.
         deadlock: the tasks that wait at streams; empty if all ended.
-        peak: words in each stream at most; a block is as many words as it has elements.
+        peak: largest number of words in each stream; a block is as many words as it has elements.
     """
 
     finished: bool
@@ -272,7 +272,7 @@ class RtlResult(Struct, frozen=True):
     peak: dict[str, int]
 
     def explain(self) -> str:
-        """What the tasks wait for, or that they ended."""
+        """Describe the tasks that wait, or the end of the run."""
         if self.finished:
             return f"the circuit ended after {self.cycles:,} cycles"
         words = {"put": ("put to", "full"), "get": ("get from", "empty")}
@@ -383,7 +383,7 @@ class RtlEvaluator:
         self.version = versioned(self.version, synthesize=synthesize, overlap=overlap, declared=depths == "declared")
 
     def unavailable(self) -> str | None:
-        """What is missing here and how to install it; None if the flow can run."""
+        """Return the missing tools and how to install them; None if the flow can run."""
         return unavailable() or (unavailable(synthesis=True) if self.synthesize else None)
 
     def evaluate(self, design: Design) -> Metrics:

@@ -1,7 +1,7 @@
-"""SystemVerilog around the tasks' circuits: FIFOs, memories, a clock, and someone who watches.
+"""SystemVerilog around the tasks' circuits: FIFOs, memories, a clock, and a monitor.
 
-Memories are behavioural and have as many ports as are asked for; reading or writing takes a cycle. The bench stops when
-all tasks are done, or when nothing has moved for a while, and says which ports wait for what.
+Memories are behavioural and have any number of ports; a read or write takes a cycle. The bench stops when all tasks are
+done, or when nothing has moved for a while, and reports the waiting ports.
 """
 
 from __future__ import annotations

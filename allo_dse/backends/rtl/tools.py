@@ -21,7 +21,7 @@ from msgspec import Struct
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.mlir import jit
 
-# A kernel on its way to a circuit: its text for CIRCT, its ports, and what can go wrong with it.
+# Conversion of a kernel to a circuit: its text for CIRCT, its ports, and its errors.
 
 
 Kind = Literal["load", "store", "get", "put"]
@@ -138,13 +138,13 @@ def _finished(command: Sequence[str], cwd: Path | None, stdin: str, seconds: flo
 
 
 def _reason(messages: str) -> str:
-    """The line that says what went wrong, where there is one, else the end; tools add what they were working on."""
+    """Return the line that names the error, else the end of the output, since tools add a trace of their work."""
     said = [line.strip() for line in messages.splitlines() if "error:" in line.lower() or "Assertion" in line]
     return said[0][:600] if said else messages.strip()[-600:]
 
 
 def kernels_verilog(kernels: Sequence[str]) -> list[str]:
-    """SystemVerilog of kernels, by one run of CIRCT, which starts slowly, for all that are not known yet.
+    """Return the SystemVerilog of kernels; one slow run of CIRCT handles all kernels that are not cached.
 
     Raises:
         RtlError: if CIRCT is missing or cannot compile a kernel.

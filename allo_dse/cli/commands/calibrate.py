@@ -117,7 +117,7 @@ def _print_operators(found: OperatorCalibration, other_parts: Sequence[str], out
 
 
 def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
-    """The device that is calibrated, as its file says it is."""
+    """Return the device to calibrate, as its file defines it."""
     from allo_dse.device.device import Device, NpuDevice
 
     if name_or_path is not None:
@@ -132,7 +132,7 @@ def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
 
 
 def _extends(name_or_path: str | None, base: Device, output: Path) -> str:
-    """How the written file names the one it extends."""
+    """Return the name or path by which the written file refers to its base device."""
     if name_or_path is None or name_or_path in type(base).names():
         return base.name
     return os.path.relpath(name_or_path, output.parent)

@@ -1,4 +1,4 @@
-"""`allo-tune depths`: what stream depths of a design or a trace cost in memory, and save in cycles."""
+"""`allo-tune depths`: trade-off between memory and cycles over the stream depths of a design or a trace."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
 
 
 def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
-    """Widths by stream, of `N` for all streams and `STREAM=N` for one.
+    """Parse widths by stream from `N` for all streams and `STREAM=N` for one.
 
     Raises:
-        StudyError: for what is no positive number.
+        StudyError: for anything but a positive number.
     """
     found: dict[str, int] = {}
     for text in sorted(given, key=lambda text: "=" in text):
@@ -111,7 +111,7 @@ def _widths(given: list[str], streams: tuple[str, ...]) -> dict[str, int]:
 
 
 class _View:
-    """A front with what the FPGA takes for each point."""
+    """A front with the FPGA resources of each point."""
 
     def __init__(self, front: DepthFront, fifos: Callable[[DepthPoint], Resources]) -> None:
         self._front, self._fifos = front, fifos

@@ -129,7 +129,7 @@ def compare(
     if are_runs:
         tables = [open_run(Path(path)) for path in (a, b)]
         first, second = (_run_facts(table, as_json=as_json) for table in tables)
-        second["hypervolume"] = tables[1].hypervolume_beside(tables[0])  # volumes of two boxes say nothing
+        second["hypervolume"] = tables[1].hypervolume_beside(tables[0])  # of two boxes, not comparable
     else:
         table = open_run(run)
         first, second = (_flat_design(table, find_design(table, wanted)) for wanted in (a, b))
@@ -183,7 +183,7 @@ def _change(x: Any, y: Any) -> str:
     return f"{100 * (y - x) / abs(x):+.1f} %" if numbers and x and x != y else ""
 
 
-# `allo-tune replay RUN`: everything a log holds, again.
+# `allo-tune replay RUN`: all designs of a log again.
 
 
 EXIT_STOPPED = 130
@@ -192,7 +192,7 @@ SHOWN = 20
 
 
 def replay_all(run: Path | None, study: Path | None, *, as_json: bool) -> int:
-    """Replay a run's log and print what differs; returns the exit code."""
+    """Replay a run's log and print the differences; return the exit code."""
     from allo_dse.tune.rerun import replay_run
     from allo_dse.tune.search.budget import StopSignals
     from allo_dse.tune.store.rundir import find_run

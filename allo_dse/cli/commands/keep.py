@@ -15,7 +15,7 @@ from allo_dse.common.quoting import markup
 from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 RUNS = Path("runs")
-"""Where runs are unless somebody says so; nothing is there before the first one."""
+"""Default folder of runs; it does not exist before the first one."""
 
 _LIST = """The runs in a directory: what each is of, how far it is, and where.
 
@@ -136,7 +136,7 @@ def clean(
             raise StudyError(f"{path} is in use by a run", hint="stop it first")
     if yes:
         for path in chosen:
-            shutil.rmtree(path.resolve())  # "." cannot be removed by that name
+            shutil.rmtree(path.resolve())  # `rmtree` cannot remove "."
     if as_json:
         print_json({"removed" if yes else "would_remove": [str(path) for path in chosen]})
         return

@@ -1,4 +1,4 @@
-"""`allo-tune lint STUDY.py`: what of the programs of a study file its target does not build, line by line."""
+"""`allo-tune lint STUDY.py`: parts of a study file's programs that its target does not build, line by line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lint(
 
 
 def _findings(study: Study) -> list[str]:
-    """What Allo says about the program of the study's first parameters."""
+    """Return Allo's findings about the program of the study's first parameters."""
     from allo_dse.backends.npu.mapping import DeviceMapping
     from allo_dse.eval.target import TARGETS
 

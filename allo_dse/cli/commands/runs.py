@@ -70,7 +70,7 @@ def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSO
 
 
 def _space_words(table: RunTable) -> dict[str, str]:
-    """What the run has decided about its space."""
+    """Describe the run's decisions about its space."""
     return {} if table.facts.certificate is None else {"space": str(table.facts.certificate)}
 
 

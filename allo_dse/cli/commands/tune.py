@@ -95,12 +95,11 @@ _FLAGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "verify": (bool, {"flag": "--verify/--no-verify"}),
     "export": (bool, {"flag": "--export/--no-export"}),
 }
-"""The options of a run that are flags: their types there, and what is not as one would expect. Everything else that is
-to say of them, `RunOptions` says."""
+"""Options of a run that are flags, with their types and irregularities. Their help is in `RunOptions`."""
 
 
 def _taking_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes the options of a run beside its own parameters, in the place of `**given`."""
+    """Return a command that takes the options of a run in place of `**given`."""
     signature, help = inspect.signature(command, eval_str=True), RunOptions.help()
     defaults = {option.name: option.default for option in dataclasses.fields(RunOptions)}
     flags = []
@@ -113,7 +112,7 @@ def _taking_flags(command: Callable[..., None]) -> Callable[..., None]:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
         )
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "given"]
-    own.sort(key=lambda parameter: parameter.kind)  # positional ones before the flags
+    own.sort(key=lambda parameter: parameter.kind)  # arguments before flags
     command.__signature__ = signature.replace(parameters=[*own[:1], *flags, *own[1:]])  # type: ignore[attr-defined]
     return command
 
@@ -186,7 +185,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
                 if run_dir is not None and len(studies) > 1:
                     given["run_dir"] = run_dir / file_name(one.name)
                 result = run_study(one, RunOptions(**given, command=command, progress=progress))
-                if not as_json:  # else the reporter has shown the result itself
+                if not as_json:  # the JSON reporter has shown the result
                     print_result(result, Console(highlight=False), command)
                 if result.stopped in EXIT_SIGNALS:
                     raise typer.Exit(EXIT_SIGNALS[result.stopped])
@@ -197,7 +196,7 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     raise typer.Exit(code)
 
 
-# `allo-tune completion`: commands, options, studies' settings, runs and designs, completed by the shell.
+# `allo-tune completion`: the shell completes commands, options, settings, runs and designs.
 
 
 SCRIPT = """_allo_tune() {
@@ -233,11 +232,12 @@ def completion() -> None:
 def complete(
     index: int, words: Sequence[str], commands: Sequence[str], application: Callable[[str], typer.Typer]
 ) -> list[str]:
-    """What a word may become; nothing where the shell's own files are meant.
+    """Return completions of a word; none if the shell should complete file names.
 
     Args:
-        words: of the command line, the program's name first; that at `index` is to be completed.
-        application: makes that of a command.
+        index: position of the word to complete.
+        words: words of the command line, the program's name first.
+        application: returns the application of a command.
     """
     word = words[index] if index < len(words) else ""
     before = words[index - 1] if index else ""

@@ -1,4 +1,4 @@
-"""`allo-tune verify`: whether designs of a run compute what their program does, for all inputs."""
+"""`allo-tune verify`: proof that designs of a run compute the same as their program, for all inputs."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def _exported_key(file: Path) -> str:
 
 
 def _run_of(designs: Sequence[str]) -> Path | None:
-    """The run that exported a folder, where the folder is still in it."""
+    """Return the run that exported a folder, if the folder is still inside it."""
     folders = (Path(wanted).resolve() for wanted in designs if (Path(wanted) / "design.json").is_file())
     return next((parent for folder in folders for parent in folder.parents if (parent / MARKER).is_file()), None)
 
 
 def _proved(replayer: Replayer, key: str, exported: Path | None) -> JsonObject:
-    """What is known of one design; `equal` is None where it cannot be decided."""
+    """Return the verdict on one design; `equal` is None if it cannot be decided."""
     from allo_dse.eval.equivalence.data_values import Undecidable
 
     try:

@@ -45,8 +45,8 @@ def _package() -> str:
 
 PACKAGE = _package()
 
-# The bindings search for the module of a dialect whenever one of its operations is looked at, until they find it:
-# 6 % of the time of compiling. These dialects have none of that name.
+# The bindings search for the module of a dialect at every access to one of its operations, until they find it: 6 % of
+# compile time. No module has the names of these dialects.
 for _dialect in ("df", "async"):
     sys.modules.setdefault(_name := f"{PACKAGE}.dialects.{_dialect}", ModuleType(_name))
 

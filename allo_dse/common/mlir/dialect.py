@@ -35,7 +35,7 @@ and it reduces the stream operations that move tokens to four, whose result is t
     %token, %ok = "df.try_take"(%stream) {op = 4} : (index) -> (memref<f32>, i1)    df.try_offer likewise
 """
 
-# Annotations are read by `ext` when the classes are made, so they cannot be strings (no `from __future__` import).
+# `ext` reads annotations when the classes are made, so they cannot be strings (no `from __future__` import).
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -19,7 +19,7 @@ from ..files import write_whole
 from .bindings import execution_engine, ir, passmanager
 from .nested_ops import nested_ops
 
-# Machine code in memory, made from an object file; needs no MLIR.
+# `MachineCode` loads an object file into memory; it needs no MLIR.
 
 
 _LOCK = threading.Lock()
@@ -29,7 +29,7 @@ _LOCK = threading.Lock()
 def _prepare() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    with suppress(OSError):  # what divides integers of 128 bits; other systems always have it
+    with suppress(OSError):  # division of 128-bit integers; other systems always have it
         ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
 
 
@@ -67,7 +67,7 @@ class MachineCode:
         return entry
 
     def address(self, name: str) -> int:
-        """Where a public function lies, as long as this object lives."""
+        """Return the address of a public function, valid as long as this object lives."""
         address: int = self._engine.get_function_address(f"_mlir_ciface_{name}")
         if not address:
             raise SimulationError(f"the compiled module has no function {name}")
@@ -119,7 +119,8 @@ def round_small_floats(module: ir.Module, text: str) -> None:
     if "f16" not in text:
         return
     run_passes(module, _SMALL_FLOATS)
-    # The passes allow what follows to leave out roundings between operations: results would hang on what that finds.
+    # By default the passes allow LLVM to skip roundings between operations, so results would depend on its
+    # optimizations.
     exact = ir.Attribute.parse("#arith.fastmath<none>", module.context)
     for op in nested_ops(module):
         if op.name in ("arith.extf", "arith.truncf") and "fastmath" in op.attributes:
@@ -151,8 +152,8 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
     optimize = optimize or "bf16" in str(module)
     if not optimize:
         leave_as_it_is(module)
-    # Else sizes are computed for no machine in particular, before the engine says which one it is: an array of 72-bit
-    # integers would have 12 bytes an element and not 16.
+    # Without a layout, sizes are computed before the engine names the machine: an array of 72-bit integers would have
+    # 12 bytes an element instead of 16.
     module.operation.attributes["llvm.data_layout"] = ir.StringAttr.get(data_layout(), module.context)
     engine = execution_engine.ExecutionEngine(module, opt_level=2 if optimize else 0, enable_object_dump=True)
     engine.raw_lookup(f"_mlir_ciface_{entry}")  # compiles
@@ -162,10 +163,10 @@ def compile_object(module: ir.Module, entry: str, *, optimize: bool = True) -> b
         return path.read_bytes()
 
 
-# What compilation made, kept on disk for later processes by the hash of what it was made of.
+# A disk cache of compiled code, by the hash of its input.
 #
-# A cache that cannot be read or written costs time only. Files are written beside their place and moved there, and
-# carry a hash of their own, so that writers at the same time, full disks and crashes leave nothing wrong behind.
+# A cache that cannot be read or written only costs time. Files are written under another name, then renamed, and carry
+# a hash of their content: concurrent writers, full disks and crashes cannot corrupt it.
 
 
 LIMIT_BYTES = 512 << 20
@@ -176,13 +177,16 @@ _COUNTED = "00"
 
 
 def directory() -> Path:
-    """Where files are kept: in the user's cache. A user without a home keeps none."""
+    """Return the directory of the disk cache, inside the user's cache.
+
+    Without a home directory nothing can be kept: the path lies below a device then.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(os.devnull if base.startswith("~") else base) / "allo-dse"
 
 
 def known(kind: str, content: bytes) -> bytes | None:
-    """What was made of this content before; None where nothing intact is kept."""
+    """Return the cached result for this content; None if there is none, or none intact."""
     path = _file(kind, content)
     with suppress(OSError):
         found = path.read_bytes()

@@ -1,4 +1,4 @@
-"""`left op right`, whatever the operands are: compile-time values, scalars, indices that follow loops, tiles."""
+"""`left op right` for all operands: compile-time values, scalars, indices that follow loops, and tiles."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def apply(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> Valu
 
 
 def _check_width(task: Task, op: str, left: object, right: object, node: ast.AST) -> None:
-    """No numbers that take for ever to compute."""
+    """Refuse numbers that take too long to compute."""
     if op not in ("**", "<<") or not isinstance(left, int) or not isinstance(right, int) or right <= 0:
         return
     bits = left.bit_length() * right if op == "**" else left.bit_length() + right
@@ -114,7 +114,7 @@ def _as_meta(task: Task, value: Value) -> Meta | None:
 
 
 def note_operator(task: Task, op: str, left: Value, right: Value, node: ast.AST) -> None:
-    """Note `left op right`, at least one of which is known only when the task runs."""
+    """Note an operator with an operand that is known only at run time."""
     operands = (left, right)
     if any(map(tiles.is_tile, operands)):
         if any(isinstance(one, Const) and isinstance(one.value, float) for one in operands):
@@ -138,7 +138,7 @@ def _is_half(value: Value) -> bool:
 
 
 def _is_wider(value: Value) -> bool:
-    """Whether the comparison is one of 32 bits or more: Python's floats are such in Allo."""
+    """Return whether a comparison with this value has 32 bits or more, as with Python's floats in Allo."""
     if isinstance(value, Const):
         return isinstance(value.value, float)
     return _is_float(value) and not _is_half(value)

@@ -21,11 +21,11 @@ from ..regions.task_state import Task
 
 
 class Limit(NamedTuple):
-    """What must hold of an index of an operation: `value` is at least 0 and less than `limit`.
+    """A requirement on an index of an operation: `value` is at least 0 and less than `limit`.
 
     Attributes:
         position: among the operation's indices.
-        of: what is indexed: "dimension 0 of size 16".
+        of: the dimension that is indexed, in words: "dimension 0 of size 16".
     """
 
     position: int
@@ -105,12 +105,12 @@ def _extreme_task(task: Task, bound: Number, largest: bool) -> tuple[int, ...]:
 
 
 def is_flat(task: Task, value: Value, extent: int) -> bool:
-    """Whether an index that may leave its dimension means the element that lies there in memory (`Rules.check`)."""
+    """Return whether an index that may leave its dimension addresses memory row by row (see `Rules.check`)."""
     return task.source.rules.check == "run" and not is_known(task, value, extent)
 
 
 def is_known(task: Task, value: Value, limit: int) -> bool:
-    """Whether an index is known to be at least 0 and less than a limit."""
+    """Return whether an index is known to be at least 0 and less than a limit."""
     form = form_of(value)
     if form is not None and not form.terms and isinstance(form.constant, int) and 0 <= form.constant < limit:
         return True
@@ -118,7 +118,7 @@ def is_known(task: Task, value: Value, limit: int) -> bool:
 
 
 def _holds(task: Task, form: Form) -> bool:
-    """Whether a form is at least 0, by itself or because a condition around it is."""
+    """Return whether a form is at least 0, by itself or because of a condition around it."""
     differences = itertools.chain((form,), (form.plus(fact, -1) for fact in task.facts))
     return any(one.low is not None and index_forms.is_natural(_in_tasks(task, one.low)) for one in differences)
 
@@ -126,7 +126,7 @@ def _holds(task: Task, form: Form) -> bool:
 def check_attribute(task: Task, limits: Sequence[Limit]) -> str:
     """The attribute that lists an operation's checks: number in `TaskClass.index_checks`, position, limit.
 
-    What is known to hold is left out.
+    Checks that are known to hold are left out.
     """
     numbers = []
     for position, value, limit, node, of in limits:

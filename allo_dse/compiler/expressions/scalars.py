@@ -1,4 +1,4 @@
-"""Code of scalar arithmetic; `scalar_types` says of which types results are."""
+"""Scalar arithmetic: result types and code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from ..model.values import Buffer, Const, Meta, Scalar, Tuple, Value, Variable
 from ..regions.task_state import Task
 from .index_checks import bounds_of, form_of
 
-# Types of scalar arithmetic.
-#
-# Integers grow as in HLS: a sum has one bit more than its wider operand, a product as many as both together; storing
+# Integers grow as in HLS: a sum has one bit more than its wider operand, a product as many as both together. Storing
 # truncates. Python numbers are `int32` and `float32`, but take the type of a floating-point or `index` operand.
 
 
@@ -33,7 +31,7 @@ def integer(bits: int, signed: bool) -> DType:
 
 
 def const_type(value: object) -> DType:
-    """The type of a Python number that stands alone."""
+    """The type of a Python number without other operands."""
     if isinstance(value, (bool, np.bool_)):
         return bool_
     if isinstance(value, (int, np.integer)):
@@ -114,7 +112,7 @@ def _fixed_result(op: str, a: DType, b: DType, both: DType) -> DType:
 
 
 def holds(dtype: DType, form: Form) -> bool:
-    """Whether an integer type has all values of a form."""
+    """Return whether an integer type can represent all values of a form."""
     if form.low is None or form.high is None:
         return dtype.kind == "index"
     lowest, highest = (
@@ -124,7 +122,7 @@ def holds(dtype: DType, form: Form) -> bool:
 
 
 def mean_the_same(a: DType, b: DType) -> bool:
-    """Whether two types with the same MLIR type also mean the same bits."""
+    """Return whether two types with the same MLIR type also interpret bits alike."""
     return a.is_float == b.is_float and a.fraction_bits == b.fraction_bits
 
 
@@ -218,7 +216,7 @@ def _float_to_int(task: Task, value: Scalar, to: DType) -> Scalar:
         zero = task.text.constant(0.0, value.dtype)
         type_ = element_type(value.dtype)
         return Scalar(task.text.op(f"arith.cmpf une, {value.ssa}, {zero} : {type_}"), bool_)
-    wide = Int(max(64, to.bits))  # wraps rather than being undefined where it does not fit
+    wide = Int(max(64, to.bits))  # wraps if it does not fit, instead of being undefined
     return convert(task, _cast(task, "fptosi", value, wide), to)
 
 
@@ -347,7 +345,7 @@ def binary_as(task: Task, op: str, a: Scalar, b: Scalar, dtype: DType) -> Scalar
 
 
 def shift(task: Task, op: str, value: Scalar, by: Scalar, bounds: tuple[int, int] | None = None) -> Scalar:
-    """`value << by` or `value >> by` of an integer, as wide as `value`: what is shifted out is lost.
+    """`value << by` or `value >> by` of an integer, as wide as `value`: bits shifted out are lost.
 
     So a shift by its width or more, or by a negative number, leaves 0, or the sign. Machines, C++ and LLVM do other
     things then.

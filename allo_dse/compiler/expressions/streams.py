@@ -1,4 +1,4 @@
-"""Puts and gets, and which stream they go to."""
+"""Puts and gets, and their streams."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _check_range(task: Task, name: str, dimension: int, extent: int, value: Valu
 
 
 def _edge_hint(task: Task, value: Value, extent: int) -> str:
-    """Which task goes out of range."""
+    """Return a hint that names a task whose index is out of range."""
     if not isinstance(value, Meta):
         return ""
     shape = np.broadcast_shapes(value.array.shape, task.mask.shape)
@@ -215,7 +215,10 @@ def put(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> None:
 
 
 def _token(task: Task, ref: StreamRef, value: Value, node: ast.AST) -> tuple[str, str, str]:
-    """What is put: its run-time value, its type, and what the names of operations on such tokens end in."""
+    """Return the token of a put: its run-time value, its type and its suffix.
+
+    The suffix ends the names of operations on such tokens.
+    """
     stream = ref.stream
     if shape_of(value) != stream.block:
         token = f"blocks of shape {list(stream.block)}" if stream.block else "scalars"
@@ -302,10 +305,11 @@ def _occupancy(task: Task, ref: StreamRef, direction: Direction, name: str, node
     return Scalar(task.text.op(f'"df.{name}"({number}) {{op = {position} : i64}} : (index) -> i1'), bool_)
 
 
-# Operations on several streams at once: `df.gather` takes a token from each, `df.scatter` gives one to each.
+# `df.gather` takes a token from each of several streams, `df.scatter` gives one to each.
 #
-# tiles[:, :, :] = df.gather(pipe) one block per stream rows[:, :] = df.gather(pipe[:, j]) the blocks of a column of
-# streams df.scatter(a, [left, right]) the first half of `a` to one, the second to the other
+#   tiles[:, :, :] = df.gather(pipe)       one block per stream
+#   rows[:, :] = df.gather(pipe[:, j])     the blocks of a column of streams
+#   df.scatter(a, [left, right])           the first half of `a` to one, the second to the other
 
 
 def part_of_array(task: Task, base: StreamRef, node: ast.Subscript) -> Value:
@@ -430,5 +434,5 @@ def receive_gathered(task: Task, pending: PendingGet, target: Buffer) -> None:
 
 
 def _place(task: Task, gathered: PendingGather, position: int) -> list[str]:
-    """Where the scalar of one stream stands in the tile."""
+    """Return the indices in the tile of the scalar that one stream carries."""
     return [task.text.constant(int(i), index) for i in np.unravel_index(position, gathered.group.grid)]

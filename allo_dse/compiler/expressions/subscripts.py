@@ -22,7 +22,7 @@ from ..regions.task_state import Task
 from .index_checks import Limit, bounds_of, check_attribute, form_of, is_flat, wrong_index
 from .scalars import as_scalar, binary_as, convert, integer, shift
 
-# How far apart two index expressions are, when both move with the same variables: `(i + 1) * 4` and `i * 4`.
+# Distances of index expressions that move with the same variables: `(i + 1) * 4` and `i * 4`.
 
 
 # A factor per variable; the entry "" is the constant part.
@@ -81,11 +81,14 @@ def _form(task: Task, node: ast.expr) -> Form | None:
     return None
 
 
-# Bits of integers: `x[3]`, `x[8:16]`, as values and as targets.
+# Bits of integers, `x[3]` and `x[8:16]`, as values and as targets.
 
 
 def _range(task: Task, node: ast.Subscript, dtype: DType) -> tuple[Value, int | Scalar]:
-    """Which bits a subscript names: the lowest one, and how many (a run-time `index` where that depends on data)."""
+    """Return the bits that a subscript selects: the lowest bit, and their number.
+
+    The number is a run-time `index` if it depends on data.
+    """
     part = node.slice
     if not isinstance(part, ast.Slice):
         low, width = task.lower(task, part), 1
@@ -113,7 +116,7 @@ def _distance(task: Task, low: Value, high: Value, node: ast.AST) -> Scalar:
 
 
 def _mask(task: Task, width: int | Scalar, raw: DType) -> Scalar:
-    """As many ones as bits are taken, at least one, at the lower end."""
+    """A mask of the selected number of bits, at least one, at the lower end."""
     if isinstance(width, int):
         return Scalar(task.text.constant((1 << width) - 1, raw), raw)
     ones, bits = Scalar(task.text.constant(-1, raw), raw), Scalar(task.text.constant(raw.bits, index), index)
@@ -126,7 +129,7 @@ def _check(task: Task, dtype: DType, node: ast.AST) -> None:
 
 
 def _move(task: Task, op: str, value: Scalar, low: Value, node: ast.AST) -> Scalar:
-    """A value shifted by the position of the lowest bit that is named."""
+    """A value shifted by the position of the lowest selected bit."""
     return shift(task, op, value, as_scalar(task, low, node, like=index), bounds_of(task, low))
 
 
@@ -162,7 +165,7 @@ def with_bits(task: Task, old: Scalar, node: ast.Subscript, value: Value) -> Sca
 
 
 def reversed_bits(task: Task, value: Scalar) -> Scalar:
-    """The integer whose lowest bit is the highest one of `value`."""
+    """The integer with the bits of `value` in reverse order."""
     type_ = element_type(value.dtype)
     raw = integer(value.dtype.bits, False)
     one = Scalar(task.text.constant(1, raw), raw)
@@ -193,8 +196,12 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
 
 
 class Position(Struct, frozen=True):
-    """Where an element is, as MLIR writes it: the indices, and the attribute that says which of them are checked when
-    the body runs (see `allo_dse.simulator.codegen.bodies`)."""
+    """The position of an element, as MLIR writes it.
+
+    Attributes:
+        indices: one value per dimension.
+        checks: the attribute that lists the indices to check at run time (see `allo_dse.simulator.codegen.bodies`).
+    """
 
     indices: tuple[str, ...] = ()
     checks: str = ""
@@ -205,7 +212,11 @@ class Position(Struct, frozen=True):
 
 
 def view(task: Task, base: Buffer, node: ast.Subscript) -> tuple[Buffer, Position | None]:
-    """What a subscript of a tile means: the tile and the position of one element, or a part of the tile and None."""
+    """Resolve a subscript of a tile.
+
+    Returns:
+        The tile and the position of one element, or a part of the tile and None.
+    """
     parts = parts_of(node)
     if len(parts) > len(base.shape):
         task.fail(node, f"{len(parts)} indices for a tile of shape {list(base.shape)}")
@@ -234,7 +245,7 @@ def position(task: Task, base: Buffer, values: Sequence[Value], nodes: Sequence[
 
 
 def _flat_position(task: Task, base: Buffer, indices: Sequence[str], nodes: Sequence[ast.expr]) -> Position:
-    """The element that lies where the indices point to, row by row; checked to be one of the array when it runs."""
+    """The element at the row-major position of the indices; checked at run time to be in the array."""
     size = math.prod(base.shape)
     flat = task.text.constant(0, index)
     for value, extent in zip(indices, base.shape, strict=True):
@@ -295,7 +306,7 @@ def _slice(task: Task, node: ast.Slice, dimension: int, extent: int) -> Range:
 
 
 def _length(task: Task, node: ast.Slice, start: Value, stop: Value) -> int | None:
-    """How many elements a slice spans, if that is the same for all tasks and all values of run-time variables."""
+    """Return the number of elements in a slice, if it is the same for all tasks and run-time values."""
     if isinstance(start, Const) and isinstance(stop, Const) and type(start.value) is int and type(stop.value) is int:
         return stop.value - start.value
     upper = (

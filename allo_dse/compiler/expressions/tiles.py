@@ -31,12 +31,10 @@ from .scalars import (
     result_type,
 )
 
-# How local tiles relate to the mesh: layouts, inferred through operations, and sums that are not complete yet.
-#
-# A product over a dimension that is sharded on mesh axis k is only a part of the sum: every task along k holds another
-# part. Such a *pending* sum may be passed on, scaled, and added to; it is complete once something that came through a
-# stream, or the argument itself, has been added. Storing it as a result before that is an error, as is applying to it
-# what does not distribute over sums.
+# A product over a dimension that is sharded on mesh axis k is only a part of the sum: each task along k holds another
+# part. Such a *pending* sum may be passed on, scaled, and added to. It is complete once a value from a stream, or the
+# argument itself, has been added. Before that it is an error to store it as a result, or to apply an operation that
+# does not distribute over sums.
 
 
 Axes = tuple[int | None, ...]
@@ -48,10 +46,10 @@ PRODUCTS = frozenset({"matmul", "bmm", "conv2d"})
 
 
 class Spread(Struct, frozen=True):
-    """What the tiles of the tasks are parts of.
+    """The distribution of a tile over the mesh.
 
     Attributes:
-        axes: per dimension the mesh axis that it is sharded on; None where it is not, or where that is not known.
+        axes: the mesh axis that each dimension is sharded on; None if it is not sharded, or if that is unknown.
         pending: mesh axes along which the tiles are parts of a sum.
         complete: whether contributions of other tasks have been added.
     """
@@ -62,7 +60,7 @@ class Spread(Struct, frozen=True):
 
 
 def spread_of(task: Task, value: Value) -> Spread:
-    """What is known about a value.
+    """Return the known distribution of a value.
 
     Raises:
         ProgramError: for an operation on a pending sum that does not distribute over sums.
@@ -149,7 +147,7 @@ def _parts(task: Task, pending: frozenset[int]) -> str:
 
 
 def note_assignment(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
-    """Remember what a tile holds after an assignment; check that a result is complete.
+    """Record the distribution of a tile after an assignment; check that a result is complete.
 
     Raises:
         ProgramError: when a pending sum is stored in an argument.
@@ -177,7 +175,7 @@ def note_assignment(task: Task, target: Buffer, value: Value, node: ast.AST) -> 
 
 
 def note_elements(task: Task, target: Buffer) -> None:
-    """A tile is written element by element: what it holds is not known any more."""
+    """Note that a tile is written element by element: its distribution is unknown from then on."""
     rank = len(target.shape)
     task.spreads[target.root] = Spread((None,) * rank, complete=True)
 
@@ -356,7 +354,7 @@ def assign(task: Task, target: Buffer, value: Value, node: ast.AST) -> None:
 
 
 def _is_cast(value: TileExpr, dtype: DType) -> bool:
-    """Whether a result becomes floats, or those of an elementwise function become something else."""
+    """Return whether the target has floats, or the value is an elementwise operation that gives floats."""
     return dtype.is_float or (value.dtype.is_float and (value.op in ELEMENTWISE or value.op in UNARY))
 
 
@@ -428,7 +426,7 @@ def _compute(task: Task, expr: TileExpr, target: Buffer) -> None:
 
 
 def _use(task: Task, operands: Sequence[Value], target: Buffer, op: str = "") -> TileUse:
-    """What an operation that is about to be written works on."""
+    """Describe the operands and the target of an operation that is about to be written."""
     parts = [o for o in operands if isinstance(o, Buffer) and o.shape and o.ssa != o.root]
     results = [o for o in operands if isinstance(o, TileExpr)]
     held = [o for o in operands if isinstance(o, Buffer) and o.arg is None and o.ssa == o.root not in task.got]
@@ -465,7 +463,7 @@ def _work_type(expr: TileExpr, target: DType) -> DType:
 
 
 def _accumulates_in(target: Buffer, work: DType) -> bool:
-    """Whether a product can be summed up in the target itself: it has the right type and lies contiguously."""
+    """Return whether the target can accumulate a product itself: its type fits and it is contiguous."""
     return target.dtype == work and target.arg is None and target.ssa == target.root
 
 

@@ -114,7 +114,7 @@ class Linear(Struct, frozen=True):
 
 
 class Derived(Struct, frozen=True):
-    """What control is made of beside sums: `left // right`, shifts, or the smaller or larger of two forms."""
+    """A control expression that is not a sum: `left // right`, a shift, or the minimum or maximum of two forms."""
 
     name: str
     left: Linear
@@ -137,7 +137,10 @@ DERIVE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def derive(name: str, left: Linear, right: Linear) -> Linear:
-    """What `name` makes of two forms: a number of numbers; a quotient without the multiples of its divisor."""
+    """Apply `name` to two forms.
+
+    Two constants give a constant. A quotient takes the multiples of its divisor out as a linear part.
+    """
     if left.is_constant and right.is_constant:
         return Linear((), int(DERIVE[name](left.constant, right.constant)))
     if name == "arith.shrsi" and right.is_constant:
@@ -161,7 +164,7 @@ UNKNOWN = (-(1 << 40), 1 << 40)
 
 
 def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
-    """Smallest and largest value of a form, or somewhat less and more."""
+    """Bounds of a form: its smallest and largest value, or somewhat wider."""
     ends = [sorted((factor * low, factor * high)) for v, factor in form.terms for low, high in [ranges.get(v, UNKNOWN)]]
     for part, factor in form.derived:
         pairs = product(extent(part.left, ranges), extent(part.right, ranges))
@@ -171,7 +174,7 @@ def extent(form: Linear, ranges: Ranges) -> tuple[int, int]:
 
 
 def holds(predicate: str, difference: int) -> bool:
-    """Whether `left predicate right`, given left - right."""
+    """Return whether `left predicate right` holds, given left - right."""
     return _HOLDS[predicate.lstrip("su") if predicate not in ("eq", "ne") else predicate](difference)
 
 
@@ -184,7 +187,7 @@ class Compare(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Choice:
-    """`then if test else otherwise`, of which and, or and not are made."""
+    """`then if test else otherwise`; and, or and not are made of it."""
 
     test: Test
     then: Test
@@ -196,7 +199,7 @@ Test: TypeAlias = bool | Compare | Choice
 
 
 def decided(test: Test | None, variables: Mapping[int, int]) -> bool | None:
-    """Whether a condition holds; None when it depends on data, or on variables that are not given."""
+    """Evaluate a condition; None if it depends on data, or on variables that are not given."""
     if test is None or isinstance(test, bool):
         return test
     if isinstance(test, Compare):
@@ -231,8 +234,8 @@ def replaced(test: Test | None, put: Callable[[Linear], Linear]) -> Test | None:
 class LinearForms:
     """The linear forms of the index values of a function.
 
-    That of an integer of fewer than 32 bits is its value but for multiples of 2**bits: what is done with it as a number
-    decides whether it is one with a sign.
+    The form of an integer of fewer than 32 bits equals its value modulo 2**bits. Its use as a number decides whether it
+    has a sign.
 
     Attributes:
         ranges: of the loops' variables, where their bounds are known.
@@ -257,7 +260,7 @@ class LinearForms:
         return None
 
     def test(self, condition: ir.Value) -> Test | None:
-        """The condition that a value stands for; None where it depends on data."""
+        """The condition of a value; None if it depends on data."""
         if condition not in self._tests and not isinstance(condition, ir.BlockArgument):
             owner = condition.owner
             if owner.name == "arith.constant" and str(condition.type) == "i1":
@@ -265,7 +268,11 @@ class LinearForms:
         return self._tests.get(condition)
 
     def choose(self, op: ir.Operation, then: Iterable[ir.Value], otherwise: Iterable[ir.Value]) -> bool:
-        """Whether all that an `scf.if` without operations of its own yields are conditions, which are then known."""
+        """Record the results of an `scf.if` without operations as conditions, if everything it yields is one.
+
+        Returns:
+            Whether they were recorded.
+        """
         test = self.test(op.operands[0])
         pairs = [(self.test(one), self.test(other)) for one, other in zip(then, otherwise, strict=True)]
         if test is None or not pairs or any(one is None or other is None for one, other in pairs):
@@ -277,9 +284,10 @@ class LinearForms:
         return True
 
     def compute(self, op: ir.Operation) -> bool:
-        """Whether an operation is index arithmetic or a condition on it, which is then known by its form.
+        """Record the form of an operation if it is index arithmetic, or a condition on it.
 
-        So are shifts, but they are hardware too.
+        Returns:
+            Whether the form replaces the operation. It does not for shifts: they have a form, but are hardware too.
         """
         if op.name == "arith.cmpi":
             return self._compare(op)
@@ -296,14 +304,17 @@ class LinearForms:
         return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, operands)
 
     def _read(self, op: ir.Operation, value: ir.Value) -> Linear | None:
-        """The form of an operand: of a narrow integer that is read as a number, as it wraps."""
+        """The form of an operand; a narrow integer that is read as a number wraps."""
         form = self.get(value)
         if form is None or op.name in _MODULAR:
             return form
         return self._wrapped(value, form, signed=op.name != "arith.extui")
 
     def _wrapped(self, value: ir.Value, form: Linear, *, signed: bool) -> Linear:
-        """What a value is that has a form: linear still where all of it wraps as often."""
+        """Return the form of a value after it wraps to the width of its type.
+
+        It stays linear if the whole range wraps equally often.
+        """
         bits = ir.IntegerType(value.type).width if isinstance(value.type, ir.IntegerType) else _MOST_NARROW + 1
         if bits > _MOST_NARROW:
             return form

@@ -1,4 +1,4 @@
-"""Task bodies as plain trees of loops and operations, with what the cost model asks of them already worked out.
+"""Task bodies as plain trees of loops and operations, prepared for the cost model.
 
     nest = read_nest(task_class.body.mlir)      # Nest(body=(Loop(...), ...), arrays={...})
 
@@ -51,10 +51,10 @@ class Array(Struct, frozen=True):
 
 
 class Access(Struct, frozen=True):
-    """A load or a store: which element of which array.
+    """A load or a store of an element of an array.
 
     Attributes:
-        spread: whether it is that of one copy of an unrolled loop, of which each has an index of its own.
+        spread: whether it belongs to one copy of an unrolled loop; each copy has its own index.
     """
 
     array: str
@@ -110,7 +110,7 @@ class Loop(Struct, frozen=True):
 
     @property
     def trips(self) -> Linear | None:
-        """How often it runs, where that is a number or a linear form."""
+        """Return the number of iterations, if it is a constant or a linear form."""
         if self.lower is None or self.upper is None or not self.step:
             return None
         length = self.upper + self.lower.scaled(-1)
@@ -120,7 +120,7 @@ class Loop(Struct, frozen=True):
 
 
 class Branch(Struct, frozen=True):
-    """A condition, with what is done on either side.
+    """A condition with its two sides.
 
     Attributes:
         test: the condition where linear forms decide it, else None.
@@ -141,10 +141,10 @@ Node: TypeAlias = Op | Loop | Branch
 
 
 class Unsupported(Struct, frozen=True):
-    """Why a body has no static times.
+    """The reason that a body has no static times.
 
     Attributes:
-        loop, op: what is to blame, by its number in `TaskClass.loops` or `TaskClass.stream_ops`.
+        loop, op: the cause, by its number in `TaskClass.loops` or `TaskClass.stream_ops`.
     """
 
     reason: str
@@ -332,7 +332,7 @@ class _Reader:
         return Loop(variable, _source(op), lower, upper, step, body, site)
 
     def _while(self, op: ir.Operation) -> Loop:
-        """A loop whose last round ends at the condition: `while c: body` is `loop: if c: body`."""
+        """A loop whose last iteration ends at the condition: `while c: body` is `loop: if c: body`."""
         site, goes_on = self._site(), self._site()
         test, body = (self._inside(Under(None, True), region.blocks[0]) for region in op.regions)
         condition = list(op.regions[0].blocks[0].operations)[-1].operands[0]
@@ -372,7 +372,7 @@ class _Reader:
         )
 
     def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
-        """What an operation is in hardware, where that is less than its name says because one operand is constant."""
+        """Return the hardware operation, which is cheaper than its name says if one operand is constant."""
         if name not in _BY_POWER and name not in SHIFTS:
             return name
         forms = [self._forms.get(value) for value in (operands if name == "arith.muli" else operands[1:])]
@@ -395,7 +395,7 @@ def _source(op: ir.Operation) -> int | None:
 
 
 def element_of(type_: ir.Type) -> str:
-    """How device files write a type: f32, i16, ..."""
+    """Return the name of a type in device files: f32, i16, ..."""
     text = str(type_)
     return "i32" if text == "index" else text
 

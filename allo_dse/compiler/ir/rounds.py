@@ -1,4 +1,4 @@
-"""How often something in a task body happens: loops with known bounds around it, and conditions on their variables."""
+"""Execution counts in a task body, from loops with known bounds and conditions on their variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .affine import Linear, Test, decided, forms_of
 
 
 class Around(Struct, frozen=True):
-    """A loop that something is in. A bound without a linear form is None, so is an unknown step (0)."""
+    """A loop around an operation. A bound without a linear form is None, so is an unknown step (0)."""
 
     variable: int
     lower: Linear | None
@@ -24,7 +24,7 @@ class Around(Struct, frozen=True):
 
 
 class Under(Struct, frozen=True):
-    """A side of a condition that something is in; `test` is None where data decides."""
+    """A side of a condition around an operation; `test` is None where data decides."""
 
     test: Test | None
     side: bool
@@ -39,11 +39,12 @@ Path: TypeAlias = tuple[Around | Under, ...]
 
 
 def rounds(path: Sequence[Around | Under], known: Mapping[int, int], left: Iterator[int]) -> int | None:
-    """How often something happens; None where data decides, or where that takes long to count.
+    """Count the executions of something; None if data decides, or if counting takes too long.
 
     Args:
-        known: process ids, and loop variables further out, by value number.
-        left: has an item for each value of a loop variable that may be gone through; several answers may share it.
+        path: the loops and conditions around it, outermost first.
+        known: process ids, and variables of loops further out, by value number.
+        left: has an item for each value of a loop variable that may be tried; several calls may share it.
     """
     if not path:
         return 1

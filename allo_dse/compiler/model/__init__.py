@@ -1,4 +1,4 @@
-"""What the front end works with: source files, text of MLIR, values known at compile time, diagnostics.
+"""Data of the front end: source files, MLIR text, compile-time values and diagnostics.
 
 Imports: common, compiler.program, lang.
 Imported by: allo_dse, backends, compiler, compiler.expressions, compiler.regions, compiler.statements, eval, networks,

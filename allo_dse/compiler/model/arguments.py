@@ -1,4 +1,4 @@
-"""The arrays a program is called with: checked, and where needed copied into memory that compiled code can use."""
+"""Arguments of a call: checked, and if needed copied into memory that compiled code can use."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _has_more_rows(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def _compatible(given: np.dtype[np.generic], expected: np.dtype[np.generic], dtype: DType) -> bool:
-    """Whether values can be exchanged.
+    """Return whether values of the given type can be exchanged for the expected one.
 
     Equal types; integers for integers; floats for floats and for fixed-point numbers; raw bytes of the same size; for
     wide integers any structure of as many bytes, or Python integers.
@@ -89,7 +89,7 @@ def _compatible(given: np.dtype[np.generic], expected: np.dtype[np.generic], dty
 
 
 def _require_range(tensor: Tensor, given: NDArray[np.generic]) -> None:
-    """Integers of another size are converted, never cut off.
+    """Check that integers fit: those of another size are converted, never truncated.
 
     Raises:
         SimulationError: when a value does not fit the tensor's element type.

@@ -1,4 +1,4 @@
-"""Index expressions as sums of the variables of loops, and what can be proved of them over the loops' domain.
+"""Index expressions as sums of the variables of loops, with proofs about them over the loops' domain.
 
 for i in range(N):
     for j in range(i + 1):
@@ -29,12 +29,15 @@ _ORDER = itertools.count()
 
 
 def is_zero(number: Number) -> bool:
-    """Whether a number is 0 in all tasks. (NumPy takes microseconds for a Python number, which most are.)"""
+    """Return whether a number is 0 in all tasks.
+
+    Most are Python numbers, which are compared directly: a NumPy call takes microseconds.
+    """
     return number == 0 if isinstance(number, int) else not np.any(number)
 
 
 def is_natural(number: Number) -> bool:
-    """Whether a number is at least 0 in all tasks."""
+    """Return whether a number is at least 0 in all tasks."""
     return number >= 0 if isinstance(number, int) else bool(np.all(number >= 0))
 
 
@@ -83,7 +86,7 @@ class Symbol(Struct, frozen=True, eq=False):
     Attributes:
         name: of the variable in the source.
         lows, highs: forms that it is never less and never more than.
-        step: of the loop; 0 for what is no variable that takes all values from its bounds.
+        step: of the loop; 0 for a symbol that does not take all values between its bounds.
     """
 
     name: str
@@ -94,7 +97,7 @@ class Symbol(Struct, frozen=True, eq=False):
 
 
 def constant(value: Number) -> Form | None:
-    """A number as a form, where it is an integer that is not too large."""
+    """A number as a form, if it is an integer that is not too large."""
     if not isinstance(value, int) and value.dtype.kind not in "iu":
         return None
     return _bounded(Form(value))
@@ -206,7 +209,7 @@ def _without(form: Form, symbol: Symbol) -> Form:
 
 
 def _domain(symbols: Iterable[Symbol]) -> set[Symbol]:
-    """The symbols and those that their bounds depend on."""
+    """The symbols, and the symbols that their bounds depend on."""
     every = set(symbols)
     pending = list(every)
     while pending:
@@ -269,7 +272,7 @@ def worst(
 
 
 def _directions(form: Form, task: Sequence[int], largest: bool) -> dict[Symbol, bool] | None:
-    """Of the variables that matter, whether each must be large."""
+    """Return for each variable that matters whether it must be large; None if the bounds are unknown."""
     found: dict[Symbol, bool] = {}
     while form.terms:
         symbol = _innermost(form.terms)

@@ -63,7 +63,7 @@ def dense(array: Array, dtype: DType) -> str:
 
 
 def _named(name: str) -> str:
-    """The attribute by which code generators know a variable's name in the source."""
+    """The attribute that tells code generators a variable's name in the source."""
     return f' {{df.name = "{name}"}}' if name else ""
 
 
@@ -96,7 +96,7 @@ class FunctionText:
         self._lines.append("  " * self._depth + text)
 
     def op(self, text: str) -> str:
-        """An operation with one result, whose name is returned."""
+        """Write an operation with one result; returns the result's name."""
         result = self.name()
         self.line(f"{result} = {text}")
         return result
@@ -135,7 +135,7 @@ class FunctionText:
 
     @contextmanager
     def continued(self, closing: str = "}") -> Iterator[None]:
-        """The second region of an operation whose first one was closed with "} else {"."""
+        """The second region of an operation, after the first was closed with "} else {"."""
         self._depth += 1
         yield
         self._depth -= 1

@@ -22,7 +22,7 @@ class SourceFile:
     Attributes:
         functions: function definitions by the line of their first decorator (or of `def`) and name.
         codes: compiled constant expressions by node.
-        locations: those that were asked for, by line and byte.
+        locations: cached by line and byte.
     """
 
     name: str
@@ -32,7 +32,7 @@ class SourceFile:
     locations: dict[tuple[int, int], SourceLocation] = field(default_factory=dict)
 
     def location(self, node: ast.AST) -> SourceLocation:
-        """Where a node of this file begins."""
+        """Return the location at which a node of this file begins."""
         place = line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         if place not in self.locations:
             text = self.lines[line - 1] if line <= len(self.lines) else ""
@@ -162,7 +162,7 @@ def function_source(function: FunctionType) -> tuple[SourceFile, ast.FunctionDef
 
 
 def names_of(function: FunctionType, enclosing: Mapping[str, object]) -> dict[str, object]:
-    """What a function's free names stand for: its closure, then its enclosing function's variables, then globals."""
+    """Return the values of a function's free names: its closure, then the enclosing variables, then globals."""
     names = dict(function.__globals__)
     names.update(enclosing)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):

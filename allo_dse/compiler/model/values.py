@@ -1,4 +1,4 @@
-"""What an expression of a kernel can stand for while it is compiled."""
+"""Values of a kernel's expressions while it is compiled."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from ..program.tensors import StreamArray
 from .index_forms import Form
 from .mlir_text import FunctionText
 
-# Values that are known at compile time but differ from task to task: functions of the process id.
-#
-# A `Meta` holds its value for every task at once, as an array that broadcasts against the mesh, so that evaluating a
-# condition costs a few NumPy operations on one vector per mesh axis, however many tasks there are.
+# A `Meta` is known at compile time but differs between tasks: a function of the process id. It holds its value for all
+# tasks at once, in an array that broadcasts against the mesh. So a condition costs a few NumPy operations on one vector
+# per mesh axis, for any number of tasks.
 
 
-# How a value is computed: ("pid", axis), ("const", value), ("table", array) or (operator, left, right).
+# The expression of a value: ("pid", axis), ("const", value), ("table", array) or (operator, left, right).
 Tree = tuple[Any, ...]
 
 
@@ -321,7 +320,7 @@ Value = (
 TileValue = Buffer | TileExpr | PendingGet
 
 
-# The text of a function of the pid: index arithmetic where it can be computed so, else an entry of a table.
+# A function of the pid becomes index arithmetic if possible, else an entry of a table.
 
 
 TableEntry = Callable[[Array, DType], str]
@@ -339,7 +338,7 @@ def pid_index(text: FunctionText, value: Meta, entry: TableEntry) -> str:
 
 
 def _computable(tree: Tree) -> bool:
-    """Whether a function of the pid can be computed by index arithmetic."""
+    """Return whether a function of the pid can be computed by index arithmetic."""
     if tree[0] in ("pid", "const"):
         return True
     if tree[0] == "table":

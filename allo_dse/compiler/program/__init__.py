@@ -1,8 +1,7 @@
-"""The compiled program: what the front end hands to everything else, described per task class.
+"""The compiled program, described per task class: the result of the front end.
 
-Data only. `frontend` makes it; `mapper`, `backends`, `space` and `eval` read it. A module per thing
-that is described: `source`, `index_maps`, `tensors`, `streams`, `tasks` (task classes), `kernel`, `directive`, and
-`compiled` for the program as a whole. Nothing is exported twice: import from the module that describes it.
+Data only. `compiler` makes it; `mapper`, `backends`, `space` and `eval` read it. `tensors` has source locations,
+tensors and streams, `kernel` has task classes, and `compiled` the program as a whole.
 
 Imports: common, lang.
 Imported by: backends, compiler, compiler.expressions, compiler.model, compiler.regions, compiler.schedule,

@@ -1,12 +1,11 @@
-"""What the front end hands to the rest of allo-dse: a compiled program, described per task class.
+"""A compiled program, described per task class: the result of the front end.
 
-A kernel with mesh `[32, 32, 32]` is 32,768 tasks but only a few *task classes*: tasks whose `meta_if` conditions
-resolve alike. Everything here is stated per kernel, per class and as functions of the process id (pid), so that nothing
-grows with the number of tasks; `CompiledProgram.pids` and the index maps materialise as many tasks as a caller asks
-for.
+A kernel with mesh `[32, 32, 32]` has 32,768 tasks but only a few *task classes*: tasks whose `meta_if` conditions
+have the same outcome. Everything is stated per kernel, per class and as functions of the process id (pid). So nothing
+grows with the number of tasks. `CompiledProgram.pids` and the index maps list as many tasks as a caller asks for.
 
-Task ids: the tasks of all kernels are numbered consecutively, kernel by kernel in program order, and within a kernel in
-row-major order of the pid.
+Task ids number the tasks of all kernels consecutively: kernels in program order, tasks in row-major order of the
+pid.
 """
 
 from __future__ import annotations
@@ -29,9 +28,6 @@ from allo_dse.common.records import collection_text, hashed_once
 from .kernel import CommonTensor, Kernel, TaskClass, common_tensors
 from .tensors import Construct, IntArray, SharedTensor, SourceLocation, StreamArray, Tensor, TensorPort
 
-# What the tasks of a program decided when it ran on given inputs.
-
-
 Pid = tuple[int, ...]
 
 
@@ -47,7 +43,7 @@ class Decisions(Struct, frozen=True):
     classes: Mapping[tuple[str, str], Mapping[Pid, Mapping[int, NDArray[np.int64]]]]
 
     def of_class(self, kernel: str, name: str) -> Mapping[Pid, Mapping[int, NDArray[np.int64]]]:
-        """What tasks of a class decided; empty where data decides on nothing."""
+        """Return the decisions of the tasks of a class; empty if none of them depends on data."""
         return self.classes.get((kernel, name), {})
 
     @property
@@ -59,9 +55,6 @@ class Decisions(Struct, frozen=True):
                 for site, rows in sorted(sites.items()):
                     found.update(repr((place, pid, site)).encode() + np.ascontiguousarray(rows).tobytes())
         return found.hexdigest()[:16]
-
-
-# Customizations of a schedule.
 
 
 ADDERS = "adders"
@@ -77,7 +70,7 @@ class Directive:
 
     Attributes:
         kind: "partition", "pipeline", "unroll", "dataflow" or "stream"; for FPGAs also "place", "pack" and "adders".
-        scope: the region or kernel whose array or loop is meant.
+        scope: the region or kernel of the array or loop.
         name: the array or loop.
         options: for "partition" `dim` (1-based; 0: all), `factor` (0: as many banks as elements), `partition_type`
             ("complete", "block" or "cyclic"); for "pipeline" `initiation_interval`, `rewind`; for "unroll" `factor` (0:
@@ -94,7 +87,7 @@ class Directive:
         return hash((self.kind, self.scope, self.name, *self.options.values()))
 
     def banks(self, shape: Sequence[int]) -> dict[int, int]:
-        """Into how many banks a "partition" splits an array of this shape: per axis that it is about."""
+        """The number of banks that a "partition" splits an array of this shape into, per partitioned axis."""
         dim, factor = self.options.get("dim", 0), self.options.get("factor", 0)
         complete = not factor or self.options.get("partition_type", "complete") == "complete"
         axes = range(len(shape)) if dim == 0 else (dim - 1,)
@@ -110,7 +103,7 @@ class Directive:
 
 
 def stream_depth(directive: Directive) -> int:
-    """How many elements an array that is passed on as a stream holds; 2 where the program does not say."""
+    """Return the depth of an array that is passed on as a stream, in elements; 2 if the program gives none."""
     return max(2, int(directive.options.get("depth", 0)))
 
 
@@ -125,7 +118,7 @@ class CompiledProgram:
             argument that is returned there, if it is one.
         schedule: customizations, in the order in which they were applied.
         shared: memory of the program's own that tensor ports refer to beside the arguments.
-        constructs: what not every target builds.
+        constructs: parts of the program that not every target builds.
         runs: what was decided in runs on given inputs, where data decides; one for each set of them.
     """
 
@@ -156,7 +149,7 @@ class CompiledProgram:
 
     @property
     def tensor_ports(self) -> Iterator[TensorPort]:
-        """Those of all classes."""
+        """Yield the tensor ports of all classes."""
         return (port for task_class in self.task_classes for port in task_class.tensor_ports)
 
     @cached_property
@@ -203,7 +196,7 @@ class CompiledProgram:
         """Depths of all stream arrays by name: as declared, but for some.
 
         Raises:
-            SimulationError: for a stream that there is not, or what is no depth.
+            SimulationError: for a stream that does not exist, or an invalid depth.
         """
         known = {array.name: array.depth for array in self.streams}
         for name, depth in changes.items():
@@ -237,22 +230,19 @@ class CompiledProgram:
         return f"{array.name}[{', '.join(str(int(i)) for i in index)}]"
 
 
-# A hash of what a compiled program does and how.
-
-
 _PLAIN = frozenset({str, int, bool, float, type(None)})
-_BESIDE = ("params", "warnings")  # parameters may be any objects; what is made of them is all there
+_BESIDE = ("params", "warnings")  # parameters may be any objects; their effects are in the other fields
 
 
 def program_digest(program: CompiledProgram) -> str:
-    """Of everything that a program says, but for where it stands in the source: a comment makes no difference."""
+    """Return a hash of everything in a program but its place in the source: comments do not change it."""
     known: dict[int, str] = {}
     told = [_text(getattr(program, own.name), known) for own in fields(CompiledProgram) if own.name not in _BESIDE]
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
 
 
 def _text(value: Any, known: dict[int, str]) -> str:
-    """The same in every process; of objects that several others have, it is made once."""
+    """A text of a value, equal in every process; made once for objects that are shared."""
     if type(value) in _PLAIN:
         return repr(value)
     if isinstance(value, SourceLocation):
@@ -269,20 +259,17 @@ def _text(value: Any, known: dict[int, str]) -> str:
     return repr(value) if found is None else found
 
 
-# What may look at a program while it is compiled, and stop where nothing can come of it.
-
-
 class Hopeless(AlloDseError):
     """A program is not compiled any further."""
 
 
 class Watch(Protocol):
-    """Is shown what a program will have, as soon as that is known. Raises `Hopeless` where it need not be compiled."""
+    """An observer of a compilation, told of the program's parts early. Raises `Hopeless` to stop the compilation."""
 
     def tasks(self, count: int) -> None:
-        """There are so many tasks at least."""
+        """Receive the least number of tasks."""
         ...
 
     def ports(self, ports: Sequence[TensorPort]) -> None:
-        """There are tasks with these tensor ports."""
+        """Receive the tensor ports of some tasks."""
         ...

@@ -1,4 +1,4 @@
-"""Kernels: a mesh of tasks, and which class each of them is of."""
+"""Kernels: a mesh of tasks, and the class of each task."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ from .tensors import (
     TensorPort,
 )
 
-# Task classes: what tasks whose `meta_if` conditions resolve alike do, and the body they share.
-
 
 class TileUse(Struct, frozen=True):
-    """What a tile operation works on.
+    """The operands and the target of a tile operation.
 
     Attributes:
         scalars: operands that are single values.
         part_bytes: bytes of the operands that are parts of tiles.
         result_bytes: bytes of the operands that the task has computed.
         sums: whether it adds to a product in the same expression.
-        is_new: whether the result is the first thing that an array of the task holds, or part of an array, or what a
-            function, other than a sum, makes of what the array holds.
+        is_new: whether the result is the first content of a task's array, or part of an array, or a function (other
+            than a sum) of the array's content.
         is_part: whether it is part of an array.
-        copy: the iterations of the loops at compile time around it that `meta_if` looks at.
+        copy: the iterations of the surrounding compile-time loops that `meta_if` tests.
     """
 
     scalars: int = 0
@@ -96,12 +94,12 @@ class StateVariable:
 
 
 class ExternalCall(Struct, frozen=True):
-    """A call of a vendor kernel; what it computes is not in the program.
+    """A call of a vendor kernel; the program does not define its results.
 
     Attributes:
         top: the name of the vendor kernel's function.
         operands: element type and shape of each argument.
-        inputs, outputs: positions of the arguments that are read, and of those that are written.
+        inputs, outputs: positions of the arguments that are read, and that are written.
     """
 
     top: str
@@ -130,16 +128,16 @@ class TaskBody(Struct, frozen=True):
 
 
 class TaskClass(Struct, frozen=True):
-    """Tasks of one kernel whose meta conditions resolve alike.
+    """Tasks of one kernel with the same outcomes of meta conditions.
 
     Attributes:
-        work: what the body does, in order; entry i is priced at cost site i of the body.
+        work: the body's work in order; entry i is priced at cost site i of the body.
         stream_ops: the put and get operations of the source, numbered as in the body.
         state: variables that live from call to call.
         externals: calls of vendor kernels; the i-th is priced by the i-th entry of `work` of kind "external".
         loops: the loops of the source; a loop of the body carries its position here as attribute `df.loop`.
-        index_checks: what must be checked when the body runs.
-        arrays: what its functions call their arrays.
+        index_checks: checks when the body runs.
+        arrays: the arrays' names in its functions.
         loop_arrays: bytes of each local array that is first written element by element.
         layouts: tensor arguments that are only read, or only written, in another layout.
     """
@@ -167,7 +165,7 @@ class TaskClass(Struct, frozen=True):
 
     @property
     def polls(self) -> bool:
-        """Whether what it does depends on how many tokens streams hold: a recorded run cannot be re-timed."""
+        """Return whether tasks react to the fill level of streams: a recorded run cannot be re-timed then."""
         return any(not op.blocking for op in self.stream_ops)
 
 
@@ -193,7 +191,7 @@ class Kernel:
 
     @cached_property
     def class_sizes(self) -> list[int]:
-        """How many tasks each class has."""
+        """Return the number of tasks of each class."""
         table = np.broadcast_to(self.class_table, self.mesh)
         return [int(count) for count in np.bincount(table.ravel(), minlength=len(self.classes))]
 
@@ -246,14 +244,14 @@ def _at(table: IntArray, pids: IntArray) -> IntArray:
 
 
 def _doing(cls: TaskClass, counts: list[int]) -> TaskClass:
-    """A class with the counts of what not all of its tasks do equally often."""
+    """A class with the counts of work that its tasks do a different number of times."""
     left = iter(counts)
     return replace(
         cls, work=tuple(op if op.counts is None else replace(op, count=next(left), counts=None) for op in cls.work)
     )
 
 
-# Tensors that one kernel writes and another one uses: what is kept of them on a chip is one memory for both.
+# A tensor that one kernel writes and another one uses has one on-chip memory for both.
 
 
 class CommonTensor(Struct, frozen=True):

@@ -1,10 +1,10 @@
 """Arrays that two kernels use: a tensor in memory on the chip that one of them writes. Its partition serves both.
 
-What a schedule says of the argument of one kernel is then said of the tensor, and so of the other kernel's argument:
+A directive about one kernel's argument becomes one about the tensor, and so also about the other kernel's argument:
 
     before:  partition(fill:x, dim=1, factor=4)           after:  partition(top:X, dim=1, factor=4)
 
-Two kernels that say different things are a conflict. The tasks that use the memory run at once and have an equal part
+Different directives of two kernels are a conflict. The tasks that use the memory run at once and have an equal part
 of each bank's ports, whatever they do.
 """
 
@@ -26,7 +26,7 @@ REGION = "top"
 
 
 def is_region(scope: str, program: CompiledProgram) -> bool:
-    """Whether a directive's scope is the whole program."""
+    """Return whether a directive's scope is the whole program."""
     return scope in (program.name, REGION) and scope not in {kernel.name for kernel in program.kernels}
 
 
@@ -52,7 +52,7 @@ def kept_in_common(program: CompiledProgram, directives: Iterable[Directive]) ->
 
 
 def of_region(program: CompiledProgram, directives: Sequence[Directive]) -> tuple[Directive, ...]:
-    """The directives, with those about a kernel's argument said of the tensor where kernels have that in common."""
+    """The directives; those about a kernel's argument refer to the tensor if kernels share it."""
     owners = dict(_owners(program, directives))
     if not owners:
         return tuple(directives)
@@ -67,7 +67,7 @@ class Conflict(Struct, frozen=True):
     """Two kernels that want one memory split in different ways along an axis.
 
     Attributes:
-        uses: of each kernel where it stands, and what its schedule says.
+        uses: per kernel its place in the source, and its schedule's directive.
     """
 
     tensor: str
@@ -76,7 +76,7 @@ class Conflict(Struct, frozen=True):
 
 
 def conflicts(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[Conflict]:
-    """Where schedules of two kernels split what they have in common in different ways."""
+    """Yield the conflicts between schedules of two kernels that split a common tensor differently."""
     said: dict[tuple[str, int], dict[str, tuple[tuple[str, int], Directive]]] = {}
     for number, tensor in _owners(program, directives):
         directive = directives[number]
@@ -100,7 +100,7 @@ def _use(program: CompiledProgram, kernel: str, directive: Directive, way: tuple
 
 
 def _owners(program: CompiledProgram, directives: Sequence[Directive]) -> Iterator[tuple[int, Tensor]]:
-    """The numbers of partitions that are about a kernel's argument, where that is a tensor kept in common."""
+    """The numbers of partitions of a kernel's argument that is a shared tensor."""
     kept = kept_in_common(program, directives)
     if not kept:
         return

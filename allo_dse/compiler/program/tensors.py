@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from allo_dse.common.records import Array
 from allo_dse.lang.types import DType
 
-# Where things stand in the user's source.
-
 
 class SourceLocation(Struct, frozen=True):
     """A place in the user's source: 1-based line and column."""
@@ -42,11 +40,11 @@ class SourceLoop(Struct, frozen=True):
     Attributes:
         name: its variable; empty for `while`.
         grid: the name given to the `allo.grid` it belongs to, if any.
-        function: the function that it stands in: the kernel, or a helper compiled in place.
+        function: the function that contains it: the kernel, or a helper compiled in place.
         call: the number of the call of that function, among all that the task makes; 0 for the kernel itself.
         band: the nest of that function it belongs to, where a schedule was made.
         opens: whether it is the outermost loop of that nest.
-        hints: what the program says of it for hardware: "pipeline" with an interval, "unroll" with a factor (0: all).
+        hints: the program's options for hardware: "pipeline" with an interval, "unroll" with a factor (0: all).
     """
 
     name: str
@@ -60,22 +58,22 @@ class SourceLoop(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How schedules tell it from other loops: `function:band.name`."""
+        """The name that tells it from other loops in schedules: `function:band.name`."""
         return f"{self.function}:{self.band}.{self.name}"
 
     def is_called(self, name: str) -> bool:
-        """Whether a directive means it by a name."""
+        """Return whether a directive's name refers to this loop."""
         return name in (self.name, self.grid, self.label)
 
 
 class SourceArray(Struct, frozen=True):
-    """What an array, or a variable that changes, is called in a function of the source.
+    """The name of an array, or of a variable that changes, in a function of the source.
 
     Attributes:
         function, call: as of a loop.
         argument: its position among the body's parameters, or None for the body's own memory.
         allocation: the position among the body's allocations of its own memory.
-        memory: kind and type of memory ("bram", "ram_2p") where the program says it.
+        memory: kind and type of memory ("bram", "ram_2p") if the program names it.
     """
 
     function: str
@@ -87,7 +85,7 @@ class SourceArray(Struct, frozen=True):
 
 
 class Construct(Struct, frozen=True):
-    """Something a task does that not everything builds, at its place in the source.
+    """An operation of a task that not every target builds, at its place in the source.
 
     Attributes:
         kind: "stream index" (computed while the task runs), "call" (of a function of the user's), "choice" (`a if c
@@ -101,21 +99,18 @@ class Construct(Struct, frozen=True):
     location: SourceLocation
 
 
-# Which element a task refers to, as a function of its process id (pid), and indices known at run time only.
-
-
 IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class IndexMap:
-    """Which element of a grid a task refers to, as a function of its pid.
+    """A task's element of a grid, as a function of the task's pid.
 
     Either affine, `index = matrix @ pid + offset` per grid dimension (`table is None`), or a table over the whole mesh
     that gives the linear index (for expressions that are not affine).
 
     Attributes:
-        grid: the shape of what is indexed (a stream array, a tensor's tile grid).
+        grid: the shape of the indexed object (a stream array, a tensor's tile grid).
         matrix: one row per grid dimension, one column per mesh axis.
         offset: one entry per grid dimension.
     """
@@ -149,7 +144,7 @@ class IndexMap:
         return (factors if factors.any() else None), first
 
     def depends_on(self, axis: int) -> bool:
-        """Whether the index changes with the pid along a mesh axis."""
+        """Return whether the index changes with the pid along a mesh axis."""
         if self.table is not None:
             return bool((self.table != np.take(self.table, [0], axis=axis)).any())
         return any(row[axis] for row in self.matrix)
@@ -161,7 +156,7 @@ class IndexCheck(Struct, frozen=True):
 
     Attributes:
         text: the index in the source.
-        of: what is indexed: "dimension 0 of size 16".
+        of: the indexed dimension: "dimension 0 of size 16".
     """
 
     text: str
@@ -198,7 +193,7 @@ class TensorPort(Struct, frozen=True):
         layout: per tensor dimension the mesh axis it is sharded on, or None where it is replicated.
         tile_shape: the local shape a task sees.
         tile: which tile of the tensor a task holds (grid = number of tiles per dimension).
-        reads, writes: what the class does with it. A port that is neither is not used by the class.
+        reads, writes: the accesses of the class. A port that is neither is not used by the class.
     """
 
     arg: int
@@ -241,7 +236,7 @@ class TensorPort(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SharedTensor:
-    """Memory that several tasks use, but no argument of the program: local arrays that a task calls regions with.
+    """Memory of several tasks that is no argument of the program: local arrays that a task passes to regions.
 
     Attributes:
         initial: its contents before the first run, of the tensor's shape.
@@ -263,9 +258,9 @@ class LayoutUse(Struct, frozen=True):
 
     Attributes:
         arg: position among the kernel's arguments.
-        direction: "in" for what it reads.
-        shape: of what the steps begin with: the argument, or the array that is written to it.
-        steps: what the body does, in order, before it uses the argument or to write it.
+        direction: "in" for an argument that it reads.
+        shape: of the first step's array: the argument, or the array that is written to it.
+        steps: the rearrangements, in order, before the argument is used or written.
         sites: positions in `TaskClass.work` of the operations that do so.
     """
 
@@ -322,9 +317,6 @@ def _grid(port: TensorPort) -> Grid:
     return port.tile.grid or (1,) * len(port.tensor.shape)
 
 
-# Arrays of streams, and how the tasks of a class use them.
-
-
 class StreamArray(Struct, frozen=True):
     """A declared stream or array of streams; a token is one element (`block == ()`) or a block of elements."""
 
@@ -341,7 +333,7 @@ class StreamArray(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many streams the array has (1 for a single stream)."""
+        """The number of streams in the array (1 for a single stream)."""
         return math.prod(self.shape)
 
 
@@ -350,7 +342,7 @@ class StreamPort(Struct, frozen=True):
 
     Attributes:
         index: which stream of the array, as a function of the pid.
-        tokens: how many tokens one task moves through it, or None where that is data-dependent.
+        tokens: the number of tokens that one task moves through it, or None if it depends on data.
     """
 
     stream: StreamArray

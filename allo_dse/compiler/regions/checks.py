@@ -14,17 +14,17 @@ from ..program.tensors import IntArray, StreamArray
 from .region_sources import RegionSource
 from .task_state import PortUse, Task
 
-# Who uses which stream: counts per stream of an array, without listing tasks where a rule covers them all.
+# Uses are counted per stream of an array, without listing tasks where a rule covers them all.
 #
 # Arrays in this module broadcast against the shape of a stream array: length 1 stands for "the same for all".
 
 
 class Endpoint(Struct, frozen=True, eq=False):
-    """One put or get side: what tasks of a class do with streams of an array.
+    """One put or get side: the use of an array's streams by tasks of a class.
 
     Attributes:
-        users: how many tasks use each stream.
-        tokens: how many tokens they move through each, or None where that depends on data.
+        users: the number of tasks that use each stream.
+        tokens: the number of tokens they move through each, or None if it depends on data.
     """
 
     kernel: Kernel

@@ -1,8 +1,8 @@
-"""Which tensor arguments a body reads or writes only in another layout, so that whatever moves them may arrange them.
+"""Tensor arguments that a body reads or writes only in another layout, so that the data movement can rearrange them.
 
-A body that reads `local_B` in `allo.matmul(local_A, allo.transpose(local_B))` and nowhere else never needs the tile as
-it lies in DRAM. Notes are taken while the body is compiled: every read and write of an array, and every operation
-that does nothing but rearrange a whole array into another one.
+A body that reads `local_B` in `allo.matmul(local_A, allo.transpose(local_B))` and nowhere else never needs the tile in
+its DRAM layout. Notes are taken while the body is compiled: every read and write of an array, and every operation
+that only rearranges a whole array into another one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REARRANGING = ("transpose", "view")
 
 
 class _Note(Struct, frozen=True):
-    """An operation that fills the array `target` with what is in `source` (of `shape`), arranged anew."""
+    """An operation that fills the array `target` with a rearrangement of `source` (of `shape`)."""
 
     source: str
     target: str
@@ -30,7 +30,7 @@ class _Note(Struct, frozen=True):
 
 @dataclass
 class LayoutNotes:
-    """What a body does with its arrays, by the name of the array."""
+    """Accesses and rearrangements of a body's arrays, by the name of the array."""
 
     reads: Counter[str] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)

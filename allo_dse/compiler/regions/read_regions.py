@@ -25,7 +25,7 @@ def read_region(region: Region, prefix: str = "", actual: Sequence[Part] | None 
 
     Args:
         prefix: put before the names of its streams and kernels.
-        actual: what its arguments stand for, when another region's task calls it.
+        actual: the values of its arguments, when another region's task calls it.
 
     Raises:
         ProgramError: at the first thing that is wrong.
@@ -273,18 +273,19 @@ def _layout(
         source.file.fail(argument, error.message, error.hint)
 
 
-# A plain typed function as a program: one task, whose results are extra arguments at the end.
+# A plain typed function is a program of one task, whose results are extra arguments at the end.
 #
-# def add(A: int32[M], B: int32[M]) -> int32[M]: arguments A, B and return_0 return allo.add(A, B)
+#   def add(A: int32[M], B: int32[M]) -> int32[M]:      arguments A, B and return_0
+#       return allo.add(A, B)
 
 
 RESULT = "return_"
 
 
 def is_typed(function: FunctionType) -> bool:
-    """Whether a function is a program: all its parameters have types of the language (or strings, to be evaluated).
+    """Return whether a function is a program: all its parameters have types of the language.
 
-    One without parameters is a program if its result has such a type.
+    Types may be strings, which are evaluated. A function without parameters is a program if its result has such a type.
     """
     code = function.__code__
     names = code.co_varnames[: code.co_argcount] or ("return",)
@@ -355,7 +356,7 @@ def _results(source: RegionSource, node: ast.FunctionDef) -> list[TensorType]:
 
 
 def _returned_arguments(node: ast.FunctionDef, results: int) -> tuple[str | None, ...]:
-    """Per result the argument that every `return` names there: what is returned is its memory, as in Python."""
+    """Per result the argument that every `return` names there: its memory is returned, as in Python."""
     arguments = {argument.arg for argument in node.args.args}
     returns = [one.value for one in _statements(node.body) if isinstance(one, ast.Return)]
     values = [value.elts if isinstance(value, ast.Tuple) else [value] for value in returns]

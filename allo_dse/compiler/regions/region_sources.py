@@ -23,12 +23,12 @@ from ..program.tensors import IndexMap, IntArray, SourceLocation, StreamArray, T
 
 
 class Part(Struct, frozen=True):
-    """What a region's argument stands for: a tensor, or one tile of it when a task passes its tile on.
+    """The value of a region's argument: a tensor, or one tile of it when a task passes its tile on.
 
     Attributes:
         shape: of the tile.
         grid: the number of tiles along each dimension.
-        position: which of them it is.
+        position: the tile's index in the grid.
     """
 
     tensor: Tensor
@@ -84,13 +84,13 @@ class SharedArray(Struct, frozen=True):
 
 
 class Sync(Struct, frozen=True):
-    """How the tasks of a region that another task calls begin and end.
+    """The streams that start the tasks of a called region and report their end.
 
     Attributes:
-        start, done: the arrays of streams that say so.
+        start, done: arrays of streams, for the start and the end.
         repeated: whether there may be any number of calls; a false token ends them.
         node: the call.
-        pid: of the calling task, the leading indices into them.
+        pid: of the calling task, the leading indices into the arrays.
         first: the position of the kernel's first task among those of the region, the last index.
     """
 
@@ -108,7 +108,7 @@ class KernelSource(Struct, frozen=True, eq=False):
     Attributes:
         results: of the parameters at the end that stand for what the function returns (plain functions only), the name
             of the parameter that is returned there, if it is one.
-        sync: when its tasks run, where a task calls the region in the middle of other work.
+        sync: the streams that start its tasks, if a task calls the region in the middle of other work.
     """
 
     name: str
@@ -129,9 +129,9 @@ class RegionSource:
     """A region before compilation.
 
     Attributes:
-        names: what free names in it stand for.
-        prefix: stands before the names of streams and kernels of a region that is called by a task.
-        parts: what each argument stands for: for a region called by a task, a tensor of the outermost region or a tile.
+        names: the values of its free names.
+        prefix: of the names of streams and kernels of a region that is called by a task.
+        parts: the value of each argument: for a region called by a task, a tensor of the outermost region or a tile.
         stream_nodes: the declaration of each stream.
         enclosing: local variables of the functions around the region, as they were when it was defined.
         around: what names stand for that nothing else gives a meaning (see `Instance`).
@@ -160,34 +160,33 @@ class RegionSource:
 
     @property
     def task_count(self) -> int:
-        """Tasks of its own kernels, whatever these call."""
+        """The number of tasks of its own kernels, without called regions."""
         return sum(kernel.task_count for kernel in self.kernels)
 
     def names_of(self, function: FunctionType) -> dict[str, object]:
-        """What the free names of a helper function stand for.
+        """Return the values of a helper function's free names.
 
-        One that is defined beside the region, in the same function, sees the variables that the region sees.
+        A helper defined beside the region, in the same function, sees the variables that the region sees.
         """
         beside = self.scope != "" and function.__qualname__.startswith(self.scope)
         return {**self.around, **names_of(function, self.enclosing if beside else {})}
 
 
-# Kernels whose statements do not all depend on each other, as several kernels that run at once.
+# Independent statements of a kernel become separate kernels that run at once.
 #
-# before: k { s = A' r; q = A p } one task does one product after the other after: k_part0 { s = A' r }, k_part1 { q =
-# A p }
+#   before:  k { s = A' r; q = A p }                      one task computes one product after the other
+#   after:   k_part0 { s = A' r }, k_part1 { q = A p }
 #
-# Two statements of a kernel belong together if both use a local array or variable, a stream, or a tensor that either
-# may write. Streams and tensors keep the order of their uses so, and every part reads for itself what no part writes;
-# a task in parts waits for nothing that the whole would not have waited for. So results are the same, and no deadlock
-# is new.
+# Two statements belong together if both use a local array or variable, a stream, or a tensor that either may write. So
+# streams and tensors keep the order of their uses, and values that no part writes are read in each part. A part waits
+# for nothing that the whole kernel would not have waited for. Results are the same, and there are no new deadlocks.
 
 
 PID = "get_pid"
 
 
 def split_kernels(source: RegionSource) -> bool:
-    """Put the parts of each kernel in its place; whether any has several."""
+    """Replace each kernel by its parts; returns whether any has several."""
     found = [_parts(source, kernel) for kernel in source.kernels]
     source.kernels[:] = [part for parts in found for part in parts]
     return any(len(parts) > 1 for parts in found)
@@ -199,7 +198,7 @@ def _parts(source: RegionSource, kernel: KernelSource) -> list[KernelSource]:
     own = [s for s in statements if not _is_pid(s)]
     if kernel.results or kernel.sync is not None or any(isinstance(s, ast.Return) for s in own):
         return [kernel]
-    # What is declared and not used is no part.
+    # Unused declarations do not form a part.
     groups = [
         g for g in _together(own, _ties(source, kernel, own)) if len(g) > 1 or not isinstance(g[0], ast.AnnAssign)
     ]
@@ -248,7 +247,7 @@ def _ties(source: RegionSource, kernel: KernelSource, statements: Sequence[ast.s
 
 
 def _declared(statement: ast.stmt) -> Iterable[str]:
-    """What a statement of the kernel itself, not of a block inside it, gives a value to."""
+    """Yield the names that a statement of the kernel itself assigns; blocks inside it do not count."""
     if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         for target in targets:
@@ -260,7 +259,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _only_read(statement: ast.stmt) -> set[str]:
-    """Names of which a statement only reads elements."""
+    """Names whose elements a statement only reads."""
     elements = [n for n in ast.walk(statement) if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)]
     read = [n.value for n in elements if isinstance(n.ctx, ast.Load)]
     others = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and not any(n is one for one in read)}

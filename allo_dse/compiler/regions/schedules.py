@@ -63,7 +63,7 @@ def _directive(program: CompiledProgram, primitive: Primitive) -> Directive:
 
 
 def _only_scope(program: CompiledProgram, name: str) -> str:
-    """Where a name without a scope belongs: the program, or its only kernel."""
+    """Return the scope of a name that is given without one: the program, or its only kernel."""
     if name in {tensor.name for tensor in program.tensors} or len(program.kernels) != 1:
         return program.name
     return program.kernels[0].name

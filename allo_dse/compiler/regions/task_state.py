@@ -29,10 +29,7 @@ from ..program.tensors import Construct, IndexCheck, IntArray, SourceLocation, S
 from .layout_notes import LayoutNotes
 from .region_sources import KernelSource, Parameter, RegionSource, SharedArray, Sync
 
-# What a task in compilation keeps of its blocks: stream ports, names, loops, and where jumps go.
-
-
-# How often something happens in each task: a number, a value per task, or None when it depends on data.
+# Executions of something in each task: a number, a value per task, or None if it depends on data.
 Count = int | IntArray | None
 
 
@@ -89,19 +86,19 @@ class Scope:
 
 @dataclass(eq=False)
 class Frame:
-    """Where `break`, `continue` or `return` go: a loop, or the function itself.
+    """The target of `break`, `continue` or `return`: a loop, or the function itself.
 
     Attributes:
         loop: whether it is a loop.
-        loops, guards: how many loops and data-dependent conditions surround it.
+        loops, guards: the number of loops and data-dependent conditions around it.
         skip: the flag that the rest of the iteration (or function) is not executed.
         stop: the flag that the loop is left.
-        jumps: how many jumps to it have been written so far.
+        jumps: the number of jumps to it so far.
         unrolled: whether it is a loop at compile time.
         ended: whether such a loop has been left at compile time.
         returns: the declared type of a helper function's result, if it has one.
-        result: what it returned at its end.
-        slots: where results of conditional returns are kept.
+        result: the value returned at its end.
+        slots: the storage for results of conditional returns.
     """
 
     loop: bool
@@ -119,10 +116,10 @@ class Frame:
 
 @dataclass(eq=False)
 class Loop:
-    """What a loop contains: scalar work and looks at streams directly, and other loops.
+    """The contents of a loop: its own scalar work and stream polls, and other loops.
 
     Attributes:
-        variable: the loop's own, where it has one.
+        variable: the loop's own, if it has one.
     """
 
     has_scalar_work: bool = False
@@ -152,31 +149,31 @@ class Task:
     Attributes:
         lower, lower_block, lower_streams, receive: the compilers of expressions, blocks, subscripts of streams and
             block gets; handed in because they need this class themselves.
-        count: how often the code being written runs in each task.
+        count: executions of the code being written, in each task.
         path: the answers of compile-time conditions so far; tasks with equal paths form a class.
         mutable: per function being inlined, the scalars that are assigned after their declaration.
         loops: the enclosing loops; the first entry is the function itself.
-        guards: how many data-dependent conditions surround the code being written.
-        facts: forms that those conditions say are at least 0.
+        guards: the number of data-dependent conditions around the code being written.
+        facts: forms that are at least 0 by those conditions.
         calls: names of the helper functions being inlined.
         numbers: of those calls, and 0 before them; `called` is how many calls there have been.
         named: the arrays and variables by (function, call, name), as they were declared first.
-        frames: where jumps go, innermost last.
-        does_more: whether the tasks call regions and do other things as well (see `region_calls.py`).
-        handovers: per called region how its tasks are started and say that they are done.
+        frames: the targets of jumps, innermost last.
+        does_more: whether the tasks call regions and do other work too (see `statements.helpers`).
+        handovers: per called region the streams that start its tasks and report their end.
         shares: declarations of local arrays that called regions work on as well.
         wanted: the declarations of which that was found; when it is more than `shares`, the tasks are compiled again.
         shared: those arrays, as further parameters of the body.
         declared_at: where each local array was declared, by the name of its buffer.
         memories: where arrays are kept, of those of which the program says it, by the names of their buffers.
-        spreads: per local array what its tiles are parts of (see `tile_layouts.py`).
-        warnings: what is not wrong, but hardly meant; without repetitions.
-        constructs: what not every target builds; without repetitions.
+        spreads: per local array what its tiles are parts of (see `expressions.tiles`).
+        warnings: code that is valid but probably unintended; without repetitions.
+        constructs: code that not every target builds; without repetitions.
         noticed: the kinds and nodes of those.
         dead: whether the code being written can never be reached, after a jump.
         returned: whether the innermost function has returned for certain.
         copies: the iterations of loops at compile time so far.
-        copy: of the loops at compile time around, the iterations of those that meta_if looks at.
+        copy: the iterations of the surrounding compile-time loops that meta_if tests.
         got: arrays that are tokens of streams as they came.
     """
 
@@ -239,7 +236,7 @@ class Task:
 
     def notice(self, kind: str, node: ast.AST) -> None:
         """Remember something that not every target builds."""
-        if (kind, node) not in self.noticed:  # a loop at compile time comes to the same node in every iteration
+        if (kind, node) not in self.noticed:  # a compile-time loop reaches the same node in every iteration
             self.noticed.add((kind, node))
             self.constructs[Construct(kind, ast.unparse(node), self.location(node))] = None
 
@@ -247,7 +244,7 @@ class Task:
         return self.source.file.location(node)
 
     def parameter(self, position: int) -> Parameter:
-        """What an argument of the body stands for: the kernel's parameters come first, then shared local arrays."""
+        """Return the parameter of an argument of the body: the kernel's come first, then shared local arrays."""
         own = self.kernel.parameters
         return own[position] if position < len(own) else self.shared[position - len(own)].parameter
 
@@ -299,7 +296,7 @@ class Task:
         self.scopes[-1].fixed.add(name)
 
     def check_not_fixed(self, name: str, node: ast.AST) -> None:
-        """Refuse to give another meaning to the variable of a loop that is running.
+        """Refuse to redefine the variable of a running loop.
 
         Raises:
             ProgramError: if `name` is one.
@@ -327,7 +324,7 @@ class Task:
         return names
 
     def is_mutable(self, name: str) -> bool:
-        """Whether a scalar variable is assigned after its declaration."""
+        """Return whether a scalar variable is assigned after its declaration."""
         return name in self.mutable[-1]
 
     # -- sets of tasks -----------------------------------------------------------------------------------------------
@@ -355,7 +352,7 @@ class Task:
             self.copy = outer
 
     def decide(self, condition: Value, node: ast.AST) -> bool:
-        """Whether a compile-time condition holds; splits the set where tasks differ."""
+        """Evaluate a compile-time condition; splits the set of tasks where they differ."""
         if isinstance(condition, Const):
             answer = bool(condition.value)
         elif isinstance(condition, Meta):
@@ -459,7 +456,7 @@ class Task:
         self.loops[-1].has_scalar_work = True
 
     def poll(self) -> None:
-        """Note that the innermost loop looks at streams."""
+        """Note that the innermost loop polls streams."""
         self.scalar_op()
         self.loops[-1].polls = True
 
@@ -473,7 +470,7 @@ class Task:
 
     @contextmanager
     def guarded(self, facts: Sequence[Form] = ()) -> Iterator[None]:
-        """Whatever is compiled inside happens only where data says so, and where `facts` are at least 0."""
+        """Guard the code compiled inside by a run-time condition, under which `facts` are at least 0."""
         known = len(self.facts)
         self.facts.extend(facts)
         self.guards += 1
@@ -484,7 +481,7 @@ class Task:
 
     @contextmanager
     def repeated(self, trips: Count) -> Iterator[None]:
-        """Whatever is compiled inside happens `trips` times for each time outside."""
+        """Count the code compiled inside as running `trips` times for each time outside."""
         outer = self.count
         self.count = None if outer is None or trips is None else outer * trips
         yield

@@ -24,7 +24,7 @@ class Body:
     """The body of a task class.
 
     Attributes:
-        sources: what loops are in the source, by their number, the attribute `df.loop` of an operation.
+        sources: the source loops by number, the attribute `df.loop` of an operation.
         arrays: the memory that a name of a function stands for, by function, call and name.
         copies: the calls that are rounds of nests that have been unfolded, and which rounds of the loops.
     """
@@ -38,7 +38,7 @@ class Body:
 
     @staticmethod
     def of(task_class: TaskClass, context: ir.Context) -> Body:
-        """A body that can be changed; what compiled it is left as it is."""
+        """A copy of a body that can be changed; the compiled program stays as it is."""
         text = task_class.body.mlir
         with context, ir.Location.unknown():
             module = ir.Module.parse(text)
@@ -62,7 +62,7 @@ class Body:
         return self.function.regions[0].blocks[0]
 
     def operations(self) -> Iterator[ir.Operation]:
-        """The operations that stand in the function directly."""
+        """The operations directly in the function's block."""
         return (op.operation for op in self.block.operations)
 
     def loops(self) -> Iterator[ir.Operation]:
@@ -70,20 +70,20 @@ class Body:
         return (op for op in nested_ops(self.function, parents_first=True) if LOOP in op.attributes)
 
     def source(self, loop: ir.Operation) -> SourceLoop:
-        """What a loop is in the source."""
+        """Return the source loop of a loop."""
         return self.sources[number_of(loop)]
 
     def is_copy(self, loop: Loop) -> bool:
-        """Whether a loop of the tree belongs to a round of a nest that has been unfolded."""
+        """Return whether a loop of the tree comes from an unfolded iteration of a nest."""
         return loop.source is not None and self.sources[loop.source].call in self.copies
 
     def marked(self, like: SourceLoop, name: str) -> ir.IntegerAttr:
-        """The attribute of a new loop, which stands where `like` does in the source."""
+        """The attribute of a new loop that has the place of `like` in the source."""
         self.sources.append(replace(like, name=name))
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self.sources) - 1)
 
     def name_of(self, array: ir.Value) -> str:
-        """What an array is called in the body: as a parameter, or by the attribute of its allocation."""
+        """Return the name of an array in the body: its parameter, or the attribute of its allocation."""
         if isinstance(array, ir.BlockArgument):
             return self.parameters[array.arg_number]
         attributes = array.owner.attributes
@@ -116,7 +116,7 @@ class Body:
         )
 
     def _has_outer(self, loop: ir.Operation) -> bool:
-        """Whether a loop of the same call of the same function is around a loop."""
+        """Return whether another loop of the same call of the same function surrounds a loop."""
         own, outer = self.source(loop), loop.parent
         while outer is not None:
             if LOOP in outer.attributes:
@@ -148,7 +148,7 @@ def _with_names(text: str, parameters: Sequence[str]) -> str:
 
 
 def is_pure(op: ir.Operation) -> bool:
-    """Whether an operation only computes values: it can stand wherever its operands are."""
+    """Return whether an operation only computes values, so that it can move to wherever its operands are."""
     return op.name.startswith(PURE) and not list(op.regions)
 
 

@@ -73,13 +73,13 @@ def functions(bodies: Iterable[Body]) -> list[str]:
 
 
 def loops(bodies: Sequence[Body], axis: object, top: str, *, several: bool = False) -> list[Found]:
-    """The loops that a name stands for, one per call of its function.
+    """The loops with a name, one per call of its function.
 
     Args:
-        several: whether it may stand for several that follow each other in one nest.
+        several: whether the name may refer to several loops in sequence in one nest.
 
     Raises:
-        ProgramError: if there is none, or if a name stands for loops of several nests.
+        ProgramError: if there is none, or if a name refers to loops of several nests.
     """
     function, band, name = _axis(axis, top)
     every = [Found(body, op) for body in bodies for op in body.loops()]
@@ -157,7 +157,7 @@ def array(target: object, top: str) -> Array:
 
 
 def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body, ir.Value]]:
-    """The memory that a name stands for, one per call of its function.
+    """The memory of a name, one per call of its function.
 
     Raises:
         ProgramError: if there is none.
@@ -175,7 +175,7 @@ def arrays(bodies: Sequence[Body], target: object, top: str) -> list[tuple[Body,
 
 
 def array_of(body: Body, wanted: Array, call: int) -> ir.Value:
-    """The memory that a name stands for in a call of its function, or in the only one there is.
+    """The memory of a name in a call of its function, or in its only call.
 
     Raises:
         ProgramError: if there is none.

@@ -1,4 +1,4 @@
-"""to, of what all copies along an axis read: each copy hands the elements on to the next, as in a systolic array."""
+"""The primitive `to` along an axis: each copy passes elements on to the next, as in a systolic array."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reader(Struct, frozen=True):
 
 
 def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str, str]) -> list[ir.Value]:
-    """Copies along an axis that read the same elements get them from each other; returns the FIFOs that are between.
+    """Chain the copies along an axis that read the same elements; returns the FIFOs between them.
 
     before:  for k: a[k] = A[k];  for k: f(a[k]);  for k: g(a[k])
     after:   for k: a[k] = A[k];  for k: { f(a[k]); b[k] = a[k] };  for k: g(b[k])
@@ -56,7 +56,7 @@ def hand_on(body: Body, memories: Iterable[ir.Value], axis: int, names: dict[str
 
 
 def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> ir.Value:
-    """Memory of its own for one of several nests that read an array; what is written goes to both.
+    """Give one of several nests that read an array its own memory; writes go to both.
 
     before:  for i: b[i] = A[i];  for i: C[i] = b[i];  for i: D[i] = b[i]
     after:   for i: { b[i] = A[i]; c[i] = A[i] };  for i: C[i] = c[i];  for i: D[i] = b[i]
@@ -85,7 +85,7 @@ def branch(body: Body, memory: ir.Value, reader: str, names: dict[str, str]) -> 
 
 
 def _nest_of(body: Body, op: ir.Operation) -> ir.Operation:
-    """What stands in the function directly, around an operation."""
+    """Return the operation directly in the function's block that contains an operation."""
     outer = op.parent
     while outer is not None and outer != body.function:
         op, outer = outer, outer.parent
@@ -109,7 +109,7 @@ def _called(body: Body, nest: ir.Operation) -> set[str]:
 
 
 def _others(reader: Reader, axis: int) -> tuple[int, ...]:
-    """Which copies stand in one line with it."""
+    """Return a reader's position without one axis: it is equal for all copies in a line along that axis."""
     return reader.place[:axis] + reader.place[axis + 1 :]
 
 
@@ -145,7 +145,7 @@ def _copy(body: Body, op: ir.Operation) -> ir.Operation | None:
 
 
 def _check_same(body: Body, first: Reader, other: Reader) -> None:
-    """Refuse where two copies do not fill their arrays with the same elements."""
+    """Refuse two copies that fill their arrays with different elements."""
     assert first.fill is not None
     assert other.fill is not None
     name = body.name_of(first.memory)
@@ -164,7 +164,7 @@ def _root(array: ir.Value) -> ir.Value:
 
 
 def _same_op(one: ir.Operation, other: ir.Operation, pairs: dict[ir.Value, ir.Value]) -> bool:
-    """Whether two operations do the same, with the second value of each pair in place of the first."""
+    """Return whether two operations are equal, with the second value of each pair in place of the first."""
     attributes = ({str(a): str(op.attributes[a]) for a in op.attributes if str(a) != LOOP} for op in (one, other))
     if one.name != other.name or next(attributes) != next(attributes) or len(one.regions) != len(other.regions):
         return False

@@ -18,15 +18,13 @@ from ..ir.nest import Access, Branch, Loop, Node, Op
 from .body import LOOP, Body, inner_block, is_pure, number_of, numbered, statements
 from .find import Found
 
-# Which orders of the iterations of a nest give the same results.
+# Two accesses to one element, at least one of them a write, must keep their order. Whether two accesses meet is decided
+# by the bounds of their linear forms, one array dimension at a time: Banerjee's inequalities with direction vectors,
+# and the divisibility test (Allen and Kennedy, "Optimizing Compilers for Modern Architectures", chapter 3). The answer
+# "independent" is certain; accesses whose indices depend on data are never independent.
 #
-# Two accesses to one element, at least one of them a write, may not change their order. Whether there are iterations
-# in which two accesses meet is decided by the bounds of their linear forms, one array dimension at a time (Banerjee's
-# inequalities with direction vectors, and the divisibility test; Allen and Kennedy, "Optimizing Compilers for Modern
-# Architectures", chapter 3). The answer "independent" is certain; where indices depend on data there is none.
-#
-# What is not counted: memory that every iteration writes before it reads it, and sums, products, minima and maxima,
-# whose terms may come in any order (floating-point ones are then rounded otherwise).
+# Two kinds of dependence are ignored: memory that every iteration writes before reading it, and sums, products, minima
+# and maxima, whose terms may come in any order (floating-point results are then rounded differently).
 
 
 Direction = Literal["<", "=", ">"]
@@ -75,7 +73,7 @@ def _walk(nodes: Sequence[Node], loops: tuple[Loop, ...]) -> Iterator[tuple[Op, 
 
 
 def _updates(ops: Sequence[Op]) -> dict[int, int]:
-    """Loads and stores of one element of which the store adds something to what the load found."""
+    """Pairs of load and store of one element, where the store adds to the loaded value."""
     makers = {output: op for op in ops for output in op.outputs}
     found: dict[int, int] = {}
     for number, store in enumerate(ops):
@@ -93,7 +91,7 @@ def _updates(ops: Sequence[Op]) -> dict[int, int]:
 
 
 def _terms(makers: Mapping[int, Op], value: int, kind: str | None) -> Iterator[Op]:
-    """The loads of which a value is the sum (the product, ...)."""
+    """The loads whose sum (product, ...) is a value."""
     maker = makers.get(value)
     if maker is None:
         return
@@ -121,7 +119,7 @@ def value_ranges(loops: Sequence[Loop], known: Ranges) -> dict[int, tuple[int, i
 
 
 class Pairing(Struct, frozen=True):
-    """How the loops of two accesses correspond: `common[i]` are loops whose variables are compared.
+    """Corresponding loops of two accesses: the variables of `left[i]` and `right[i]` are compared.
 
     Attributes:
         left, right: the loops common to both, outermost first (the same ones, unless two nests are merged).
@@ -133,7 +131,7 @@ class Pairing(Struct, frozen=True):
     ranges: Ranges
 
     def directions(self, one: Reference, other: Reference) -> Iterator[tuple[Direction, ...]]:
-        """The ways in which the iterations of two accesses may lie to each other where they meet."""
+        """The possible direction vectors between the iterations of two accesses to one element."""
         if one.access.array != other.access.array or not (one.access.write or other.access.write):
             return
         vectors: list[tuple[Direction, ...]] = [()]
@@ -150,7 +148,7 @@ class Pairing(Struct, frozen=True):
         return all(a is None or b is None or self._equal(a, b, one, other, vector) for a, b in pairs)
 
     def _equal(self, a: Linear, b: Linear, one: Reference, other: Reference, vector: tuple[Direction, ...]) -> bool:
-        """Whether two forms can have one value."""
+        """Return whether two forms can have the same value."""
         if a.derived or b.derived:
             return True
         low = high = a.constant - b.constant
@@ -208,12 +206,12 @@ def _below(left: tuple[int, int], right: tuple[int, int]) -> list[tuple[int, int
 
 
 def first_order(vector: Sequence[Direction]) -> Direction:
-    """Which of two iterations comes first: "<" the first one, "=" neither."""
+    """Return which of two iterations comes first: "<" the first one, ">" the second one, "=" neither."""
     return next((direction for direction in vector if direction != "="), "=")
 
 
 def is_update(one: Reference, other: Reference) -> bool:
-    """Whether two accesses belong to one sum, the order of whose terms does not matter."""
+    """Return whether two accesses belong to one sum, whose terms may come in any order."""
     return one.update >= 0 and one.update == other.update
 
 
@@ -256,13 +254,13 @@ def bounds(loop: ir.Operation) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def trips_of(loop: ir.Operation) -> int | None:
-    """How often a loop runs, where that is a number."""
+    """Return the number of iterations of a loop, if it is a constant."""
     low, high, step = (known(value) for value in bounds(loop))
     return None if low is None or high is None or not step else max(0, -(-(high - low) // step))
 
 
 def _trips(loop: ir.Operation) -> ir.Value:
-    """How often a loop runs, as a value that is computed before it."""
+    """Return the number of iterations of a loop as a value, which is computed before it."""
     number = trips_of(loop)
     if number is not None:
         return constant(number)
@@ -286,7 +284,7 @@ def new_loop(end: ir.Value, mark: ir.IntegerAttr) -> ir.Operation:
 
 
 def _value_at(loop: ir.Operation, round_: ir.Value) -> ir.Value:
-    """What a loop's variable is in a round."""
+    """Return the value of a loop's variable in a given iteration."""
     low, _, step = bounds(loop)
     scaled = round_ if known(step) == 1 else arith.MulIOp(round_, step).result
     return scaled if known(low) == 0 else arith.AddIOp(low, scaled).result
@@ -406,7 +404,7 @@ def _between(wanted: Sequence[ir.Operation]) -> list[ir.Operation]:
 
 
 def perfect(loops: Sequence[ir.Operation]) -> list[ir.Operation]:
-    """The loops, outermost first, if nothing but the computing of indices stands between them.
+    """The loops, outermost first, if only index computations are between them.
 
     Raises:
         ProgramError: otherwise.
@@ -507,7 +505,7 @@ def _copied(value: ir.Value, chain: Sequence[ir.Operation], mapping: dict[ir.Val
 
 
 def _sink(chain: Sequence[ir.Operation], target: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
-    """Move what the innermost loop of a chain does into another loop, and what is computed between the loops."""
+    """Move the statements of a chain's innermost loop, and those between its loops, into another loop."""
     end = list(inner_block(target).operations)[-1]
     for outer, inner in pairwise(chain):
         for op in statements(inner_block(outer)):
@@ -521,7 +519,7 @@ def _sink(chain: Sequence[ir.Operation], target: ir.Operation, mapping: dict[ir.
 
 
 def erase_unused(block: ir.Block) -> None:
-    """Erase what is computed in a block, and in those inside it, but not used."""
+    """Erase unused computations in a block and the blocks inside it."""
     for op in reversed([op.operation for op in block.operations]):
         for region in op.regions:
             for inner in region.blocks:

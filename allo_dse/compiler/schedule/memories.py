@@ -17,10 +17,8 @@ from .body import LOOP, NAME, Body, inner_block, is_pure
 from .find import Found
 from .loops import bounds, constant, known, variable
 
-# Which part of an array a loop's rounds use: the box of elements, and where it begins.
-#
-# `Window.base` is what moves the box with the loop and those around it; `low` and `size` say which elements of it are
-# used, by all accesses together.
+# A window is the box of elements that the iterations of a loop use. Its `base` moves with the loop and those around it;
+# `low` and `size` give the elements that all accesses together use.
 
 
 class Window(Struct, frozen=True):
@@ -93,7 +91,7 @@ class IndexForms:
 
 
 def is_within(op: ir.Operation, loop: ir.Operation) -> bool:
-    """Whether an operation is a loop or stands in it."""
+    """Return whether an operation is a loop or lies inside it."""
     outer: ir.Operation | None = op
     while outer is not None and outer != loop:
         outer = outer.parent
@@ -118,15 +116,15 @@ def accesses(loop: ir.Operation, array: ir.Value, others: Sequence[str] = ()) ->
 
 
 def indices(op: ir.Operation) -> list[ir.Value]:
-    """Where a load or store is."""
+    """Return the indices of a load or store."""
     operands = list(op.operands)
     return operands[2:] if op.name == "memref.store" else operands[1:]
 
 
 def windows(forms: IndexForms, ops: Sequence[ir.Operation], shape: Sequence[int], moving: set[int]) -> list[Window]:
-    """What the accesses use along each dimension, where the variables in `moving` take all their values.
+    """Return the window of the accesses along each dimension, over all values of the variables in `moving`.
 
-    A dimension along which that is not one box which moves as a whole is used from end to end.
+    A dimension whose accesses are not one box that moves as a whole gets a window from end to end.
     """
     return [
         _window([forms.of(indices(op)[axis]) for op in ops], size, forms.ranges, moving)
@@ -153,12 +151,12 @@ def _is_bounded(form: Linear, moving: set[int], ranges: Ranges) -> bool:
 
 
 def buffer_at(found: Found, array: ir.Value, name: str) -> str:
-    """What the rounds of a loop use of an array lies in a buffer meanwhile; returns the buffer's name.
+    """Buffer the part of an array that the iterations of a loop use; returns the buffer's name.
 
     before:  for i: for k: for j: C[i, j] += ...
     after:   for i: { b[:] = C[i, :]; for k: for j: b[j] += ...; C[i, :] = b[:] }
 
-    What is only read is not written back.
+    An array that is only read is not written back.
     """
     body, loop = found.body, found.op
     ops = accesses(loop, array)
@@ -219,7 +217,11 @@ def reuse_at(found: Found, array: ir.Value, name: str) -> str:
 
 
 class _Filling(Struct, frozen=True):
-    """How a buffer gets what the next round needs; a round is `stride` elements after the one before it."""
+    """A buffer, and the part of an array that it holds in each iteration.
+
+    Attributes:
+        stride: the elements that the part advances by in each iteration.
+    """
 
     found: Found
     array: ir.Value
@@ -302,7 +304,7 @@ def _redirect(
 
 
 def _global(forms: IndexForms, used: Sequence[Window], inner: dict[int, ir.Value]) -> list[ir.Value]:
-    """Where in the array an element of the buffer belongs."""
+    """Return the position in the array of an element of the buffer."""
     found = []
     for axis, window in enumerate(used):
         start = window.base + Linear((), window.low)
@@ -317,7 +319,7 @@ def _global(forms: IndexForms, used: Sequence[Window], inner: dict[int, ir.Value
 
 @contextmanager
 def _loops(body: Body, name: str, sizes: Sequence[int], what: str, found: Found) -> Iterator[list[ir.Value]]:
-    """A nest of new loops, with a name each; what is written meanwhile stands inside."""
+    """A nest of new named loops around the code that is written inside the block."""
     source = body.source(found.op)
     points: list[ir.InsertionPoint] = []
     variables: list[ir.Value] = []
@@ -363,7 +365,7 @@ def reshape(body: Body, array: ir.Value, name: str, shape: Sequence[int]) -> Non
 
 
 def returned(body: Body, array: ir.Value) -> list[ir.Value]:
-    """The arguments that a local array is copied to, element by element: as them it is returned."""
+    """The arguments that a local array is copied to, element by element, to return it."""
 
     def is_copy(use: ir.Operation) -> bool:
         source = use.operands[0].owner if use.name == "memref.store" else None

@@ -1,4 +1,4 @@
-"""compute_at: what one nest computes is computed where another nest uses it."""
+"""compute_at: move the computation of one nest into the nest that uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program as MLIR text, with what its schedule says as attributes of loops."""
+"""A program as MLIR text, with its schedule's directives as attributes of loops."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PrintedModule(Struct, frozen=True):
 
 def with_affine_loops(text: str) -> str:
     """The same function, its loops `affine.for` where the values they run between and their step allow it."""
-    bounds: dict[str, str] = {}  # by name: blocks side by side may use one twice, and what was read last is meant
+    bounds: dict[str, str] = {}  # by name: sibling blocks may reuse one, and the last definition applies
 
     def loop(found: re.Match[str]) -> str:
         low, high, step = (bounds.get(value, "") for value in found.group("low", "high", "step"))
@@ -74,7 +74,7 @@ def with_affine_loops(text: str) -> str:
 
 
 def _is_unused(line: str, used: Counter[str]) -> bool:
-    """Whether it only computes the bound of a loop that has it now."""
+    """Return whether a line only computes a bound that its loop now states itself."""
     value = _VALUE.match(line)
     return value is not None and bool(value["number"] or value["map"]) and used[value["name"]] == 1
 
@@ -88,7 +88,7 @@ def _attribute(directive: Directive) -> str:
     return directive.kind if directive.kind in ("parallel", "dataflow") else ""
 
 
-# Primitives that only hardware knows: they become directives, which code generators and cost models read.
+# Primitives for hardware alone become directives, which code generators and cost models read.
 
 
 def loop_directive(kind: str, found: Found, options: Mapping[str, object]) -> Directive:

@@ -61,7 +61,7 @@ class Session:
     def _context(self) -> ir.Context:
         return self._bodies[0].module.context
 
-    # -- what is asked of it -----------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     @property
     def program(self) -> CompiledProgram:
@@ -221,7 +221,7 @@ class Session:
         for nest in find.band(self._bodies, str(band_name), self.top):
             if not axes or not all(isinstance(axis, int) and 0 <= axis < len(nest) for axis in axes):
                 raise ProgramError(f"unfold: `{band_name}` has loops 0 to {len(nest) - 1}, not {list(axes)}")
-            for name, first in unfold(nest, axes).items():  # what was said of an array holds for that of a copy
+            for name, first in unfold(nest, axes).items():  # directives of an array also hold for its copy
                 self._directives += [replace(said, name=name) for said in self._directives if said.name == first]
         return list(axes)
 
@@ -265,7 +265,7 @@ class Session:
                 users.setdefault(name, []).append(node)
         for array in arrays:
             name, shape = body.name_of(array), ir.MemRefType(array.type).shape
-            if isinstance(array, ir.BlockArgument):  # the order of arguments is for the caller to know
+            if isinstance(array, ir.BlockArgument):  # the caller knows the order of arguments
                 yield name, ()
                 continue
             used = users.get(name, [])

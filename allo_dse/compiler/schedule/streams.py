@@ -1,4 +1,4 @@
-"""to: whether the elements of an array leave in the order in which they enter, so that it can be a FIFO."""
+"""to: a check that elements leave an array in the order in which they enter, so that it can be a FIFO."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ MOST_ELEMENTS = 1 << 22
 
 
 def check_fifo(nodes: Sequence[Node], array: str, shape: Sequence[int], dims: Sequence[int]) -> bool:
-    """Whether it is known that an array can be a FIFO, or one FIFO for each index of some of its dimensions.
+    """Return whether an array can be a FIFO, or one FIFO for each index of some of its dimensions.
+
+    Returns:
+        False where that is not known.
 
     Raises:
-        ProgramError: where it is known that it cannot.
+        ProgramError: if it is known that it cannot.
     """
     written, read = (accesses(nodes, array, shape, write=write) for write in (True, False))
     if written is None or read is None:
@@ -73,7 +76,7 @@ def _indices(nodes: Sequence[Node], array: str) -> list[tuple[Linear | None, ...
 
 
 def touches(node: Node, array: str, *, write: bool | None = None) -> bool:
-    """Whether a statement uses an array (writes it, or reads it)."""
+    """Return whether a statement accesses an array; `write` restricts this to writes, or to reads."""
     if isinstance(node, Loop):
         return any(touches(inner, array, write=write) for inner in node.body)
     if isinstance(node, Branch):

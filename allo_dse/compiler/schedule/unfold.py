@@ -1,4 +1,4 @@
-"""unfold and outline: parts of a nest that hardware keeps apart, as processes of their own."""
+"""unfold and outline: make parts of a nest separate processes in hardware."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _users(op: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _filled_first(rounds: Sequence[Node], array: str, shape: Sequence[int]) -> bool:
-    """Whether the first statement that uses an array writes all of it, whatever it held."""
+    """Return whether the first statement that uses an array overwrites all of it."""
     first = next((node for node in rounds if touches(node, array)), None)
     if first is None or (isinstance(first, Loop) and touches(first, array, write=False)):
         return False

@@ -358,7 +358,7 @@ def _int(task: Task, args: Sequence[Value], node: ast.Call) -> Value:
     return _cast(task, int32, args, node)
 
 
-_COMPUTING = (min, max, abs)  # those that are operations, not only another type
+_COMPUTING = (min, max, abs)  # operations, not only changes of type
 _PYTHON: dict[object, Callable[[Task, Sequence[Value], ast.Call], Value]] = {
     min: _extreme("min"),
     max: _extreme("max"),

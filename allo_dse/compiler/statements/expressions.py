@@ -1,4 +1,4 @@
-"""From a Python expression to the value it stands for."""
+"""Evaluation of Python expressions: compile-time values, and code for run-time ones."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _boolean(task: Task, node: ast.BoolOp) -> Value:
             try:
                 right = lower(task, operand)
             except ProgramError:
-                # Python does not look at the right side of `p > 0 and a[p - 1] > 3` where the left one decides.
+                # Python skips the right side of `p > 0 and a[p - 1] > 3` if the left side decides.
                 if isinstance(result, Const) or bool(task.uniform(_truth_of(result))) == wanted:
                     raise
                 return Const(not wanted)
@@ -276,7 +276,7 @@ def _short_circuit(task: Task, wanted: bool, left: Value, operand: ast.expr) -> 
 
 
 def facts_of(condition: Value) -> tuple[tuple[Form, ...], tuple[Form, ...]]:
-    """What is at least 0 where a condition holds, and where it does not."""
+    """Return the forms that are at least 0 if a condition holds, and if it does not."""
     return condition.facts if isinstance(condition, Scalar) else ((), ())
 
 

@@ -101,7 +101,7 @@ def own_names(node: ast.FunctionDef) -> frozenset[str]:
 
 
 def is_helper(task: Task, function: FunctionType) -> bool:
-    """Whether a function is written in the language: any of its parameters, or its result, has a type of ours."""
+    """Return whether a function is written in the language: a parameter or its result has a type of ours."""
     if getattr(function, "__type_params__", ()):
         return True
     annotations = function.__annotations__
@@ -292,13 +292,14 @@ def _returned(task: Task, value: Value, type_: object, node: ast.FunctionDef) ->
     return value
 
 
-# Calls of regions in the middle of a task: the task starts the region's tasks and waits for them, by tokens.
+# A region called in the middle of a task: the task starts the region's tasks and waits for them, by tokens.
 #
-# before: task { work; inner(A); more } after: task { work; a token to every task of inner; a token from every task of
-# inner; more } task of inner { wait for the token; ...; give a token }
+#   before:  task { work; inner(A); more }
+#   after:   task { work; a token to every task of inner; a token from every task of inner; more }
+#            task of inner { wait for the token; ...; give a token }
 #
-# A region that is called in a loop, or only where data says so, has tasks that wait for the next call; the last token
-# that they get says that there will be none.
+# If the call is in a loop, or depends on data, the region's tasks wait for the next call. Their last token says that
+# there will be none.
 
 
 def start_and_wait(task: Task, call: RegionCall) -> None:
@@ -320,14 +321,14 @@ def start_and_wait(task: Task, call: RegionCall) -> None:
 
 
 def stop_called(task: Task) -> None:
-    """The last thing that a task does: the tasks of regions that it calls again and again wait for no more calls."""
+    """End the tasks of regions that are called repeatedly: they wait for no more calls."""
     for sync in task.handovers:
         if sync.repeated:
             _tell(task, sync, False)
 
 
 def _tell(task: Task, sync: Sync, go: bool) -> None:
-    """A token to every task of a called region."""
+    """Write a token to every task of a called region."""
     with _each(task, sync.start.shape[-1]) as which:
         streams.put(task, StreamRef(sync.start, (*_own_pid(task), which), sync.node), Const(go), sync.node)
 
@@ -346,7 +347,7 @@ def _each(task: Task, count: int) -> Iterator[Scalar]:
 
 
 def with_sync(source: RegionSource, sync: Sync, pid: tuple[int, ...]) -> RegionSource:
-    """The kernels of a called region, told which tokens to wait for and to give."""
+    """The kernels of a called region, with the streams of their start and end tokens."""
     first = 0
     for position, kernel in enumerate(source.kernels):
         source.kernels[position] = replace(kernel, sync=replace(sync, pid=pid, first=first))
@@ -356,7 +357,7 @@ def with_sync(source: RegionSource, sync: Sync, pid: tuple[int, ...]) -> RegionS
 
 @contextmanager
 def when_started(task: Task) -> Iterator[None]:
-    """Around the body of a task: that of a called region runs when it is told to, and says when it is done."""
+    """Wrap the body of a task: in a called region it waits for a start token, and gives a token at its end."""
     sync, node = task.kernel.sync, task.kernel.node
     if sync is None:
         yield
@@ -388,7 +389,7 @@ def _own(task: Task, stream: StreamArray, sync: Sync, node: ast.AST) -> StreamRe
     return StreamRef(stream, (*(Const(i) for i in sync.pid), number), node)
 
 
-# Calls of vendor kernels: the body calls a C function that the simulator makes of what the study says they compute.
+# A vendor kernel is a C function; the simulator makes it from the study's definition of its results.
 
 
 def external_of(function: object) -> ExternalModule | None:

@@ -36,7 +36,7 @@ _FLAG = "memref<i1>"
 
 
 class JumpsOf(Struct, frozen=True):
-    """Which jumps the source of a loop contains."""
+    """The kinds of jumps in the source of a loop."""
 
     leaves: bool
     skips: bool
@@ -65,7 +65,7 @@ def _jumps_in(body: Sequence[ast.stmt]) -> JumpsOf:
 
 @lru_cache(maxsize=1024)
 def may_return_early(node: ast.FunctionDef) -> bool:
-    """Whether a function has a `return` that is not simply its last statement."""
+    """Return whether a function has a `return` that is not simply its last statement."""
     return any(_jumps_in([statement]).leaves for statement in node.body if not isinstance(statement, ast.Return))
 
 
@@ -73,7 +73,7 @@ def may_return_early(node: ast.FunctionDef) -> bool:
 
 
 def new_frame(task: Task, *, leaves: bool, skips: bool, loop: bool) -> Frame:
-    """The place that jumps go to; its flags are lowered here."""
+    """The target of jumps, with its flags lowered."""
     frame = Frame(loop, len(task.loops), task.guards)
     frame.skip = task.text.slot(_FLAG) if skips else None
     frame.stop = task.text.slot(_FLAG) if leaves and loop else None
@@ -143,7 +143,7 @@ def return_(task: Task, value: Value | None, node: ast.Return) -> None:
 
 
 def _store_result(task: Task, frame: Frame, value: Value, node: ast.Return) -> None:
-    """Keep a result until the end of the function, whose other paths may return something else."""
+    """Store a result until the end of the function, because other paths may return another one."""
     if frame.slots is None:
         frame.slots = _slots(task, frame.returns, value, node)
     slots, values = _flat(frame.slots), _flat(value)
@@ -188,7 +188,7 @@ def _slot(task: Task, type_: DType | TensorType) -> Value:
 
 
 def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) -> Value:
-    """What a helper function returned, after its body."""
+    """Return the result of a helper function, after its body."""
     if frame.slots is None:
         return frame.result if frame.result is not None else Const(None)
     if not task.dead and not task.returned:
@@ -201,15 +201,14 @@ def result_of(task: Task, frame: Frame, node: ast.FunctionDef, call: ast.AST) ->
 
 @lru_cache(maxsize=4096)
 def decides(loop: ast.For | ast.With, name: str) -> bool:
-    """Whether a condition at compile time looks at the loop's variable."""
+    """Return whether a compile-time condition in a loop depends on the variable `name`."""
     calls = (item.context_expr for part in ast.walk(loop) if isinstance(part, ast.With) for item in part.items)
     tests = (call for call in calls if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("if"))
     return any(isinstance(part, ast.Name) and part.id == name for test in tests for part in ast.walk(test))
 
 
-# Conditions that all tasks of a set come to: where tasks differ in one, they are told apart by the others as well.
-#
-# Without this, each part of a set would be compiled up to the next such condition, only to be split there.
+# Tasks that differ in one condition are split by the later conditions of the set as well. Otherwise each part would be
+# compiled up to the next such condition, only to be split there.
 
 
 _PLAIN = (ast.Name, ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp,
@@ -217,7 +216,7 @@ _PLAIN = (ast.Name, ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp,
 
 
 def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], first: int) -> Sequence[Mask]:
-    """The parts of a set that differ, split by what the kernel asks after them.
+    """The parts of a set that differ, split further by the kernel's later conditions.
 
     Args:
         body: the block in which they differ.
@@ -233,7 +232,7 @@ def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], f
             try:
                 asked = intrinsic_called(task, _call(statement)) == "meta_if"
                 value = task.lower(task, condition) if asked else None
-            except ProgramError:  # it is said when compilation comes to it, after what is wrong before
+            except ProgramError:  # compilation reports it later, after earlier errors
                 break
             if isinstance(value, Meta):
                 holds = value.array.astype(bool)
@@ -243,7 +242,7 @@ def split_further(task: Task, masks: Sequence[Mask], body: Sequence[ast.stmt], f
 
 
 def intrinsic_called(task: Task, call: ast.expr | None) -> str | None:
-    """What of the language `with` calls, if anything."""
+    """Return the function of the language that `with` calls, if any."""
     if not isinstance(call, ast.Call):
         return None
     callee = task.lower(task, call.func)

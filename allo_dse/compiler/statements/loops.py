@@ -123,7 +123,7 @@ def _check_size(task: Task, value: Value, node: ast.AST) -> None:
 
 
 def _trips(task: Task, bounds: Bounds) -> Count:
-    """How often a loop runs in each task."""
+    """Return the number of iterations of a loop in each task; None if it depends on data."""
     rank = len(task.kernel.mesh)
     parts = (*bounds[:2], Const(bounds[2]) if isinstance(bounds[2], int) else bounds[2])
     start, stop, step = (meta.constant(int(b.value), rank) if isinstance(b, Const) else b for b in parts)
@@ -198,16 +198,16 @@ def _counting(
 
 
 def _marked(task: Task, node: ast.AST, name: str = "", grid: str = "") -> str:
-    """The attribute that numbers a loop, after recording where it stands in the source."""
+    """The attribute that numbers a loop, after its place in the source is recorded."""
     source = SourceLoop(name, grid, task.location(node), task.function, task.numbers[-1], hints=_hints(node, name))
     task.source_loops.append(source)
     return f"{{df.loop = {len(task.source_loops) - 1} : i64}}"
 
 
 def _hints(node: ast.AST, name: str) -> tuple[tuple[str, int], ...]:
-    """What `pipeline=` and `unroll=` of a loop say about its variable `name`.
+    """Return the options `pipeline=` and `unroll=` of a loop for its variable `name`.
 
-    A list has an entry per variable, a single value is about the innermost one. `True` is an interval of 1, or all
+    A list has an entry per variable, a single value is for the innermost one. `True` is an interval of 1, or all
     copies.
     """
     if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
@@ -284,7 +284,7 @@ def while_loop(task: Task, node: ast.While) -> None:
 
 
 def _condition(task: Task, node: ast.While, frame: Frame) -> str:
-    """Whether a `while` loop goes on: it has not been left, and its condition holds."""
+    """Return the condition of a `while` loop: it has not been left, and its test holds."""
     if frame.stop is None:
         condition = task.lower(task, node.test)
         if isinstance(condition, Const):

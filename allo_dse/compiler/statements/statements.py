@@ -1,4 +1,4 @@
-"""From a statement to code."""
+"""Compilation of statements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .expressions import OPERATORS, facts_of
 from .jumps import break_or_continue, decides, intrinsic_called, return_, split_further, unless_raised
 from .loops import for_loop, while_loop
 
-# Variables of a kernel: `name: type = value`, and names that take their type from their first value.
+# Variables are declared as `name: type = value`, or take the type of their first value.
 
 
 def declaration(task: Task, node: ast.AnnAssign) -> None:
@@ -434,7 +434,7 @@ def _return(task: Task, node: ast.Return) -> None:
 
 
 def _return_results(task: Task, node: ast.Return) -> None:
-    """The results of a plain function go into the parameters that stand for them."""
+    """Store the results of a plain function in their parameters."""
     results = task.kernel.parameters[len(task.kernel.parameters) - len(task.kernel.results) :]
     empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
     if empty and not results:

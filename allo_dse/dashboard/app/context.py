@@ -16,7 +16,7 @@ PAGES = ("front", "progress", "design", "compare")
 
 @dataclass
 class Context:
-    """The runs that are open, and what was compiled for them."""
+    """The open runs, and their compiled programs."""
 
     board: Board
     programs: Programs

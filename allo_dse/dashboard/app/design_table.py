@@ -1,4 +1,4 @@
-"""Callbacks of the table of designs, and of what saves designs as tables."""
+"""Callbacks of the table of designs, and of its downloads."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def table_rows(context: Context, state: Shown, start: int, end: int) -> JsonObje
     """
     found, count = context.grid.window(query_of(context, state), start, end)
     total = sum(len(run) for run in context.board.runs)
-    # As text: otherwise the browser would parse and apply a format for every cell.
+    # As text: otherwise the browser would parse a format and apply it to every cell.
     rows = [{name: v if name == ID else text(v) for name, v in row.items()} for row in found]
     return {"rows": rows, "count": count, "note": f"{count:,} of {total:,} designs"}
 

@@ -33,7 +33,7 @@ def register(app: Dash, context: Context) -> None:
             return False, no_update, no_update
         with board.lock:
             lines = difference_lines(board, ref, context.reference_of(state["reference"]))
-        # In the plane, z counts the designs of a spot, unless it is the value that colours the spot.
+        # In two dimensions, z counts the designs of a spot, unless it is the value that colours the spot.
         here = 1 if state["z"] or state["color"] else int(point.get("z") or 1)
         words = [html.Div(plain(line)) for line in lines]
         words += [html.Div(f"… and {here - 1:,} more in this spot", className="hint")] if here > 1 else []
@@ -62,7 +62,7 @@ def unknown_text(design: str) -> str:
 def design_words(
     context: Context, ref: Ref | None, reference: Ref | None, unknown: str | None = None
 ) -> list[Component]:
-    """A design in short: objectives, and what differs from the reference; or that there is none of that name."""
+    """A design in short: objectives, and differences from the reference; or that no design has that name."""
     board = context.board
     words: list[Component] = [html.P("Click a point or a row, or walk along the front with j and k.", className="hint")]
     if ref is not None:

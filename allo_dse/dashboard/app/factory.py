@@ -73,7 +73,7 @@ LATER = {library.__name__: _script_later(library) for library in (dash_ag_grid, 
 
 
 class _App(Dash):
-    """Dash with a page that asks for what the scatter needs first; the table's script comes after it has been drawn.
+    """Dash with a page that loads the scripts of the scatter plot first, and the table's after it has been drawn.
 
     Dash waits for `window.Plotly` where that is a promise, and would load plotly.js after all other scripts otherwise.
     """
@@ -108,7 +108,7 @@ def make_app(context: Context) -> Dash:
 
     @app.server.before_request
     def refuse_nonsense() -> None:
-        """What Dash would fail over: a question that no page of this app asks."""
+        """Reject a request that no page of this app makes, on which Dash would fail."""
         if flask.request.path == "/_dash-update-component":
             asked = flask.request.get_json()
             known = isinstance(asked, dict) and str(asked.get("output")) in app.callback_map
@@ -153,15 +153,18 @@ def make_app(context: Context) -> Dash:
 
 
 def _prepare(app: Dash) -> None:
-    """What Dash does before its first answer: of two questions that come at once, as from a page that was open before
-    the server was started again, the second one would not wait for it."""
+    """Run the set-up that Dash does in its first request.
+
+    Two requests may come at once, as from a page that was open before the server was restarted. The second one would
+    not wait for the set-up.
+    """
     app.layout = html.Div(id="root")
     with app.server.test_request_context():
         app.server.preprocess_request()
 
 
 def opening_state(context: Context) -> dict[str, Any]:
-    """What is said while the runs are being read: how much has been, and how many designs that are."""
+    """Return the progress of reading the runs: the share that is read, and the number of designs."""
     opening = context.opening
     designs = sum(len(run) for run in context.board.runs)
     if opening is None or opening.done:

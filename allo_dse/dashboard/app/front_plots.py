@@ -89,7 +89,7 @@ def _parallel(app: Dash, context: Context) -> None:
 
 
 def parallel_style(board: Board) -> dict[str, str]:
-    """The parallel coordinates' size: so wide that the names of the axes stand side by side."""
+    """The parallel coordinates' size: wide enough for the names of the axes side by side."""
     return {"height": "100%", "minWidth": f"{PARALLEL_AXIS_PX * len(parallel_columns(board))}px"}
 
 

@@ -1,25 +1,24 @@
-"""The server's half of the way from a gesture to a picture.
+"""The server's part between a gesture and a picture.
 
     browser, assets/gestures.js                               server, here
     a box is drawn, a row ticked, j pressed, an axis chosen,
     new designs are in the log
-      -> what was done, {"do": "box", ...}   -- /gestures -->  `followed`: the state after it
+      -> the gesture, {"do": "box", ...}     -- /gestures -->  `followed`: the state after it
       scatter  <- plotly.js <- figure        <-- one answer -- `answer`: figure, rows and words of that state
       table    <- AG Grid   <- first rows
       words                 <- words
     the table is scrolled or sorted          -- /rows ----->  `design_table.table_rows`, and the address
 
-So each gesture costs one question, and the browser draws as soon as it has the answer. The state is all that the front
-page depends on. The browser keeps it and sends it along; the server keeps nothing. It asks one question at a time: what
-is done meanwhile is asked together afterwards, in order, and an answer that has been overtaken is not drawn. With the
-state it sends the marks of the figure and the rows that it has drawn, and of these only what differs is sent.
+So each gesture costs one request, and the browser draws as soon as it has the answer. The front page depends only on
+the state. The browser keeps it and sends it along; the server keeps nothing. The browser makes one request at a time:
+gestures made meanwhile are sent together afterwards, in order, and an outdated answer is not drawn. With the state it
+sends the marks of the figure and the rows that it has drawn, and gets only the differences.
 
-The page's address follows the state (`address.py` says how). The server reads it when a page begins; later only the
-design of a link is taken from it.
+The page's address follows the state (see `address_of`). The server reads it when a page begins; later it takes only the
+design of a link from it.
 
-Everything else is Dash as usual. The store `shown` has the state that is drawn, and when the page begins its words too;
-the other pages are told of another open design or reference by the stores of these names, which follow when such a page
-is shown.
+Everything else is usual Dash. The store `shown` has the drawn state, and when the page begins its words too. The other
+pages learn of another open design or reference by the stores of these names, which follow when such a page is shown.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from .design_texts import design_words, pointed
 from .front_plots import FIRST_LOG, axis_choices, axis_names, drawn_note, view_of
 from .parts import GRAPH_CONFIG
 
-# The address of a page says what it shows: a reload shows the same, and so does the link where it is sent.
+# A page's address holds its state, so that a reload or a shared link shows the same.
 
 
 _TWO = msgspec.Meta(min_length=2, max_length=2)
@@ -93,7 +92,7 @@ server nothing."""
 
 
 def address_of(state: Mapping[str, Any], first: Mapping[str, Any]) -> str:
-    """The query of a page in a state; "" where it shows what it shows `first`."""
+    """The query of a page in a state; "" for its `first` state."""
     query, parts = "", dict[str, str]()
     for name, kind in _KINDS.items():
         value = state[name]
@@ -107,7 +106,7 @@ def address_of(state: Mapping[str, Any], first: Mapping[str, Any]) -> str:
 
 
 def values_of(query: str) -> JsonObject:
-    """The inverse: what a query says of the state, without what makes no sense."""
+    """The inverse of `address_of`: the state in a query, without invalid values."""
     found: JsonObject = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         kind = _KINDS.get(name)
@@ -124,7 +123,7 @@ T = TypeVar("T")
 
 
 class Gestures(TypedDict):
-    """A page's message after user input: its state, the gestures, and what it shows already."""
+    """A page's message after user input: its state, the gestures, and the content it already shows."""
 
     state: State
     gestures: list[Gesture]
@@ -154,7 +153,8 @@ def register(app: Dash, context: Context) -> None:
     def run(name: str, *arguments: object, **options: object) -> None:
         app.clientside_callback(ClientsideFunction("gestures", name), *arguments, **options)
 
-    # One callback each: a call waits for all answers that may change one of its properties, such as designs to compare.
+    # One callback per property: a call waits for all answers that may change one of its properties, such as the designs
+    # to compare.
     for where in _DONE_IN_DASH:
         run("done", Input(*where), prevent_initial_call=True)
     run("compared", Input("compare-a", "value"), Input("compare-b", "value"), prevent_initial_call=True)
@@ -239,7 +239,7 @@ def first_state(context: Context, look: str) -> State:
 
 
 def followed(context: Context, state: State, gesture: Gesture) -> State:
-    """The state after a gesture; of a filter that cannot be understood only says what is wrong with it."""
+    """The state after a gesture; an invalid filter only sets the error."""
     board, after = context.board, state.copy()
     match gesture["do"]:
         case "set":
@@ -257,7 +257,7 @@ def followed(context: Context, state: State, gesture: Gesture) -> State:
         case "clear":
             after["selection"] = None
         case "open":
-            after["design"] = gesture["design"]  # which a link may have from another run
+            after["design"] = gesture["design"]  # a link may have it from another run
         case "point":
             after["design"] = written(board, pointed(board, gesture["point"])) or state["design"]
         case "walk":

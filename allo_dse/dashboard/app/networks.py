@@ -29,7 +29,7 @@ document.documentElement.dataset.theme =
 
 
 class Kept(Struct, frozen=True):
-    """A network that was mapped: its page, and what is said of it in the list."""
+    """A mapped network: its page, and its entry in the list."""
 
     page: Path
     words: tuple[str, ...]
@@ -45,7 +45,7 @@ def kept_networks(board: Board) -> dict[str, Kept]:
 
 
 def _kept(file: Path) -> Kept | None:
-    """What a file says; None where it is damaged, or just being written."""
+    """Read a mapped network's file; None if it is damaged, or just being written."""
     try:
         facts = json.loads(file.read_text())
         words = (facts["network"], facts["device"], f"{facts['latency_us']:,.0f}", str(len(facts["launches"])))
@@ -55,7 +55,7 @@ def _kept(file: Path) -> Kept | None:
 
 
 def register(app: Dash, board: Board) -> None:
-    """Add the addresses to an app. Without runs the list is what it shows first."""
+    """Add the addresses to an app. Without runs the list is its first page."""
 
     @app.server.route("/networks")
     def networks() -> str:
@@ -66,7 +66,7 @@ def register(app: Dash, board: Board) -> None:
     @app.server.route("/networks/<name>")
     def network(name: str) -> str:
         found = kept_networks(board).get(name)
-        # A link must not lead out of what `allo-tune network` has written.
+        # Serve only files that `allo-tune network` has written: reject symbolic links.
         if found is None or not found.page.is_file() or found.page.resolve() != found.page:
             flask.abort(404)
         return found.page.read_text()

@@ -26,7 +26,7 @@ GRAPH_CONFIG: dcc.Graph.Config = {
     "displaylogo": False,
     "responsive": True,
     "scrollZoom": False,
-    # Pictures are saved by buttons of our own; and nothing of a run is to leave this computer by a slip of the mouse.
+    # Our own buttons save pictures. No slip of the mouse may send a run's data to another computer.
     "modeBarButtonsToRemove": ["toImage", "sendChartToCloud", "sendDataToCloud"],
     "plotlyServerURL": "",
 }
@@ -39,8 +39,7 @@ def _component(kind: str, *properties: str) -> Callable[..., Component]:
     return new_class(kind, (Component,), exec_body=lambda body: body.update(own, **{name: [] for name in without}))
 
 
-# Each of Dash's own components looks at the whole page at every change: of those that are often there, one does for
-# what several would make.
+# Each of Dash's own components inspects the whole page at every change. Frequent combinations are one component here.
 _Card = _component("Card", "children", "id", "title", "note", "tools", "wide")
 _Facts = _component("Facts", "pairs")
 _Save = _component("Save", "graph")
@@ -78,7 +77,7 @@ def graph(
     figure: Spec | None = None,
     style: dict[str, str] | None = None,
 ) -> Component:
-    """A plot that fills its card; `label` is what a screen reader says."""
+    """A plot that fills its card; `label` is for screen readers."""
     return html.Div(
         dcc.Graph(
             id=name,
@@ -155,7 +154,7 @@ def empty(text: str) -> Component:
     return html.P(text, className="empty")
 
 
-# Callbacks of everything around the pages: growth of the runs, pages, theme, status, filter.
+# Callbacks of the frame around the pages: growing runs, navigation, theme, status and filter.
 
 
 def register(app: Dash, context: Context) -> None:

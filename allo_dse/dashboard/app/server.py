@@ -25,9 +25,6 @@ from ..data.table import RunTable
 if TYPE_CHECKING:
     import optuna
 
-# Optuna's own dashboard on the same run.
-
-
 MAX_TRIALS = 5_000
 """Designs that are handed over; Optuna's dashboard sends all of them to the browser."""
 
@@ -76,7 +73,7 @@ def _trials(run: RunTable) -> list[optuna.trial.FrozenTrial]:
     return made
 
 
-# The socket that the server listens on. It is open before the server is made: what comes meanwhile waits.
+# The socket is open before the server is made, so that early requests wait instead of failing.
 
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -152,7 +149,7 @@ class Site:
     A page of another site can make a browser send requests here under a name that resolves to this computer; so a
     server that only serves this computer insists on being called by one of its names.
 
-    While the runs are being read, it answers what does not need them, and lets everything else wait.
+    While the runs are being read, it answers requests that do not need them; others wait.
     """
 
     def __init__(self, app: Dash, board: Board, opening: Opening | None = None, *, any_host: bool) -> None:

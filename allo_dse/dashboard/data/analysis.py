@@ -104,9 +104,6 @@ def importance(found: Sample) -> dict[str, float]:
     return importances(found.choices, found.losses)
 
 
-# Designs in few words: only what differs from the reference.
-
-
 MAX_LINES = 14
 LATENCY = "latency_us"
 
@@ -122,7 +119,7 @@ def change_text(difference: Difference) -> str:
 
 
 def status_text(board: Board, ref: Ref) -> str:
-    """Whether a design is on the front, dominated or infeasible, and why."""
+    """Describe the status of a design: on the front, dominated or infeasible, and why."""
     table = board.table(ref)
     verification = table.verified.get(table.keys[ref.row])
     if verification is not None and not verification.ok:
@@ -153,7 +150,7 @@ def rung_table(table: RunTable, key: str) -> tuple[list[str], list[list[str]]]:
 
 
 def fastest_words(table: RunTable, row: int) -> str:
-    """Of the fastest design, how many others predictions cannot tell from it; empty of every other."""
+    """Describe how many designs predictions cannot tell from the fastest; empty for all other designs."""
     latencies = table.numbers(LATENCY)
     usable = table.ok & ~np.isnan(latencies)
     if not usable[row] or latencies[row] > latencies[usable].min():
@@ -162,7 +159,7 @@ def fastest_words(table: RunTable, row: int) -> str:
 
 
 def difference_lines(board: Board, ref: Ref, reference: Ref | None) -> list[str]:
-    """Objectives, and then what differs from the reference, as lines of HTML; names are escaped."""
+    """Objectives, then differences from the reference, as lines of HTML; names are escaped."""
     table = board.table(ref)
     name = f"{board.names[ref.run]} · " if len(board.runs) > 1 else ""
     lines = [f"<b>{html_text(name)}{html_text(table.keys[ref.row][:8])}</b> · {html_text(status_text(board, ref))}"]

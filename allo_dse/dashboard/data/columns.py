@@ -55,10 +55,10 @@ Value = TypeVar("Value")
 
 
 class Repeated(NamedTuple, Generic[Value]):
-    """Values of many rows of which few differ.
+    """Values of many rows, few of them different.
 
     Attributes:
-        few: those that differ, in the order in which they first stand.
+        few: the distinct values, in order of first occurrence.
         which: the position in it of each row's value.
     """
 
@@ -98,7 +98,7 @@ class Column:
 
     Args:
         missing: rows before the first, without a value.
-        categories: of a column of texts those that it begins with, by the codes that stand for them.
+        categories: the first distinct values of a column of texts, by their codes.
 
     Attributes:
         kind: what the column says about a design.
@@ -131,7 +131,7 @@ class Column:
             self.settle()
 
     def extend_codes(self, codes: Codes) -> None:
-        """Rows whose values are categories that are known, of a column that began with categories."""
+        """Add rows with known categories to a column that began with categories."""
         assert self._codes is not None
         self._codes.extend(codes)
 
@@ -247,7 +247,7 @@ class Column:
         self._codes.extend(codes if which is None else codes[which])
 
     def _coded(self, values: Sequence[object]) -> list[int]:
-        """The codes of values, of which new ones become categories."""
+        """The codes of values; new values become categories."""
         known = self._categories
         texts: Sequence[Any] = values  # None, or a text
         if not set(map(type, values)) <= {str, type(None)}:
@@ -298,9 +298,6 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return _number_text(float(value), True) if is_number(value) else str(value)
-
-
-# One evaluator's result for a design, as the page keeps it.
 
 
 class Rung(Measurement, frozen=True, kw_only=True, gc=False):

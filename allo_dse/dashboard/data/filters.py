@@ -274,7 +274,7 @@ class _Reader:
                 inner = self.term(operand, depth + 1)
                 return lambda table: -inner(table)
             case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
-                # A long sum is nested to the left, and no deeper for a reader than its terms.
+                # A long sum is nested to the left, but reads as flat: its depth does not grow with its terms.
                 first, second, compute = self.term(left, depth), self.term(right, depth + 1), _ARITHMETIC[type(op)]
                 return lambda table: compute(first(table), second(table))
         raise self.wrong(node, "expected a column, a number or a text")

@@ -93,7 +93,7 @@ class LogFollower:
         return data.split(b"\n")[:-1]
 
     def skip(self, offset: int, damaged: int) -> None:
-        """Go on further down, if that is: what stands before was read by others, who skipped some lines."""
+        """Continue further down, if there is more: others have read the part before, and skipped some lines."""
         self.offset = max(self.offset, offset)
         self.damaged += damaged
 
@@ -133,7 +133,7 @@ class LogFollower:
         return decode_line(self._line(offset, length)) or {}
 
     def entry(self, offset: int, length: int) -> Entry | None:
-        """One entry again; None where the log is not what it was."""
+        """Read one entry again; None if the log has changed."""
         try:
             line = self._line(offset, length)
             return decode_entry(line) if sealed(line) else None

@@ -142,15 +142,12 @@ def _busy(end: Floats, seconds: Floats, edges: Floats) -> Floats:
     return np.diff(np.array(done))
 
 
-# Explanations and next steps for a page without designs to show.
-
-
 MOST_REASONS = 3
 _HELP = "docs/troubleshooting.md says what helps against each limit"
 
 
 def why_none(board: Board) -> str:
-    """Why there is no design to show: nothing was evaluated, all was ruled out (by what), or a filter leaves none."""
+    """Explain an empty page: nothing was evaluated, everything was ruled out, or a filter leaves none."""
     proposed = sum(len(run) + len(run.ruled_out) for run in board.runs)
     if not proposed:
         return "No design has been evaluated yet: this page shows them as the study runs (allo-tune STUDY.py)."

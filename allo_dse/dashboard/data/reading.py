@@ -19,7 +19,7 @@ from allo_dse.tune.store.run_info import RunInfo, failure_kind
 from .columns import Floats, Kind, Repeated, Values, as_numbers, is_number, listed
 from .follow import Where
 
-# A design's entry, flattened to one cell per column. Equal texts of parts are parsed only once.
+# A design's entry is flattened to one cell per column. Equal texts of parts are parsed only once.
 
 
 META = ("number", "key", "status", "at", "seconds", "evaluator", "worker", "cached")
@@ -31,7 +31,7 @@ MAX_PARTS = 50_000
 
 
 class Part(NamedTuple):
-    """Columns that a part of a mapping fills, and what with.
+    """The columns that a part of a mapping fills, with their values.
 
     Attributes:
         shape: a number that is the same for all parts with these names.
@@ -75,7 +75,7 @@ class Parts:
 
 
 def cells(entry: Record, parts: Parts, facts: RunInfo) -> dict[str, tuple[Kind, object]]:
-    """A design's columns, their kinds and values. Of several with one name the last holds, where the first stands."""
+    """A design's columns, their kinds and values. Of several with one name, the last value takes the first position."""
     return dict(_cells(entry, parts, facts))
 
 
@@ -126,7 +126,7 @@ def reason(entry: Record) -> str | None:
     return None
 
 
-# The columns of many designs at once: designs that say the same things in the same order are turned by columns.
+# Consecutive designs with the same structure are converted column by column.
 
 
 Columns = dict[str, tuple[Kind, Values]]
@@ -212,7 +212,7 @@ def _columns(
 
 
 def _metric(name: str, column: Sequence[Any]) -> Iterator[tuple[str, Sequence[object]]]:
-    """A metric, or what is in it, unless it is a list."""
+    """The columns of a metric, or of its parts, unless it is a list."""
     types = set(map(type, column))
     if dict in types:
         if types != {dict} or len(set(map(tuple, column))) > 1:

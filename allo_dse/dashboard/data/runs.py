@@ -66,7 +66,7 @@ class Board:
 
     @staticmethod
     def of(paths: Sequence[Path]) -> Board:
-        """Runs of which only what made them has been read.
+        """Runs whose logs have not been read yet.
 
         Raises:
             StudyError: if one of them is not a run directory.
@@ -76,7 +76,7 @@ class Board:
         return Board([RunTable(path) for path in dict.fromkeys(p.resolve() for p in paths)])
 
     def refresh(self) -> bool:
-        """Read what was added to the logs; whether there was something.
+        """Read additions to the logs; returns whether there were any.
 
         Raises:
             StudyError: if that makes no sense.
@@ -211,9 +211,6 @@ def natural_order(text: str) -> list[tuple[int, float, str]]:
     return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in parts]
 
 
-# Reading runs while the server is already up.
-
-
 _SWITCH_SECONDS = 0.001
 
 
@@ -224,7 +221,7 @@ class Opening:
 
     Args:
         then: is done after that, in the same thread; an `AlloDseError` of it counts as one of reading.
-        failed: is told an error.
+        failed: called with an error.
 
     Attributes:
         error: why the runs could not be read; None while they are being read, and when they have been.

@@ -12,7 +12,7 @@ from allo_dse.common.records import JsonObject
 from .columns import Floats, Mask
 from .table import RunTable
 
-# Names and numbers formatted for people: units from the names of metrics, four significant digits.
+# Formats for people: units from the names of metrics, four significant digits.
 
 
 _UNITS = {

@@ -55,7 +55,7 @@ class RunTable:
         self._where = Growing(np.empty((0, 2), np.int64))  # a design's first entry
         self._front = Front(max(1, len(self.facts.objectives)))
         self._volumes: Growing[np.float64] = Growing(np.empty(0))
-        # Losses by the first evaluator; NaN of designs it found infeasible.
+        # Losses by the first evaluator; NaN for designs that it found infeasible.
         self._first: Growing[np.float64] = Growing(np.empty((0, self._front.objectives)))
         self._top: Growing[np.int32] = Growing(np.empty(0, np.int32))  # the highest rung that has measured a design
         self._stale = False
@@ -70,7 +70,7 @@ class RunTable:
         return len(self.keys)
 
     def refresh(self) -> bool:
-        """Read what was added to the log; whether there was something.
+        """Read additions to the log; returns whether there were any.
 
         Raises:
             StudyError: if there is an entry that makes no sense. What came before it has been read, and nothing after
@@ -102,7 +102,7 @@ class RunTable:
 
     def _read_on(self) -> bool:
         with sensible(self.log.path):
-            # Only after the first read is it known which log this is.
+            # Until the first read it is unknown which log this is.
             if self.log.offset and (piece := next(self._ahead, None)) is not None:
                 self.version += piece.entries
                 for item in piece.items:
@@ -162,7 +162,7 @@ class RunTable:
         self._top.extend(np.full(len(new.keys), new.rung, np.int32))
         for name, (kind, _) in columns.items():
             if name not in self.columns:
-                places = self.row_of if name == KEY else None  # of a key, the row is the code
+                places = self.row_of if name == KEY else None  # the row of a key is its code
                 self.columns[name] = Column(name, kind, missing=before, categories=places)
         absent = Repeated((None,), np.zeros(len(new.keys), np.int32))
         for name, column in self.columns.items():

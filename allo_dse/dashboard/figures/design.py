@@ -119,7 +119,7 @@ def compare_figure(found: list[Difference], look: Theme) -> Figure:
         yaxis=axis(look, ""),
         bargap=0.3,
         height=90 + 30 * len(numbers),
-        # Beside the plot, where they overlap no bar and no name even in narrow windows.
+        # Beside the plot, where they cover no bar and no name even in narrow windows.
         annotations=[{**beside, "y": label(d.name), "text": change_text(d)} for d in numbers],
     )
     return {"data": [trace], "layout": {**figure, "margin": {**figure["margin"], "r": 72}}}
@@ -141,9 +141,6 @@ def _color(difference: Difference, look: Theme) -> str:
 
 def _pattern(difference: Difference) -> str:
     return "/" if difference.better is False else ""
-
-
-# Predicted against measured latencies, and what the run has learned from them.
 
 
 MARGIN = 1.15  # of the axes beyond the outermost design

@@ -1,4 +1,4 @@
-"""A graph as Cytoscape draws it: its elements with what is known of each, and how they look."""
+"""Graphs for Cytoscape: elements with their facts, and the style sheet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINES = {"": "solid", "6 3": "dashed", "2 2": "dotted", "8 3 2 3": "dashed"}
 
 
 def elements(summary: Summary, boxes: list[Facts], flows: list[Facts]) -> list[Spec]:
-    """Nodes and edges; what is known of them goes along in their data, as `title` and `facts`."""
+    """Nodes and edges; their data have the fields `title` and `facts`."""
     colors = styles(flow.array for flow in summary.flows)
     found = []
     for number, (box, facts) in enumerate(zip(summary.boxes, boxes, strict=True)):

@@ -51,7 +51,7 @@ def parallel_figure(
     an even sample with its knee.
 
     Args:
-        color: the column that colours the lines; None tells fronts and what is selected from the rest.
+        color: the column that colours the lines; None distinguishes fronts and the selection from the rest.
 
     Raises:
         FilterError: if the filter cannot be understood.
@@ -134,7 +134,7 @@ def _dimension(
     order: NDArray[np.int64],
     brushes: tuple[tuple[float, float], ...],
 ) -> dict[str, object] | None:
-    """One axis. Designs without a value in it, as of a choice that others do not have, stand below its values."""
+    """One axis. Designs without a value, such as a choice that only others have, are below its values."""
     values = np.concatenate([axis.numbers[n][r] for n, r in enumerate(rows)])[order]
     known = values[np.isfinite(values)]
     if not len(known):
@@ -176,7 +176,7 @@ def apart(values: list[float]) -> list[float]:
     return [*marked, *values[1:][-1:]]
 
 
-# A front of three objectives or more as small plots, one for each pair: what a picture in space hides.
+# A front of three objectives or more as small plots, one per pair: a plot in space hides points.
 
 
 MOST = 4

@@ -119,7 +119,7 @@ def hypervolume_unit(run: RunTable) -> str:
 
 
 def rate_figure(spans: Timeline, look: Theme) -> Figure:
-    """Evaluated designs per second, and repeats that were answered from what is known."""
+    """Evaluated designs per second, and repeats that were answered from earlier results."""
     if not spans.designs.sum():
         return note(look, _NONE)
     middles = packed(spans.middles)

@@ -35,7 +35,7 @@ from .style import (
 )
 from .thin import Span, Window, on_screen, spots, thin, visible, window
 
-# Designs that are not feasible: in no more kinds than there are symbols.
+# Infeasible designs are grouped into no more kinds than there are symbols.
 
 
 _SYMBOLS = ("x-thin-open", "cross-thin-open", "asterisk-open", "y-up-open", "hash-open", "diamond-tall-open")
@@ -120,7 +120,7 @@ class Drawn(Struct, frozen=True):
     """A figure.
 
     Attributes:
-        designs, marks: how many designs are in view, and how many points and spots stand for them.
+        designs, marks: the number of designs in view, and of the points and spots that represent them.
     """
 
     figure: Figure
@@ -337,7 +337,7 @@ class _Painter:
             self.marks += marks
 
     def _points(self, number: int, rows: NDArray[np.int64], name: str, marker: dict[str, object], most: int) -> None:
-        """At most so many points, one per spot; in space, `MAX_POINTS_3D`."""
+        """A limited number of points, one per spot; in three dimensions, `MAX_POINTS_3D`."""
         self._trace(number, self._kept(number, rows, name, most), name, marker)
 
     def _kept(self, number: int, rows: NDArray[np.int64], name: str, most: int) -> NDArray[np.int64]:
@@ -366,7 +366,7 @@ class _Painter:
             "showlegend": first,
             **{key: packed(axis.numbers[number][rows]) for key, axis in zip("xyz", self.axes, strict=False)},
             "customdata": (rows + number * RUN_STRIDE).tolist(),  # not packed: clicks and hovers report it
-            **({"zorder": 1} if self.extent else {}),  # what lies on other axes would be above
+            **({"zorder": 1} if self.extent else {}),  # traces on other axes would be above
         }
         if self.view.hover:
             trace["hoverinfo"] = "text"
@@ -426,9 +426,10 @@ def _layout(view: View, look: Theme, axes: list[Axis], extent: dict[str, Span]) 
         hoverdistance=12,
         margin=ROOM,
     )
-    # Plotly makes room for the rows a legend had before a colour bar came: from the top down, they do not meet the plot
+    # Plotly keeps the space of the legend's rows from before a colour bar was added. From the container's top down,
+    # they do not reach the plot.
     drawn["legend"] |= {"yref": "container", "y": 1, "yanchor": "top"}
-    drawn["modebar"]["remove"] = ["resetScale2d"]  # would take the zoom of an address for the whole
+    drawn["modebar"]["remove"] = ["resetScale2d"]  # it would take an address's zoom for the full range
     return drawn
 
 

@@ -137,7 +137,7 @@ def layout(look: Theme, **options: Any) -> Spec:
 
 
 def hatching(number: int) -> dict[str, object]:
-    """A pattern over a bar's colour, another one for each number, so that colours alone need not be told apart."""
+    """A pattern over a bar's colour, one per number, so that bars differ by more than colour."""
     shape = ("", "/", "\\", ".", "x", "-", "+")[number % 7]
     return {
         "fillmode": "overlay",
@@ -160,9 +160,6 @@ def note(look: Theme, text: str) -> Figure:
             look, xaxis=hidden, yaxis=hidden, annotations=[{**words, "font": {"color": look.muted, "size": 14}}]
         ),
     }
-
-
-# Designs coloured by what a column says of them.
 
 
 CIVIDIS = (

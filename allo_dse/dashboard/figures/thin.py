@@ -1,4 +1,4 @@
-"""Drawing a cloud of many points with few: one per spot, of which there are as many as can be told apart."""
+"""Thinning of point clouds: one point per spot that is visible as such on the screen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Spots(Struct, frozen=True):
 
 
 def on_screen(values: Floats, log: bool) -> Floats:
-    """Values where they stand on an axis; NaN what has no place on a logarithmic one."""
+    """Positions of values on an axis; NaN for values that a logarithmic axis cannot show."""
     if not log:
         return values
     with np.errstate(all="ignore"):
@@ -46,7 +46,7 @@ def on_screen(values: Floats, log: bool) -> Floats:
 
 
 def window(x: Floats, y: Floats) -> Window:
-    """The ranges that hold all points, the outermost in the middle of their spots; what has no extent is given some."""
+    """The ranges that hold all points, the outermost in the middle of their spots; an empty range is widened."""
     return _span(x, COLUMNS), _span(y, ROWS)
 
 

@@ -1,4 +1,4 @@
-"""What every core and channel of a design did over time, and what was in the buffers between them."""
+"""Figures of every core's and channel's activity over time, and of the contents of the buffers between them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .style import (
     packed,
 )
 
-# Contents over time of the buffers that cause the most waiting.
+# The contents over time of the buffers that cause the most waiting.
 
 
 BINS = 360
@@ -116,7 +116,7 @@ Floats = NDArray[np.float64]
 
 
 def timeline_figure(timeline: Timeline, found: Explanation, look: Theme, *, ticks_per_cycle: int = 1) -> Figure:
-    """A row per core and channel, coloured by what it does most around each time; the critical path as a line."""
+    """A row per core and channel, coloured by its main activity around each time; the critical path as a line."""
     if not timeline.cycles:
         return note(look, "the run takes no time")
     rows = chosen_rows(timeline, found)
@@ -129,10 +129,10 @@ def timeline_figure(timeline: Timeline, found: Explanation, look: Theme, *, tick
 
 
 def overview_figure(whole: Recorded, look: Theme, shown: Span) -> Figure:
-    """The whole run: a row per kind of element, coloured by what they do most; a frame around what is shown in detail.
+    """The whole run: a row per kind of element, coloured by main activity; a frame around the detailed view.
 
     Args:
-        shown: what is shown, in ticks.
+        shown: the visible range, in ticks.
     """
     cycles, per = whole.recording.cycles, whole.ticks_per_cycle
     if not cycles:
@@ -202,11 +202,11 @@ def _names(timeline: Timeline, found: Explanation, rows: list[int]) -> list[str]
 def activity_traces(
     shares: Floats, edges: Floats, names: list[str], activities: Sequence[Activity]
 ) -> tuple[Spec, list[Spec]]:
-    """What each row does most around each time, and the legend's entries.
+    """Return the main activity of each row over time, and the legend's entries.
 
     Args:
         shares: per row, interval and activity; edges: of the intervals, in cycles.
-        activities: what the last axis of `shares` is of.
+        activities: along the last axis of `shares`.
     """
     most = np.where(shares.max(axis=2) > IDLE, shares.argmax(axis=2), -1)
     known = list(ACTIVITIES)
@@ -346,9 +346,6 @@ def totals_figure(totals: Sequence[Total], look: Theme) -> Figure:
             height=max(320, 130 + 22 * len(shown)),
         ),
     }
-
-
-# A recorded run in words and tables.
 
 
 MAX_CONTRIBUTORS = 10

@@ -52,7 +52,7 @@ from ..pictures import design_pictures
 from ..programs import Programs
 from ..recordings import Part, Recorded
 
-# The report's plots, each in the light theme and with what the dark one changes.
+# The report's plots are drawn in the light theme, with the changes for the dark one.
 
 
 Change = list[Any]
@@ -63,7 +63,7 @@ class Plot(Struct, frozen=True):
     """A figure with its title.
 
     Attributes:
-        dark: what the dark theme changes in it.
+        dark: the changes for the dark theme.
         height: in pixels. wide: whether it takes the page's whole width. least: the width below which it scrolls.
     """
 
@@ -116,7 +116,7 @@ def front_plots(board: Board, reference: Ref | None) -> list[Plot]:
     ]
     if len(few) == 3:
         x, y, z = few
-        # Without each design's differences: the pair plots show them, and they would be a quarter of all plots' bytes.
+        # The pair plots show each design's differences; here they would be a quarter of all plots' bytes.
         views.append(("front-3d", "Three objectives", View(x, y, z, log=_log(board, x), reference=reference)))
 
     def drawn(view: View) -> Callable[[Theme], Figure]:
@@ -166,9 +166,6 @@ def progress_plots(board: Board) -> list[Plot]:
     ]
 
 
-# The report's sections about single designs.
-
-
 def chosen_designs(board: Board) -> list[Ref]:
     """Return the knee of each run, and its best design in each objective."""
     found: list[Ref] = []
@@ -181,7 +178,7 @@ def chosen_designs(board: Board) -> list[Ref]:
 
 
 def design_section(board: Board, programs: Programs, ref: Ref, reference: Ref | None, number: int) -> JsonObject:
-    """One design of the report; what needs the program only where it is loaded."""
+    """One design of the report; parts that need the program only if it is loaded."""
     run = board.table(ref)
     key = run.keys[ref.row]
     metrics = known(run, ref.row)
@@ -336,7 +333,7 @@ def render(board: Board, programs: Programs, reference: Ref | None) -> str:
 
 
 def squeezed(content: str) -> str:
-    """A text, deflated and in letters of which none means anything to HTML: a third of its length, for plotly.js.
+    """A text, deflated and in letters without meaning to HTML: a third of plotly.js's length.
 
     The letters are RFC 1924's, with a comma for "<"; the page's script reads them.
     """

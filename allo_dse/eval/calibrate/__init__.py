@@ -1,4 +1,4 @@
-"""Fits the numbers of an NPU's device file to measured times; the simulator is what predicts.
+"""Fits the numbers of an NPU's device file to measured times, with the simulator as the model.
 
 Imports: backends, common, device, space.
 Imported by: backends, cli, dashboard, tune.

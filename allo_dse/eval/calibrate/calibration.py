@@ -1,4 +1,4 @@
-"""Calibration: measured designs in, a device whose numbers explain them out, with what is known of each number.
+"""Calibration: fits a device's numbers to measured designs, and reports how well each number is known.
 
 found = calibrate([Measurement(design, latency_us=412.0), ...])
 found.device, found.parameters, found.cross_validated
@@ -31,10 +31,10 @@ UNEXPLAINED_AT_LEAST = 0.1
 
 @dataclass(frozen=True)
 class Measurement:
-    """How long a design took.
+    """The measured latency of a design.
 
     Attributes:
-        label: where it comes from, for people: "line 12: 9f3c2a".
+        label: its origin, for people: "line 12: 9f3c2a".
     """
 
     design: Design
@@ -43,7 +43,7 @@ class Measurement:
 
 
 class Judged(Struct, frozen=True):
-    """A measurement, and what the model said of it: with the device as it was, as fitted, and fitted without it.
+    """A measurement with the model's predictions: by the original device, by the fitted one, and by a fit without it.
 
     Attributes:
         unexplained: whether it is too far from the fitted model to be noise.
@@ -56,7 +56,7 @@ class Judged(Struct, frozen=True):
     unexplained: bool
 
     def to_dict(self) -> JsonObject:
-        """For machines."""
+        """Return plain data for JSON."""
         return {
             "label": self.measurement.label,
             "measured_us": self.measurement.latency_us,
@@ -68,11 +68,11 @@ class Judged(Struct, frozen=True):
 
 
 class FittedParameter(Struct, frozen=True):
-    """A number before and after.
+    """A number of the device before and after the fit.
 
     Attributes:
-        deviation: its standard deviation; None where it was left alone.
-        alike: numbers it cannot be told from; with no deviation and none of them, no measurement depends on it.
+        deviation: its standard deviation; None if it was left alone.
+        alike: numbers it cannot be told from. With no deviation and none of them, no measurement depends on it.
     """
 
     name: str
@@ -83,7 +83,7 @@ class FittedParameter(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What is to be said of it."""
+        """The reason why the parameter was left alone; empty if it was fitted."""
         if self.deviation is not None:
             return ""
         if self.alike:
@@ -91,7 +91,7 @@ class FittedParameter(Struct, frozen=True):
         return "left alone: no measurement depends on it"
 
     def to_dict(self) -> JsonObject:
-        """For machines."""
+        """Return plain data for JSON."""
         return {
             "name": self.name,
             "before": self.before,
@@ -102,11 +102,11 @@ class FittedParameter(Struct, frozen=True):
 
 
 class Calibration(Struct, frozen=True, dict=True):
-    """What a fit has found.
+    """The result of a fit.
 
     Attributes:
-        device: the device with the fitted numbers; as it was where nothing was learned.
-        learned: whether the fit predicts designs that have no part in it better than the device did before.
+        device: the device with the fitted numbers, unchanged when nothing was learned.
+        learned: whether the fit predicts held-out designs better than the original device.
         scale: standard deviation of the logarithm of predicted over measured, without outliers.
     """
 
@@ -131,7 +131,7 @@ class Calibration(Struct, frozen=True, dict=True):
 
     @property
     def accuracy(self) -> tuple[Accuracy, ...]:
-        """How good predictions of the device are for what had no part in a fit, where enough was measured to say so.
+        """Accuracy of the device's predictions on held-out designs, per kind of program with enough measurements.
 
         The calibrated board is the default one of the file that is written.
         """
@@ -155,7 +155,7 @@ class Calibration(Struct, frozen=True, dict=True):
         )
 
     def to_dict(self) -> JsonObject:
-        """For machines."""
+        """Return plain data for JSON."""
         return {
             "device": self.device.name,
             "board": self.device.board_name,
@@ -167,7 +167,7 @@ class Calibration(Struct, frozen=True, dict=True):
 
 
 def predicted_us(design: Design, device: NpuDevice) -> float:
-    """The model's time of a design on a device."""
+    """Return the model's latency of a design on a device, in microseconds."""
     return float(NpuSimulator().evaluate(design.on(device)).latency_us)
 
 
@@ -192,7 +192,7 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     start = np.array([p.coordinate(p.of(devices[0])) for p in parameters])
     found = fit(problem, start)
     before, held_out = residuals_at(start), found.held_out(_folds(measurements))
-    # As a sum of logarithms: where the median hides what has become better, and an outlier counts little.
+    # The median alone hides improvements elsewhere. In logarithms an outlier counts little.
     error_before, error = np.quantile(np.abs([before, held_out]), (0.5, 0.9), axis=1).sum(axis=0)
     learned = bool(error_before - error >= LEAST_PERCENT / 100)
     moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if learned and i in found.selection.free}
@@ -239,7 +239,7 @@ def _described(parameters: Sequence[Parameter], device: NpuDevice, found: Fit) -
 
 
 def _folds(measurements: Sequence[Measurement]) -> NDArray[np.int64]:
-    """Of each measurement, with all measurements of a design in one."""
+    """Return the cross-validation fold of each measurement; all measurements of a design share one."""
     distinct = {key: i for i, key in enumerate(dict.fromkeys(m.design.key for m in measurements))}
     return np.array([distinct[m.design.key] % FOLDS for m in measurements])
 

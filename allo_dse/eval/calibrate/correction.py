@@ -1,11 +1,11 @@
-"""What the measured designs of a run say of its predictions: a factor on predicted latencies, by what bounds a design.
+"""Correction of predicted latencies by the designs that a run has measured, depending on their bottlenecks.
 
     correction = Correction.of([Pair(predicted_metrics, measured_us=412.0), ...])
-    correction.applied(metrics)             # of the next prediction
+    correction.applied(metrics)             # metrics of the next prediction
 
-Unlike a calibration it changes no number of the device and simulates nothing, so that a search can afford it after
-every measurement. The logarithm of measured over predicted is taken to be a constant plus the shares of the run time
-that each resource works, weighted; both are zero before anything is measured, and outliers count little.
+Unlike a calibration it changes no number of the device and simulates nothing, so a search can afford it after every
+measurement. It models the logarithm of measured over predicted latency as a constant plus a weighted sum of the busy
+shares of the resources. All of these start at zero, and outliers count little.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Metrics = Mapping[str, Any]
 
 LATENCY, RANGE, PREDICTED, BOUND = "latency_us", "latency_range", "predicted", "bound"
 LEAST_US, MOST_US = 1e-3, 1e10
-"""Of a call that was measured: a clock cycle, and three hours. Anything else is a mistake."""
-STEP_SHARE = 8  # of what is known: so much more must be measured before it is learned from
-TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # standard deviations of the logarithm: of the constant, and of a resource's weight
+"""Plausible latencies in microseconds: from one clock cycle to three hours. Anything else is a mistake."""
+STEP_SHARE = 8  # refit after used / STEP_SHARE more measurements
+TRUST_ALL, TRUST_SHARE = 0.5, 0.25  # prior standard deviations of the constant and the weights
 _FOLLOWS = {LATENCY: 1, "latency_cycles": 1, "throughput_gops": -1, "utilization": -1}
 """Metrics in proportion to the latency, or to its inverse."""
 
 
 def merged_metrics(below: dict[str, Any] | None, above: dict[str, Any] | None) -> dict[str, Any]:
-    """The metrics of two rungs, those of the higher one where both have them."""
+    """Return the metrics of two rungs; the higher one wins where both have them."""
     metrics = {**(below or {}), **(above or {})}
     if LATENCY in (above or {}) and RANGE not in (above or {}):
-        metrics.pop(RANGE, None)  # of a prediction
+        metrics.pop(RANGE, None)  # it belongs to a prediction
     return metrics
 
 
@@ -63,7 +63,7 @@ class Pair(Struct, frozen=True):
 
     @staticmethod
     def of(predicted: Metrics | None, measured: Metrics | None, key: str = "") -> Pair | None:
-        """The pair of what two evaluators say of a design, where one predicts its latency and the other measures it."""
+        """Pair the metrics of two evaluators of a design, if one predicts its latency and the other measures it."""
         latency_us = measured_us(measured)
         if not predicted or RANGE not in predicted or latency_us is None:
             return None
@@ -75,7 +75,7 @@ class Pair(Struct, frozen=True):
 
     @property
     def shares(self) -> dict[str, float]:
-        """How much of the work each resource does; "" stands for all of it."""
+        """Share of the work that each resource does; "" stands for all of it."""
         bound = self.predicted.get(BOUND) or {}
         total = sum(bound.values())
         return {"": 1.0, **({name: share / total for name, share in bound.items()} if total > 0 else {})}
@@ -85,8 +85,8 @@ class Correction(Struct, frozen=True, dict=True):
     """A fit to the pairs of a run.
 
     Attributes:
-        pairs: all of them, in the order of the measurements.
-        used: how many of them the fit knows.
+        pairs: all pairs, in the order of the measurements.
+        used: number of pairs used in the fit.
         weights: logarithm of measured over predicted for work of each resource; "" for all.
     """
 
@@ -96,7 +96,7 @@ class Correction(Struct, frozen=True, dict=True):
 
     @staticmethod
     def of(pairs: Iterable[Pair]) -> Correction:
-        """The correction after these measurements; it learns from each as long as there are few, later in steps."""
+        """Fit a correction to these measurements: after each one while there are few, later in steps."""
         found = tuple(pairs)
         used = 0
         while used + _step(used) <= len(found):
@@ -105,21 +105,23 @@ class Correction(Struct, frozen=True, dict=True):
 
     @property
     def unused(self) -> int:
-        """Measurements since the last that was learned from."""
+        """Number of measurements since the last fit."""
         return len(self.pairs) - self.used
 
     @property
     def step(self) -> int:
-        """How many more measurements it takes to learn from again, so that all of a run together cost little."""
+        """Number of further measurements before the next fit; it grows, so that all fits of a run cost little."""
         return _step(self.used)
 
     def factor(self, predicted: Metrics) -> float:
-        """What a predicted latency is multiplied by."""
+        """Return the factor that corrects a predicted latency."""
         return _factor(self.weights or {}, Pair(predicted, 0.0))
 
     def applied(self, metrics: Metrics) -> dict[str, Any]:
-        """Metrics of a prediction with its latency corrected, and what follows from it; `predicted` keeps what the
-        evaluator said of these."""
+        """Return predicted metrics with the latency corrected, and the metrics that follow from it.
+
+        `predicted` keeps the evaluator's own values.
+        """
         plain = uncorrected(metrics)
         if not self.used or RANGE not in plain or LATENCY not in plain:
             return plain
@@ -134,7 +136,7 @@ class Correction(Struct, frozen=True, dict=True):
 
     @cached_property
     def corrected_us(self) -> list[float]:
-        """Of each pair what is predicted of it by a fit to the others."""
+        """Predicted latency of each pair, corrected by a fit to the other pairs."""
         found = [pair.predicted_us * _factor(self.weights or {}, pair) for pair in self.pairs]
         for fold in range(min(FOLDS, self.used)):
             out = range(fold, self.used, FOLDS)
@@ -145,9 +147,9 @@ class Correction(Struct, frozen=True, dict=True):
 
     @property
     def errors(self) -> dict[str, tuple[float, float]]:
-        """Median and 90th percentile of the absolute relative error. Not without pairs.
+        """Median and 90th percentile of the absolute relative error; undefined without pairs.
 
-        "predicted": of what the evaluator says; "corrected": of what is made of it, for each design by the others.
+        "predicted": of the evaluator's predictions; "corrected": of each prediction, corrected by a fit to the others.
         """
         measured = [pair.measured_us for pair in self.pairs]
         kinds = {"predicted": [pair.predicted_us for pair in self.pairs], "corrected": self.corrected_us}
@@ -155,7 +157,7 @@ class Correction(Struct, frozen=True, dict=True):
 
     @property
     def words(self) -> str:
-        """ "12 designs: predicted 14 % off (median; 90th percentile 21 %), corrected by the others 3 % (6 %)"."""
+        """Summary of the errors, such as "12 designs: predicted 14 % off (median; 90th percentile 21 %), ..."."""
         if not self.pairs:
             return ""
         (before, before_90), (after, after_90) = self.errors["predicted"], self.errors["corrected"]
@@ -174,8 +176,7 @@ class Correction(Struct, frozen=True, dict=True):
 
 
 def measured_us(metrics: Metrics | None) -> float | None:
-    """The latency in metrics that an evaluator has measured; None for a prediction's, which say how good they are
-    (`latency_range`)."""
+    """Return the latency of measured metrics; None for predictions, which have a `latency_range`."""
     latency_us = (metrics or {}).get(LATENCY)
     if RANGE in (metrics or {}) or not isinstance(latency_us, int | float) or not LEAST_US <= latency_us <= MOST_US:
         return None
@@ -183,7 +184,7 @@ def measured_us(metrics: Metrics | None) -> float | None:
 
 
 def uncorrected(metrics: Metrics) -> dict[str, Any]:
-    """What the evaluator said."""
+    """Return the metrics as the evaluator reported them."""
     plain = {name: value for name, value in metrics.items() if name != PREDICTED}
     return {**plain, **(metrics.get(PREDICTED) or {})}
 
@@ -197,9 +198,9 @@ def _factor(weights: Mapping[str, float], pair: Pair) -> float:
 
 
 def _fitted(pairs: Iterable[Pair]) -> dict[str, float]:
-    """Weights that make the logarithms of measured over predicted, by ridge regression with Cauchy's weights.
+    """Fit the weights by ridge regression with Cauchy's weights.
 
-    In an order of its own, so that the numbers do not depend on the order of measurements.
+    Pairs are sorted first, so that the numbers do not depend on the order of measurements.
     """
     known = sorted(pairs, key=lambda pair: (pair.predicted_us, pair.measured_us, sorted(pair.shares.items())))
     names = sorted({name for pair in known for name in pair.shares})

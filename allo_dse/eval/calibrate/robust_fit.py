@@ -1,9 +1,9 @@
-"""Least squares on logarithms that outliers do not bend, and that leave alone what the data does not determine.
+"""Robust least squares on logarithms: outliers count little, and undetermined parameters stay as they are.
 
-Residuals are weighted by Cauchy's function at 95 % efficiency, their scale is the median absolute residual [Huber and
-Ronchetti, Robust Statistics, 2009]. Of parameters that have much the same effect, those with the least are left alone:
-as long as the weakest singular direction of the Jacobian is not determined, the parameter with the largest part in it
-goes (subset selection by singular vectors [Golub and Van Loan, Matrix Computations, 5.5.7]).
+Residuals are weighted by Cauchy's function at 95 % efficiency, and their scale is the median absolute residual [Huber
+and Ronchetti, Robust Statistics, 2009]. Of parameters with similar effects, the weakest are left alone: while the
+weakest singular direction of the Jacobian is undetermined, the parameter with the largest part in it is removed
+(subset selection by singular vectors [Golub and Van Loan, Matrix Computations, 5.5.7]).
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 FOLDS = 8
-"""Of a cross-validation."""
+"""Folds of the cross-validation."""
 FEWEST_TO_JUDGE = 5
 LEAST_PERCENT = 0.1
-"""What is said of an accuracy at best, and from how many measurements on."""
+"""The best accuracy that is claimed, in percent, and the fewest measurements to claim one."""
 CAUCHY = 2.385  # scales; 95 % efficient where errors are normal
 MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 LEAST_SCALE = 0.002
-SELECTION_SCALE = 0.05  # what is taken for noise as long as the fit is still far off
+SELECTION_SCALE = 0.05  # assumed noise while the fit is still far off
 UNDETERMINED = 0.3  # standard deviation of a logarithm: known to a third only
-NO_EFFECT = 0.002  # change of a time's logarithm by a parameter's: a factor of two changes none by 0.2 %
+NO_EFFECT = 0.002  # slope of log time by log parameter: doubling it changes no time by 0.2 %
 PARTNER = 0.2
 STEP = 0.04
 LONGEST_STEP = 0.7  # a factor of two
 ROUNDS = 10
-TRIES = 20  # steps of one round, in which the scale stays
+TRIES = 20  # steps of one round, with a constant scale
 TRUST = 1.0  # standard deviation of a logarithm before anything is measured: a factor of e
 PROBE_ROUNDS = 2
 RATE_QUARTERS = 5
 RATE_SHOWS = 0.02
 RATE_DOMINATES = 3.0
-RATE_HELPS = 1.0  # of the loss; a residual that is no outlier any more
+RATE_HELPS = 1.0  # decrease of the loss: one outlier less
 SMALL_STEP = 2e-3
-BENT = 0.7  # of the scale, that a fit without one measurement must be below to be another minimum
+BENT = 0.7  # share of the scale below which a fit without one measurement is another minimum
 FEWEST_PER_PARAMETER = 2
 
 
@@ -51,12 +51,12 @@ _End = tuple[Vector, Vector, Matrix]
 
 
 class Problem(Struct, frozen=True):
-    """What is fitted.
+    """A fitting problem.
 
     Attributes:
-        residuals_at: residuals at coordinates.
+        residuals_at: returns the residuals at given coordinates.
         low, high: limits of the coordinates.
-        rates: positions of coordinates that have no effect where they are high enough.
+        rates: positions of coordinates that have no effect when they are high enough.
     """
 
     residuals_at: Callable[[Vector], Vector]
@@ -69,7 +69,7 @@ class Problem(Struct, frozen=True):
         return result
 
     def slopes(self, at: Vector, residuals: Vector, of: Iterable[int]) -> Matrix:
-        """Change of each residual per change of some coordinates, by steps that stay within the limits; else zero."""
+        """Return the slopes of residuals by some coordinates, from steps within the limits; zero for the others."""
         result = np.zeros((len(residuals), len(at)))
         for i in of:
             step = STEP if at[i] + STEP <= self.high[i] else -STEP
@@ -79,7 +79,7 @@ class Problem(Struct, frozen=True):
         return result
 
     def remembering(self) -> Problem:
-        """The same, in which residuals that are asked for again are not computed again."""
+        """Return the same problem with cached residuals."""
         known: dict[bytes, Vector] = {}
 
         def residuals_at(at: Vector) -> Vector:
@@ -92,14 +92,19 @@ class Problem(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """Which parameters the data determines; the others with those they cannot be told from, none without effect."""
+    """The parameters that the data determines.
+
+    Attributes:
+        free: the parameters that are fitted.
+        alike: per undetermined parameter, those that it cannot be told from; empty if it has no effect.
+    """
 
     free: list[int]
     alike: dict[int, list[int]]
 
 
 class Fit(Struct, frozen=True):
-    """Where a fit has ended: coordinates, residuals, their slopes and scale, and which coordinates are free."""
+    """The end of a fit: coordinates, residuals, slopes, scale and the selection of free coordinates."""
 
     at: Vector
     residuals: Vector
@@ -113,18 +118,18 @@ class Fit(Struct, frozen=True):
         free = self.jacobian[:, self.selection.free]
         if not free.shape[1]:
             return np.zeros(0)
-        # A robust fit goes through as many measurements as it has parameters: their residuals say nothing of errors.
+        # A robust fit passes through as many measurements as it has parameters: their residuals tell nothing.
         telling = np.sort(np.abs(self.residuals))[free.shape[1] :]
         scale = scale_of(telling) if len(telling) else self.scale
         weights = weights_of(self.residuals, scale)
         covariance = np.linalg.pinv(free.T @ (weights[:, None] * free))
-        # Bessel's correction: residuals are smaller than errors by as many degrees of freedom as were fitted.
+        # Bessel's correction: each fitted degree of freedom makes residuals smaller than errors.
         excess = len(self.residuals) / max(1, len(self.residuals) - free.shape[1])
         result: Vector = scale * np.sqrt(np.diag(covariance) * excess)
         return result
 
     def held_out(self, folds: NDArray[np.int64]) -> Vector:
-        """Residuals of each fold by a fit to the others, in which times are linear in what is free."""
+        """Return the residuals of each fold by a fit to the others, linearized in the free coordinates."""
         free = self.jacobian[:, self.selection.free]
         result = self.residuals.copy()
         for fold in np.unique(folds) if free.size else ():
@@ -134,7 +139,7 @@ class Fit(Struct, frozen=True):
 
 
 def scale_of(residuals: Vector) -> float:
-    """Their standard deviation, were they normal; outliers do not count."""
+    """Return the standard deviation of residuals as if they were normal; outliers do not count."""
     return max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals))))
 
 
@@ -150,12 +155,12 @@ def weights_of(residuals: Vector, scale: float) -> Vector:
 
 
 def loss(residuals: Vector, scale: float) -> float:
-    """What the fit makes small."""
+    """Return the robust loss that the fit minimizes."""
     return float(np.log1p((residuals / (CAUCHY * scale)) ** 2).sum())
 
 
 def _linear(jacobian: Matrix, residuals: Vector) -> Vector:
-    """Return the change that makes residuals small where they are linear in it."""
+    """Return the change that minimizes residuals that are linear in it."""
     return _minimum(lambda change: residuals + jacobian @ change, lambda _: jacobian, np.zeros(jacobian.shape[1]))
 
 
@@ -167,19 +172,19 @@ def _minimum(
     trust: float = np.inf,
     rounds: int = ROUNDS,
 ) -> Vector:
-    """Return where the robust loss is smallest, by SciPy's trust region, for the scale that residuals have there.
+    """Return the minimum of the robust loss, by SciPy's trust region, for the scale of the residuals there.
 
     Args:
         trust: standard deviation of coordinates around the start.
     """
-    from scipy.optimize import least_squares  # takes a second to import, which runs that fit nothing need not wait for
+    from scipy.optimize import least_squares  # takes a second to import: only for runs that fit
 
     at = start
     for _ in range(rounds if len(start) else 0):
         now = residuals_at(at)
         unit = CAUCHY * scale_of(now)
-        # A row for each coordinate that wants it where it began (ridge regression): without these, steps along what the
-        # data does not determine would be as long as noise makes them.
+        # Ridge regression: a row per coordinate pulls it to its start. Otherwise noise would set the length of steps
+        # in directions that the data does not determine.
         prior = min(1.0, CAUCHY * SELECTION_SCALE / unit) / (CAUCHY * trust)
         known: tuple[Vector, Vector, Matrix] | None = None
 
@@ -187,8 +192,8 @@ def _minimum(
             return np.concatenate([residuals_at(z) / unit, prior * (z - start)])
 
         def jacobian_at(z: Vector, unit: float = unit, prior: float = prior) -> Matrix:
-            # Slopes cost as many residuals as there are coordinates: within a round, what the steps themselves show of
-            # them will do [Broyden, A class of methods, 1965].
+            # Slopes cost one evaluation of the residuals per coordinate. Within a round, update them from the steps
+            # instead [Broyden, A class of methods, 1965].
             nonlocal known
             rows = residuals_at(z)
             if known is None:
@@ -223,7 +228,7 @@ def _cauchy(measurements: int) -> Callable[[Vector], Matrix]:
 
 
 def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[int]) -> Selection:
-    """Which of the allowed parameters these measurements determine."""
+    """Return the selection of allowed parameters that these measurements determine."""
     reach = np.abs(jacobian).max(axis=0)
     free = [i for i in allowed if reach[i] >= NO_EFFECT]
     alike: dict[int, list[int]] = {i: [] for i in allowed if i not in free}
@@ -234,8 +239,8 @@ def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[
         weakest = singular[-1] if len(singular) == len(free) else 0.0
         if len(free) <= most and weakest * UNDETERMINED >= scale:
             break
-        # Along the right singular vector of the smallest singular value residuals change least: its largest entry is
-        # the parameter that the others can stand in for, and those with large entries are what it is mistaken for.
+        # Residuals change least along the right singular vector of the smallest singular value. Its largest entry is
+        # the parameter that others can replace; these have large entries too.
         direction = np.abs(directions[-1])
         position = int(direction.argmax())
         alike[free[position]] = [i for i, part in zip(free, direction, strict=True) if part > PARTNER * direction.max()]
@@ -245,8 +250,11 @@ def select(jacobian: Matrix, residuals: Vector, scale: float, allowed: Sequence[
 
 
 def fit(problem: Problem, start: Vector) -> Fit:
-    """Coordinates that make residuals small: first of all, held loosely to where they started; then of those that are
-    determined, with the others where they started."""
+    """Fit the coordinates to small residuals, in two steps.
+
+    The first fits all of them, held loosely to their start. The second fits those that are determined, with the others
+    at their start.
+    """
     problem = problem.remembering()
     residuals = problem.residuals_at(start)
     jacobian = problem.slopes(start, residuals, range(len(start)))
@@ -268,10 +276,11 @@ def fit(problem: Problem, start: Vector) -> Fit:
 
 
 def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
-    """Where a descent has ended, or where it ends without a measurement that bends it.
+    """Return the end of a descent, or a better one reached without a single measurement that bends it.
 
-    A measurement that alone determines a coordinate can pull it so far that those near it look like the outliers, a
-    minimum of its own. The fit without it shows by a far smaller scale [Rousseeuw, Least median of squares, 1984].
+    A measurement that alone determines a coordinate can pull it far away. Measurements near it then look like
+    outliers: a local minimum. The fit without that measurement has a far smaller scale [Rousseeuw, Least median of
+    squares, 1984].
     """
     at, residuals, jacobian = ended
     scale = scale_of(residuals)
@@ -290,7 +299,7 @@ def _unbent(problem: Problem, ended: _End, free: list[int]) -> _End:
 
 
 def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
-    """Where to begin: with rates lowered where that helps, as one that is far too high shows no slope."""
+    """Return a starting point, with rates lowered where that helps: a rate that is far too high shows no slope."""
     best, residuals = _descend(problem, start, free, TRUST, PROBE_ROUNDS)
     before = problem.residuals_at(start)
     for i in problem.rates:
@@ -302,7 +311,7 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
             if shift.max() < RATE_SHOWS:
                 continue  # still no bottleneck anywhere: lower it further
             if np.median(shift) > RATE_DOMINATES:
-                break  # half of all times are its alone by now: lower still explains nothing more
+                break  # it dominates half of all times by now: lowering it further explains nothing more
             tried, then = _descend(problem, moved, free, TRUST, PROBE_ROUNDS)
             if loss(then, SELECTION_SCALE) < loss(residuals, SELECTION_SCALE) - RATE_HELPS:
                 best, residuals, better = tried, then, True
@@ -314,10 +323,10 @@ def _begun(problem: Problem, start: Vector, free: list[int]) -> Vector:
 def _descend(
     problem: Problem, at: Vector, free: Sequence[int], trust: float, rounds: int = ROUNDS
 ) -> tuple[Vector, Vector]:
-    """Return where the robust loss of the free coordinates is smallest, and the residuals there.
+    """Return the minimum of the robust loss over the free coordinates, and the residuals there.
 
     Args:
-        trust: standard deviation of coordinates around where they are.
+        trust: standard deviation of coordinates around their current values.
     """
     free = list(free)
 

@@ -1,7 +1,7 @@
-"""Whether two programs, or a program and its folds, compute the same function: at random points of a prime field.
+"""Equivalence of two programs, or of a program and its folds, checked at random points of a prime field.
 
-`compare.equivalent` is the way in. `rewrite` puts words of a domain (`domains`) in place of a body's data, as far as
-`data_values` and `widths` allow; `run` runs a graph of such bodies with the simulator's engine; `compare` decides.
+`compare.equivalent` is the entry point. `data_values` and `widths` analyse a task body. `rewrite` replaces its data by
+words of a domain (`domains`), and `run` executes a graph of rewritten bodies on the simulator's engine.
 
 Imports: common, compiler, eval.execute, lang, mapper, simulator, space.
 Imported by: allo_dse, cli, eval, tune.

@@ -1,8 +1,8 @@
-"""Comparing programs in which data decides on loops, indices and streams: on the path that given inputs take.
+"""Comparison on the path that given inputs take, for programs in which data decides on loops, indices and streams.
 
-A word is the number of an entry of a log, which holds the value's formula, a word of another domain, and its number on
-the given inputs. Numbers decide on control; formulas are compared. So equal programs are equal for all inputs that take
-the same path as those given.
+A word is the number of a log entry. The entry holds the value's formula, as a word of another domain, and its number
+on the given inputs. Numbers decide on control; formulas are compared. So equal programs are equal for all inputs that
+take the same path as the given ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from allo_dse.compiler.program.tensors import IntArray
 from .data_values import HINT, Undecidable
 from .domains import WORDS_TYPE, Constants, Domain
 
-# What a run writes down: entries of four words, which compiled code appends to a log and names by their numbers.
+# The log of a run: compiled code appends entries of four words, and refers to them by number.
 
 
 ENTRY_WORDS = 4
@@ -84,7 +84,7 @@ class Entries:
         return self.count >= int(self.words[0, 1])
 
     def reserve(self, entries: int) -> int:
-        """Take new entries; returns the number of the first."""
+        """Reserve new entries, and return the number of the first."""
         first = self.count
         self.words[0, 0] = first + entries
         return first
@@ -187,15 +187,15 @@ class PathLog(Entries):
         self._formulas = formulas
 
     def constant(self, value: Fraction | float) -> int:
-        """The word of a number that a program starts with."""
+        """Return the word of a number that a program starts with."""
         number = np.float64(value) if isinstance(value, float) else np.int64(value)
         return int(self.enter(np.array([self._formulas.constant(value)]), np.array([number]))[0])
 
     def enter(self, formulas: IntArray, numbers: NDArray[np.generic]) -> IntArray:
-        """New entries for elements whose formulas are given, and whose numbers are those of an input.
+        """Add entries for elements with given formulas and the numbers of an input.
 
         Raises:
-            Undecidable: where there are more than fit.
+            Undecidable: when the log is full.
         """
         size = numbers.size
         if self.count + size >= MOST_ENTRIES:
@@ -209,7 +209,7 @@ class PathLog(Entries):
 
     @property
     def undefined_decides(self) -> bool:
-        """Whether memory that was never written decided on control."""
+        """Return whether memory that was never written decided on control."""
         return bool(self.words[0, 2])
 
     def numbers(self, words: IntArray) -> IntArray:
@@ -224,7 +224,7 @@ class PathLog(Entries):
 
 
 def as_bits(value: ir.Value) -> ir.Value:
-    """A number as the log holds it, at the insertion point."""
+    """Return a number in the log's representation, at the insertion point."""
     word, type_ = ir.IntegerType.get_signless(NUMBER_BITS), value.type
     if isinstance(type_, ir.IntegerType):
         width = _width(type_)
@@ -236,7 +236,7 @@ def as_bits(value: ir.Value) -> ir.Value:
 
 
 def from_bits(bits: ir.Value, type_: ir.Type) -> ir.Value:
-    """A number of a type, from what the log holds."""
+    """Return a number of a type from the log's representation."""
     if isinstance(type_, ir.IntegerType):
         return bits if _width(type_) == NUMBER_BITS else arith.TruncIOp(type_, bits).result
     double = ir.F64Type.get()

@@ -1,12 +1,12 @@
-"""Whether two programs compute the same function, with a bound of the probability that the answer is wrong.
+"""Equivalence check of two programs, with a bound of the probability that the answer is wrong.
 
     found = equivalent(program, folded)
     print(found)                equal: C (64x64) ... error probability below 2.2e-13
 
-Both run over random points of a prime field, through the compiled code, folds, streams and layouts that every run has.
-Polynomials that differ agree at a random point with a probability of at most their degree by the size of the field
-(Schwartz and Zippel). What is not a polynomial is a hash of its name and its operands: two programs are equal when
-they apply the same operations to the same values.
+Both run over random points of a prime field, through the same compiled code, folds, streams and layouts as any run.
+Different polynomials agree at a random point with a probability of at most their degree over the size of the field
+(Schwartz and Zippel). Operations that are not polynomial become hashes of their name and operands: two programs are
+equal when they apply the same operations to the same values.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Difference:
     Attributes:
         tensor: its name in the first program.
         index: the first element that differs, in row-major order.
-        elements: how many differ, of `size`.
-        values: what the two have there: elements of the field, at the random point.
-        writers: the tasks of the two programs whose tiles hold the element, and where they are in the source.
-        formulas: what they compute there, without the terms that both have; empty where a run is too long to tell.
+        elements: number of elements that differ, of `size`.
+        values: the two values there: elements of the field, at the random point.
+        writers: the tasks of the two programs whose tiles hold the element, with their places in the source.
+        formulas: the two formulas there, without common terms; empty if a run is too long to record.
     """
 
     tensor: str
@@ -82,20 +82,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Whether two programs are equal; true or false as a condition.
+    """The result of comparing two programs; true as a condition if they are equal.
 
     Attributes:
         points: random points that were tried.
-        degree: bound of the degree of the polynomials at hand.
-        error: bound of the probability that programs that differ are found equal.
-        operations: operations on data that one run of both performs.
-        seconds: that all took.
-        difference: where they differ.
-        reordered: the first float in which they are equal for real numbers only: one of them reassociates.
-        message: what ended one of them early.
-        ended: which of the two that was: 0 or 1.
+        degree: bound of the degree of the compared polynomials.
+        error: bound of the probability that different programs are found equal.
+        operations: operations on data in one run of both.
+        seconds: total time.
+        difference: the first place where they differ.
+        reordered: the first float in which they agree for real numbers only, because one of them reassociates.
+        message: the reason why one of them ended early.
+        ended: the one that ended early: 0 or 1.
         signed_zeros: whether 0.0 and -0.0 are told apart wherever more than the sign of a zero depends on it.
-        paths: on the paths of how many sets of inputs they were compared; 0: for all inputs.
+        paths: number of sets of inputs whose paths were compared; 0 when the result holds for all inputs.
     """
 
     equal: bool
@@ -140,24 +140,25 @@ def equivalent(
     most_operations: int | None = None,
     inputs: Inputs | Sequence[Inputs] | None = None,
 ) -> Equivalence:
-    """Whether two programs compute the same outputs from all inputs.
+    """Return whether two programs compute the same outputs from all inputs.
 
     Args:
         a, b: programs, folded graphs or designs with the same tensors, in the same order.
-        allow_reassociation: floating-point sums and products as those of real numbers; without, their order counts.
-            `reordered` of the answer says where it makes the difference.
-        seed: of the prime and the points.
+        allow_reassociation: treat floating-point sums and products as those of real numbers. By default their order
+            counts; `reordered` of the result says where it matters.
+        seed: seed of the prime and the points.
         seconds: time limit of each run.
-        most_operations: on data, that one run of either may have; also how many elements its tensors may have.
-        inputs: arrays by the names of tensors in `a`, or a list of such sets; what is not given is zero. Programs in
-            which data decides on loops, indices or streams are compared on the paths that these inputs take, for all
-            inputs that take the same.
+        most_operations: limit of the operations on data in one run of either program, and of the elements in its
+            tensors.
+        inputs: arrays by the names of tensors in `a`, or a list of such sets; missing tensors are zero. Programs in
+            which data decides on loops, indices or streams are compared on the paths of these inputs, for all inputs
+            that take the same paths.
 
     Raises:
-        Undecidable: where data decides on more than values (loops, indices, use of streams) and no inputs are given,
-            or on what neither formulas nor inputs tell, naming the place.
-        TooMuchWork: where it takes more operations, or time, than was allowed.
-        SimulationError: for programs whose tensors are not alike, and what keeps one of them from being run at all.
+        Undecidable: when data decides on more than values (loops, indices, use of streams) and no inputs are given,
+            or on something that neither formulas nor inputs tell. The message names the place.
+        TooMuchWork: when it takes more operations or time than allowed.
+        SimulationError: when the tensors of the programs do not match, or one of the programs cannot be run.
     """
     sides = [_side(one, allow_reassociation) for one in (a, b)]
     program = sides[0].vmg.program
@@ -169,7 +170,7 @@ def equivalent(
     found = _compared(sides, given, limits := _Limits(seed, seconds, most_operations))
     if found.ended is None and any(t.dtype.is_float for t in program.tensors) and found.equal == allow_reassociation:
         others = [replace(side, allow_reassociation=not allow_reassociation) for side in sides]
-        with suppress(Undecidable):  # then it is not told, but the answer is one
+        with suppress(Undecidable):  # `reordered` stays unknown, but the answer holds
             other = _compared(others, given, limits)
             return (
                 replace(found, reordered=found.difference or other.difference) if found.equal != other.equal else found
@@ -178,7 +179,7 @@ def equivalent(
 
 
 class _Limits(Struct, frozen=True):
-    """The seed, and what runs may take."""
+    """The seed, and the limits of runs."""
 
     seed: int
     seconds: float | None
@@ -210,16 +211,16 @@ def _compared(sides: list[Side], given: Sequence[Numbers | None], limits: _Limit
 
 
 def points_for(degree: int, hashes: int) -> tuple[int, float]:
-    """How many random points it takes, and the error probability then.
+    """Return the number of random points needed, and the error probability with that many.
 
-    Two of n hashes are equal though their operands are not with probability at most (degree + 1) / p, and there are
-    n**2 / 2 pairs; if none are, the outputs are polynomials of independent variables.
+    Two of n hashes collide with probability at most (degree + 1) / p, and there are n**2 / 2 pairs. Without collisions,
+    the outputs are polynomials of independent variables.
 
     Raises:
         Undecidable: when the degree is too high.
     """
-    # Schwartz 1980, Zippel 1979: a polynomial of this degree that is not zero is zero at a random point of a field with
-    # probability degree / p at most. Points are drawn independently, so that their probabilities multiply.
+    # Schwartz 1980, Zippel 1979: a nonzero polynomial of this degree vanishes at a random point of a field with
+    # probability degree / p at most. Points are independent, so their probabilities multiply.
     once = (degree + 1) * (1 + hashes * hashes / 2) / 2 ** (PRIME_BITS - 1)
     points = math.ceil(math.log(ERROR) / math.log(once)) if once < 1 else MAX_POINTS + 1
     if points > MAX_POINTS:
@@ -247,10 +248,10 @@ def _require_alike(a: CompiledProgram, b: CompiledProgram) -> None:
 
 
 def require_little_work(vmg: VMG, most_operations: int) -> None:
-    """That a graph is not known to need more work, before anything is compiled or run.
+    """Check, before anything is compiled or run, that a graph is not known to need too much work.
 
     Raises:
-        TooMuchWork: saying what there is too much of.
+        TooMuchWork: with the quantity that is too large.
     """
     program = vmg.program
     elements = sum(math.prod(t.shape) for t in program.tensors)
@@ -265,7 +266,7 @@ def require_little_work(vmg: VMG, most_operations: int) -> None:
 
 
 def _least_rounds(nodes: Iterable[Node]) -> int:
-    """How often the innermost loops of a task run at least, as far as that is a number."""
+    """Return a lower bound of the iterations of a task's innermost loops, as far as trip counts are constant."""
     rounds = 0
     for node in nodes:
         if isinstance(node, Loop):
@@ -308,7 +309,7 @@ def _run(
 
 
 def _degree(side: Side, domain: DegreeDomain, limits: _Limits, given: Sequence[Numbers | None]) -> tuple[int, int, int]:
-    """The highest degree, and the numbers of operations and of hashes."""
+    """Return the highest degree, and the numbers of operations and of hashes."""
     ones = [np.ones(t.shape, np.int64) for t in side.vmg.program.tensors]
     found = [
         _run(side, domain, ones, one, seconds=limits.seconds, most_operations=limits.most_operations) for one in given
@@ -321,13 +322,13 @@ def _degree(side: Side, domain: DegreeDomain, limits: _Limits, given: Sequence[N
 def _difference(
     sides: list[Side], field: FieldDomain, points: int, limits: _Limits, given: Sequence[Numbers | None]
 ) -> tuple[Difference | None, int]:
-    """The first difference, and how many points were tried."""
+    """Return the first difference, and the number of points that were tried."""
     for point in range(points):
         rng = np.random.default_rng([limits.seed, point])
-        key = int(rng.integers(1 << 62))  # of the hashes: what collides at one point does not at the next
+        key = int(rng.integers(1 << 62))  # a new one per point: hashes that collide at one point do not at the next
         words = [rng.integers(field.prime, size=t.shape) for t in sides[0].vmg.program.tensors]
         for one in given:
-            # Memory that was never written differs on the two sides: results that are equal do not depend on it.
+            # Unwritten memory differs between the two sides, so equal results do not depend on it.
             run = partial(_run, domain=field, words=words, given=one, key=key, seconds=limits.seconds)
             found = [run(side, undefined=k)[0] for k, side in enumerate(sides)]
             for position, (own, other) in enumerate(zip(*found, strict=True)):
@@ -339,10 +340,10 @@ def _difference(
 
 
 def _require_defined(side: Side, found: list[IntArray], again: list[IntArray]) -> None:
-    """That results are the same whatever stands in memory that was never written.
+    """Check that no result depends on memory that was never written.
 
     Raises:
-        Undecidable: naming the first element that is not, and variables that are declared without a value.
+        Undecidable: with the first element that does, and variables that are declared without a value.
     """
     for tensor, own, other in zip(side.vmg.program.tensors, found, again, strict=True):
         if (own != other).any():
@@ -372,13 +373,13 @@ def _described(sides: list[Side], position: int, own: IntArray, other: IntArray,
 def _formulas(
     sides: list[Side], difference: Difference, operations: int, seconds: float | None
 ) -> tuple[str, str] | None:
-    """What the two programs compute where they differ, from a run that keeps all operations."""
+    """Return the formulas of both programs at a difference, from a run that records all operations."""
     if operations > MOST_ENTRIES:
         return None
     found = []
     for side in sides:
         domain, tensors = FormulaDomain(), side.vmg.program.tensors
-        # Numbers that are no constants have entries, too; there are hardly more of them than operations.
+        # Numbers that are not constants have entries too; there are hardly more of them than operations.
         log = FormulaLog(domain, [(t.name, t.shape) for t in tensors], 2 * operations + 1000)
         side.run(domain, log.inputs, 0, seconds, log=log)
         if log.is_full:
@@ -389,7 +390,7 @@ def _formulas(
 
 
 def _writer(vmg: VMG, position: int, element: int) -> str:
-    """The tasks that write tiles with an element of a tensor, and where their kernels are."""
+    """Return the tasks that write tiles with an element of a tensor, and the places of their kernels."""
     program, found = vmg.program, []
     name = program.tensors[position].name
     for group in vmg.graph.class_tasks:
@@ -405,7 +406,7 @@ def _writer(vmg: VMG, position: int, element: int) -> str:
 def _holds(
     offset: NDArray[np.int64], shape: tuple[int, ...], strides: tuple[int, ...], element: int
 ) -> NDArray[np.bool_]:
-    """Which tiles, given by their first elements, hold an element."""
+    """Return a mask of the tiles, given by their first elements, that hold an element."""
     rest, inside = element - offset, np.ones(len(offset), np.bool_)
     for size, stride in sorted(zip(shape, strides, strict=True), key=lambda axis: -axis[1]):
         if stride:

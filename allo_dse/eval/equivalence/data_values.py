@@ -1,8 +1,8 @@
-"""Which values of a task body are data, and which decide on control: indices, loop counters, the pid.
+"""Data flow analysis of a task body: values that are data, and values that decide on control.
 
-Data is what comes from tensors, streams and state, and what is computed from it or stored where it is. Everything else
-stays as it is, and is made a field element where it meets data. What data decides on is refused with its place, but for
-branches without stream operations, which become choices.
+Data comes from tensors, streams and state, is computed from such values, or is stored in the same place. Everything
+else (indices, loop counters, the pid) stays as it is, and becomes a field element where it meets data. Control that
+depends on data is rejected with its place, except branches without stream operations, which become choices.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ _BLOCKS = ("df.get_block", "df.put_block")
 
 
 class Undecidable(SimulationError):
-    """What a program does is not the same function for all inputs, or cannot be told."""
+    """The program is not one function for all inputs, or the comparison cannot tell."""
 
 
 class TooMuchWork(Undecidable):
-    """To tell whether programs are equal takes more work than was allowed."""
+    """The comparison takes more work than allowed."""
 
 
 class DataValues:
-    """Attributes:
-    data: values and arrays that hold data.
-    branches: `scf.if` operations on data that become choices, inner ones first; none where data decides by its number
-        on given inputs (`by_path`).
+    """The data values of a task body, and the branches that depend on them.
+
+    Attributes:
+        data: values and arrays that hold data.
+        branches: `scf.if` operations on data that become choices, inner ones first; none if data decides by its number
+            on given inputs (`by_path`).
     """
 
     def __init__(self, function: ir.Operation, task_class: TaskClass, words: ir.Value, *, by_path: bool) -> None:
@@ -57,9 +59,9 @@ class DataValues:
         self._require_control()
 
     def _choices(self) -> list[ir.Operation]:
-        """Branches on data. What they write is data too, so that there may be more of them."""
-        # A fixed point: a branch makes data of what it writes, which can turn another condition into data. Values only
-        # ever become data, so it is reached.
+        """Return branches on data. Their writes become data too, which may add further branches."""
+        # Iterate to a fixed point: a branch turns everything it writes into data, possibly another condition too.
+        # Values never stop being data, so this terminates.
         known = -1
         while known != len(self.data):
             known = len(self.data)
@@ -78,7 +80,7 @@ class DataValues:
                 todo += self._next[value]
 
     def _connect(self, op: ir.Operation) -> None:
-        """Where the values of an operation go."""
+        """Record the values and arrays that an operation passes its operands on to."""
         for k, operand in enumerate(op.operands):
             self._next[operand] += self.targets(op, k)
         for result in op.results:
@@ -86,7 +88,7 @@ class DataValues:
                 self._next[result] += [o for o in op.operands if isinstance(o.type, ir.MemRefType)]
 
     def targets(self, op: ir.Operation, k: int) -> list[ir.Value]:
-        """The values and arrays to which operand `k` of an operation goes, itself or as what is computed from it."""
+        """Return the values and arrays that operand `k` of an operation flows into, as it is or in a result."""
         if op.name == "memref.store":
             return [op.operands[1]] if k == 0 else []
         if op.name == "memref.load":
@@ -102,7 +104,7 @@ class DataValues:
         return [r for r in op.results if not (self._by_path and isinstance(r.type, ir.IndexType))]
 
     def _carried(self, op: ir.Operation, k: int) -> list[ir.Value]:
-        """Where the operands of a region's last operation go."""
+        """Return the values that receive operand k of a region's terminator."""
         parent = op.block.owner.operation
         if op.name == "scf.condition":
             return [parent.results[k - 1], parent.regions[1].blocks[0].arguments[k - 1]] if k else []
@@ -112,7 +114,7 @@ class DataValues:
         return [parent.results[k], *carried]
 
     def _require_control(self) -> None:
-        """No data where control is decided, no stream operation where data decides."""
+        """Check that no data decides on control, and that branches on data have no stream operations."""
         for op in self._ops:
             if op.name in POLLS:
                 raise self._refusal("what it does depends on when tokens come", op)
@@ -129,7 +131,7 @@ class DataValues:
                 raise self._refusal("data decides whether a stream is used", op)
 
     def _refusal(self, what: str, op: ir.Operation) -> Undecidable:
-        """The error that names the place in the source: the stream operation's, or that of the innermost loop."""
+        """Return the error with its place in the source: that of the stream operation or of the innermost loop."""
         location = self._class.location
         around: ir.Operation | None = op
         while around is not None and around.name != "func.func":
@@ -144,7 +146,7 @@ class DataValues:
 
 
 def _may_be_undefined(memory: ir.Value) -> bool:
-    """Whether a variable is read where no write comes before, or an array is never written."""
+    """Return whether a variable may be read before it is written, or an array is never written."""
     uses = [use.owner.operation for use in memory.uses]
     if ir.MemRefType(memory.type).rank:
         return all(op.name in ("memref.load", "memref.dealloc", "df.put_block") for op in uses)
@@ -153,7 +155,7 @@ def _may_be_undefined(memory: ir.Value) -> bool:
 
 
 def _comes_before(write: ir.Operation, read: ir.Operation) -> bool:
-    """Whether one operation runs before another whenever that runs."""
+    """Return whether one operation always runs before the other, whenever the other runs."""
     around: ir.Operation | None = read
     while around is not None and around.name != "func.func":
         if around.block == write.block:

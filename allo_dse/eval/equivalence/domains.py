@@ -1,12 +1,12 @@
-"""What programs compute with in place of numbers, as MLIR functions and in Python.
+"""Domains of symbolic runs, which replace numbers, as MLIR functions and in Python.
 
-`FieldDomain`: elements of a prime field of 61 bits, in Montgomery form (x stands as x * 2**64 mod p). Integers and
+`FieldDomain`: elements of a prime field of 61 bits, in Montgomery form (x is stored as x * 2**64 mod p). Integers and
 binary fractions map to it as a ring does; any other operation is a hash of its name and operands.
-`DegreeDomain`: how high the polynomials of such a run are in its variables at most, and how many operations it has.
+`DegreeDomain`: upper bounds of the degrees of the polynomials in such a run, and counts of its operations.
 
-Both are computed by the same functions, so that a body is rewritten and compiled once. Each takes the task's own words
-first: the key of the hashes and the state of undefined values, or the counts of operations and of hashes; then the
-address of a log, where there is one, and which of the two it is to compute.
+The same functions compute both, so a body is rewritten and compiled once. Each function takes the task's own words
+first. These are the key of the hashes and the state of undefined values, or the counts of operations and of hashes;
+then the address of a log, if there is one, and the domain to compute in.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ SIGNATURES = {
     **dict.fromkeys(("sum", "product", "commutative"), 3),
     **{"apply1": 2, "apply2": 3, "apply3": 4, "choose": 3, "integer": 1, "constant": 1, "undefined": 1},
 }
-"""How many words each function takes after the task's own; `constant` takes the word of a number, `integer` the number,
-`real` a float of 64 bits. Each call of `undefined` is a new variable: memory that was never written."""
+"""Number of words that each function takes after the task's own. `constant` takes the word of a number, `integer` the
+number, and `real` a float of 64 bits. Each call of `undefined` is a new variable: memory that was never written."""
 
 
 class Constants(Protocol):
-    """What words stand for numbers."""
+    """The words that stand for numbers."""
 
     def constant(self, value: Fraction | float) -> int:
         """The word that stands for a number."""
 
 
 class Log(Constants, Protocol):
-    """Where the functions of a domain keep what they did."""
+    """The place where the functions of a domain record their operations."""
 
     address: int
 
 
 class Domain(Constants, Protocol):
-    """What a run computes with."""
+    """The arithmetic that a run computes in."""
 
     @property
     def mode(self) -> int:
-        """What the functions are to compute: the last of a task's own words."""
+        """The computation that the functions perform: the last of a task's own words."""
 
     @property
     def compiled(self) -> Code:
@@ -71,11 +71,11 @@ class Code(Domain, Protocol):
     def __hash__(self) -> int: ...
 
     def code(self, name: str) -> int:
-        """The number that stands for an operation."""
+        """Return the number of an operation."""
 
     @property
     def functions(self) -> str:
-        """MLIR text of the functions that `SIGNATURES` names, and of `real`."""
+        """Return the MLIR text of the functions in `SIGNATURES`, and of `real`."""
 
 
 def code_of(name: str) -> int:
@@ -84,7 +84,7 @@ def code_of(name: str) -> int:
 
 
 def random_prime(seed: int) -> int:
-    """A prime between 2**60 and 2**61; each of the 2.7e16 is as likely."""
+    """Return a prime between 2**60 and 2**61; all 2.7e16 of them are equally likely."""
     rng = random.Random(f"prime {seed}")
     while True:
         candidate = rng.randrange(1 << (PRIME_BITS - 1), 1 << PRIME_BITS) | 1
@@ -93,7 +93,7 @@ def random_prime(seed: int) -> int:
 
 
 def is_prime(number: int) -> bool:
-    """Miller and Rabin's test; with these witnesses it is exact below 3e23."""
+    """Return whether a number is prime, by Miller and Rabin's test; with these witnesses it is exact below 3e23."""
     if number < 2 or any(number % small == 0 for small in _WITNESSES):
         return number in _WITNESSES
     twos = (number - 1 & 1 - number).bit_length() - 1
@@ -121,7 +121,7 @@ class FieldDomain(Struct, frozen=True, dict=True):
         return self
 
     def constant(self, value: Fraction | float) -> int:
-        """Numbers that are not finite become hashes of their names."""
+        """Return the word of a number; one that is not finite becomes a hash of its name."""
         if isinstance(value, float) and not math.isfinite(value):
             return code_of(repr(value))
         exact = Fraction(value)
@@ -131,7 +131,7 @@ class FieldDomain(Struct, frozen=True, dict=True):
         return code_of(name)
 
     def number(self, word: int) -> int:
-        """The number from 0 to the prime that a word stands for."""
+        """Return the number that a word stands for, from 0 to the prime."""
         return word * pow(_WORD, -1, self.prime) % self.prime
 
     @cached_property
@@ -148,7 +148,7 @@ class FieldDomain(Struct, frozen=True, dict=True):
 
 
 class DegreeDomain(Struct, frozen=True):
-    """Bounds of total degrees: 1 for what is unknown, 0 for constants; a hash stands for a new variable.
+    """Bounds of total degrees: 1 for unknown values, 0 for constants; a hash counts as a new variable.
 
     Attributes:
         compiled: any field.
@@ -165,7 +165,7 @@ _FUNCTION = re.compile(r"func\.func private @(\w+)\(([^)]*)\) -> i64 \{\n(.*?)  
 
 
 def _by_mode(function: re.Match[str]) -> str:
-    """A function of the field that computes degrees instead where it is told to; those that others call stay."""
+    """Extend a function of the field to compute degrees in the other mode; helper functions stay as they are."""
     name, arguments, body, result = function.groups()
     if name not in (*SIGNATURES, "real"):
         return function[0]
@@ -180,7 +180,7 @@ def _by_mode(function: re.Match[str]) -> str:
 
 
 def _degree_lines(name: str, arguments: list[str]) -> str:
-    """The degree of a result: of products the sum, else the maximum of the operands'; hashes have at least degree 1."""
+    """Return code for the degree of a result: the sum for products, else the maximum; at least 1 for hashes."""
     if name in ("constant", "integer", "real"):
         return "  %degree = arith.constant 0 : i64\n  scf.yield %degree : i64\n"
     is_ring, operation = name in ("add", "sub", "mul"), "addi" if name == "mul" else "maxui"
@@ -350,7 +350,7 @@ func.func private @integer(%%w: %(words)s, %%x: i64) -> i64 {
 
 
 def _real(field: FieldDomain) -> str:
-    """The function `real`: mantissa times power of two, bit by bit of the exponent; what is not finite is hashed."""
+    """Return the function `real`: mantissa times a power of two, by the exponent's bits; other values are hashed."""
     call = f"func.call @mul(%w, {{}}, {{}}) : ({WORDS_TYPE}, i64, i64) -> i64"
     bits = (_EXPONENTS + 1024).bit_length()
     lines = [
@@ -372,7 +372,7 @@ def _real(field: FieldDomain) -> str:
         "  %minus = arith.cmpi slt, %bits, %zero : i64",
         "  %signed = arith.select %minus, %negated, %mantissa : i64",
         f"  %m = func.call @integer(%w, %signed) : ({WORDS_TYPE}, i64) -> i64",
-        # Biased exponents count from 2**-1075 for a mantissa that is an integer.
+        # With an integer mantissa, biased exponents count from 2**-1075.
         f"  %scale = arith.constant {field.constant(Fraction(1, 1 << _EXPONENTS))} : i64",
         "  %r0 = " + call.format("%m", "%scale"),
     ]

@@ -1,4 +1,4 @@
-"""Exported designs read back: the program that Allo builds, folded as the mapping beside it says."""
+"""Exported designs read back: the program that Allo builds, folded by the mapping beside it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PROGRAM, MAPPING = "program.py", "mapping.py"
 
 
 def exported_graph(folder: Path, params: Mapping[str, object] | None = None) -> VMG:
-    """The folded graph of a design's folder. Executes its files.
+    """Return the folded graph of a design's folder. This executes its files.
 
     Args:
-        params: of an instance of another size with the same mesh; by default those that the design was exported with.
+        params: of an instance of another size with the same mesh; by default those of the exported design.
 
     Raises:
         StudyError: if the folder has no program of its own, or no mapping.
@@ -51,7 +51,7 @@ def _run(file: Path) -> dict[str, Any]:
 
 
 def _maker(path: Path) -> str:
-    """The function that `region()` calls with the design's parameters."""
+    """Return the function in which `region()` is called with the design's parameters."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name == "region":
             for call in ast.walk(node):

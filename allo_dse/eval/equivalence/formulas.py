@@ -1,7 +1,7 @@
-"""What elements of results were computed as: a domain whose words number the operations of a run.
+"""Formulas of result elements: a domain whose words number the operations of a run.
 
-Where two programs differ, both run once more over it, and `told_apart` says what the first element that differs is in
-the one and in the other, without the terms that both have.
+When two programs differ, both run again over it. `told_apart` then writes the first element that differs as a formula
+of either program, without the terms that both have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .domains import SIGNATURES, WORDS_TYPE, code_of
 _INTEGER, _REAL, _ADD, _SUB, _MUL, _CHOOSE = range(1, 7)
 _FIXED = {"add": _ADD, "sub": _SUB, "mul": _MUL, "choose": _CHOOSE}
 _NOTHING = -(1 << 63)
-"""In the place of an operand that an operation does not have. (0 is memory that nothing was written to.)"""
+"""Stands for an operand that an operation does not have. (0 is memory that was never written.)"""
 MOST_ENTRIES = 4_000_000
 _MOST_TEXT = 300
 _CUT = " ..."
@@ -33,8 +33,8 @@ class FormulaDomain(Struct, frozen=True, eq=False):
     """Numbers of log entries; constants are negative numbers.
 
     Attributes:
-        names: of the operations, by their codes.
-        constants: those with a number.
+        names: names of the operations, by their codes.
+        constants: the constants that have a number.
     """
 
     names: dict[int, str] = field(default_factory=dict)
@@ -130,14 +130,14 @@ class FormulaLog(Entries):
 
 
 class _Term(Struct, frozen=True, order=True):
-    """The text of a value, cut where it is long, and how tightly it binds; `key` is equal for equal formulas."""
+    """The text of a value, cut if it is long, and its precedence; `key` is equal for equal formulas."""
 
     text: str
     binds: int
     key: int
 
     def within(self, binds: int) -> str:
-        """The text where something binds as tightly as that."""
+        """Return the text for a place that binds this tightly, in parentheses if needed."""
         return self.text if self.binds > binds else f"({self.text})"
 
 
@@ -170,7 +170,7 @@ class _Texts:
         return found
 
     def of(self, word: int) -> _Term:
-        """The text of a value; what it is made of comes first, as sums can be longer than Python's stack."""
+        """Return the text of a value, without recursion: sums can be longer than Python's stack."""
         todo = [word]
         while todo:
             at = todo[-1]
@@ -248,9 +248,9 @@ def _short(text: str) -> str:
 
 
 def told_apart(first: tuple[FormulaLog, int], second: tuple[FormulaLog, int]) -> tuple[str, str]:
-    """Two values as texts: of sums only the terms that the other one does not have, and how many both have.
+    """Return two values as texts; terms that both sums have are only counted.
 
-    Of long formulas that differ in one operand only, it is that operand.
+    Of long formulas that differ in one operand only, only that operand is shown.
     """
     texts, words, inside = [_Texts(log) for log, _ in (first, second)], [first[1], second[1]], 0
     while all(text.of(word).text.endswith(_CUT) for text, word in zip(texts, words, strict=True)):

@@ -83,17 +83,17 @@ def _rewritten(task_class: TaskClass, domain: Code, allow_reassociation: bool) -
 
 
 class _Operand(Struct, frozen=True):
-    """An operand as it was before rewriting: whether it is data already, and its type."""
+    """An operand before the rewrite: whether it is data already, and its type."""
 
     is_data: bool
     type: ir.Type
 
 
 class _Plan(Struct, frozen=True):
-    """What is to be done with an operation, decided before anything is rewritten.
+    """The rewrite of an operation, decided before anything is rewritten.
 
     Attributes:
-        places: per operand whether data lies where it goes.
+        places: per operand, whether data lies where it goes.
         result: the type of its only result, if that is data.
         is_kept: whether it is an extension that changes nothing.
     """
@@ -161,7 +161,7 @@ class _Rewriter:
         return ir.MemRefType.get(array.shape, self._word, array.layout, array.memory_space)
 
     def _leave_undefined(self, memory: ir.Operation) -> None:
-        """Fill new memory with values that stand for themselves."""
+        """Fill new memory with distinct unknown values."""
         array = memory.results[0]
         body = memory.block
         after = list(body.operations)[[op.operation for op in body.operations].index(memory) + 1]
@@ -206,7 +206,7 @@ class _Rewriter:
         return self._number(self._domain.code(name))
 
     def _lifted(self, value: ir.Value, operand: _Operand) -> ir.Value:
-        """A value as a word."""
+        """Return a value as a word."""
         if operand.is_data:
             return value
         type_, known = operand.type, constant_of(value)
@@ -220,7 +220,7 @@ class _Rewriter:
         return self._call("real", value if type_ == double else arith.ExtFOp(double, value).result)
 
     def _lifted_integer(self, value: ir.Value) -> ir.Value:
-        """An integer as a word; beyond 64 bits, what it is computed from."""
+        """Return an integer as a word; beyond 64 bits, by the values it is computed from."""
         width = width_of(value.type)
         if width <= _WORD_BITS:
             extend = arith.ExtUIOp if width == 1 else arith.ExtSIOp
@@ -242,7 +242,7 @@ class _Rewriter:
         op.erase()
 
     def _compute(self, op: ir.Operation, before: list[_Operand], target: ir.Type) -> None:
-        """A word in place of an operation on data."""
+        """Replace an operation on data by a word."""
         if op.name == "arith.select" and not before[0].is_data:
             for k in (1, 2):
                 op.operands[k] = self._lifted(op.operands[k], before[k])
@@ -281,7 +281,7 @@ class _Rewriter:
         return self._hashed(op, words, source, target)
 
     def _hashed(self, op: ir.Operation, words: list[ir.Value], source: ir.Type, target: ir.Type) -> ir.Value:
-        """A hash of the operation's name, types and operands."""
+        """Return a hash of the operation's name, types and operands."""
         name, commutes = op.name, op.name in _COMMUTATIVE
         if name in _PREDICATES:
             predicate = _PREDICATES[name][ir.IntegerAttr(op.attributes["predicate"]).value]
@@ -294,7 +294,7 @@ class _Rewriter:
     # -- branches ----------------------------------------------------------------------------------------------------
 
     def _choose(self, branch: ir.Operation) -> None:
-        """Both sides of a branch on data, one after the other; what either writes is chosen."""
+        """Run both sides of a branch on data, one after the other; each value they write becomes a choice."""
         condition = branch.operands[0]
         sides = [block for region in branch.regions for block in region.blocks]
         joined = self._join_stores(condition, *sides) if len(sides) > 1 else []
@@ -336,7 +336,7 @@ class _Rewriter:
 
 
 class _PathRewriter(_Rewriter):
-    """Words are numbers of entries that hold a formula and a number; numbers decide (see `by_path`)."""
+    """Rewriter whose words are numbers of entries with a formula and a number; numbers decide (see `by_path`)."""
 
     by_path = True
 
@@ -367,7 +367,7 @@ class _PathRewriter(_Rewriter):
         return from_bits(func.CallOp([type_], callee, [self._words, value]).results[0], operand.type)
 
     def _compute_both(self, plan: _Plan, target: ir.Type) -> None:
-        """The formula of a result, and beside it the operation itself on numbers."""
+        """Compute the formula of a result, and beside it the operation itself on numbers."""
         op, before = plan.op, plan.operands
         own = list(op.operands)
         if op.name == "arith.select":
@@ -405,7 +405,7 @@ def _accesses(block: ir.Block, array: ir.Value) -> list[ir.Operation]:
 
 
 def _is_whole(array: ir.Value) -> bool:
-    """Whether an array is not a part, or another name, of one."""
+    """Return whether an array is neither a part of another array nor another name for one."""
     return isinstance(array, ir.BlockArgument) or array.owner.name in MEMORY
 
 

@@ -1,4 +1,4 @@
-"""Running a graph over a domain: the engine, the wiring and the folds are those of any run, only the words differ."""
+"""Runs of a graph over a domain: engine, wiring and folds are those of any run, only the words differ."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ KEPT_ENGINES = 8
 
 
 class EndedEarly(SimulationError):
-    """A program that began to run and did not come to its end: it deadlocks, or leaves its arrays."""
+    """A program that started but did not reach its end: it deadlocks, or leaves its arrays."""
 
 
 class Side(Struct, frozen=True, dict=True):
-    """One of the two programs that are compared: a graph, and depths of streams where they differ from the declared."""
+    """One of the two programs that are compared: a graph, with stream depths where they differ from the declared."""
 
     vmg: VMG
     depths: Mapping[str, int]
@@ -56,17 +56,17 @@ class Side(Struct, frozen=True, dict=True):
         """Run over a domain; `tensors` are words, and written in place.
 
         Args:
-            key: of hashes.
+            key: key of the hashes.
             undefined: seed of the values of memory that was never written.
             log: of the operations, in a domain that keeps one.
-            most_operations: over degrees: how many the run may have.
+            most_operations: limit of the operations in a run over degrees.
 
         Returns:
             The sums of the tasks' own two words.
 
         Raises:
-            TooMuchWork: if it has more operations than it may.
-            EndedEarly: if it does not come to its end.
+            TooMuchWork: if it exceeds the limit.
+            EndedEarly: if it does not reach its end.
         """
         program = self.vmg.program
         state = _initial_state(

@@ -14,7 +14,7 @@ _OPERATION = re.compile(
 
 
 def sees_signed_zeros(program: CompiledProgram) -> bool:
-    """Whether an operation tells 0.0 from -0.0 by more than the sign of a zero.
+    """Return whether an operation tells 0.0 from -0.0 by more than the sign of a zero.
 
     Sums, products, comparisons, roundings and the functions with f(-0.0) = f(0.0) or -f(0.0) do not.
     """

@@ -1,4 +1,4 @@
-"""Variables of the source that are declared without a value, and where they are read."""
+"""Variables of the source that are declared without a value, and the places that read them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 
 
 def undefined_reads(program: CompiledProgram) -> list[str]:
-    """A text for each local variable of a program's kernels that has no initial value."""
+    """Return a text for each local variable of a program's kernels that has no initial value."""
     found: dict[str, None] = {}
     for task_class in program.task_classes:
         place = task_class.location

@@ -1,4 +1,4 @@
-"""Which extensions of integers change nothing, because only bits count that were there before or the value fits."""
+"""Integer extensions that change nothing: only the original bits count later, or the value fits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUMS = ("arith.addi", "arith.subi", "arith.muli")
 
 
 def constant_of(value: ir.Value) -> int | None:
-    """The value of an integer constant, as its type holds it with sign."""
+    """Return the value of an integer constant, signed as its type holds it."""
     if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
         return None
     text = str(value.owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
@@ -26,12 +26,12 @@ def width_of(type_: ir.Type) -> int:
 
 
 def range_of(width: int, *, signed: bool) -> Interval:
-    """The values that an integer type holds; one bit is 0 or 1."""
+    """Return the values that an integer type holds; one bit is 0 or 1."""
     return (-(1 << width - 1), (1 << width - 1) - 1) if signed and width > 1 else (0, (1 << width) - 1)
 
 
 class Widths:
-    """Answers for the values of a body, of which `data` are field elements."""
+    """Analysis of the integer widths in a body, whose field elements are `data`."""
 
     def __init__(self, data: Container[ir.Value]) -> None:
         self._data = data
@@ -39,7 +39,7 @@ class Widths:
         self._intervals: dict[ir.Value, Interval | None] = {}
 
     def changes_nothing(self, extension: ir.Operation) -> bool:
-        """Whether the polynomial of an extended integer stands for the extension as well."""
+        """Return whether the polynomial of an extended integer stands for the extension as well."""
         source, result = extension.operands[0], extension.results[0]
         return self.needed_bits(result) <= width_of(source.type) or self._fits(extension)
 
@@ -49,7 +49,7 @@ class Widths:
         return known is not None and low <= known[0] and known[1] <= high
 
     def needed_bits(self, value: ir.Value) -> int:
-        """How many of an integer's lowest bits matter afterwards."""
+        """Return the number of an integer's lowest bits that later operations need."""
         if value not in self._needed:
             self._needed[value] = max((self._needed_by(use) for use in value.uses), default=0)
         return self._needed[value]

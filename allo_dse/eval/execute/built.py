@@ -1,4 +1,4 @@
-"""What `df.build` and `allo.customize(...).build` return: modules that are called with a program's arguments."""
+"""Results of `df.build` and `allo.customize(...).build`: modules to call with a program's arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _show_warnings(program: Program) -> None:
-    """What the compiler found odd, as Python warnings at the places in the user's source."""
+    """Issue the compiler's warnings as Python warnings, at their places in the user's source."""
     for text in program.warnings:
         place, _, message = text.partition(": warning: ")
         file, line, _column = place.rsplit(":", 2)
@@ -30,7 +30,7 @@ def _show_warnings(program: Program) -> None:
 
 
 class _Built:
-    """What built modules have in common."""
+    """Common base of built modules."""
 
     program: Program
 
@@ -46,13 +46,13 @@ class _Built:
 
 
 class SimulatorModule(_Built):
-    """What `df.build(region)` returns (target "simulator" or "llvm"): call it with the region's arguments.
+    """The result of `df.build(region)` for the targets "simulator" and "llvm": call it with the region's arguments.
 
-    Variables that live from call to call live as long as the module. Tokens that a call leaves in a stream are a
-    warning; an error when it was built with `strict=True`.
+    Variables that persist from call to call live as long as the module. Tokens that a call leaves in a stream are a
+    warning, or an error if the module was built with `strict=True`.
 
     Args:
-        depths: of streams by name, where they differ from the declared ones.
+        depths: stream depths by name, where they differ from the declared ones.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SimulatorModule(_Built):
         return returned_values(self.program, arrays, returned)
 
     def _tell_of_left(self, stream: str, tokens: int) -> None:
-        """Tokens that the run has left in a stream, unless the compiler has said so."""
+        """Report tokens that the run has left in a stream, unless the compiler has done so."""
         if any(f"`{stream}" in warning for warning in self.program.warnings):
             return
         (where,) = (one.location for one in self.program.streams if one.name == stream)
@@ -101,7 +101,7 @@ class SimulatorModule(_Built):
 
 
 def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[Array]:
-    """Arrays for what a plain function returns, when the caller gives none; fixed-point numbers come as floats."""
+    """Return arrays for the results of a plain function, if the caller gives none; fixed-point ones are floats."""
     from allo_dse.compiler.model.arguments import numpy_dtype
 
     tensors, results = program.tensors, len(program.results)
@@ -111,7 +111,10 @@ def missing_results(program: CompiledProgram, arrays: tuple[Any, ...]) -> list[A
 
 
 def returned_values(program: CompiledProgram, arrays: tuple[Any, ...], returned: list[Array]) -> Any:
-    """What the caller gets for them: nothing, one value, or a tuple. A returned argument is the caller's own array."""
+    """Return the results of a program as its caller gets them: nothing, one value, or a tuple.
+
+    A returned argument is the caller's own array.
+    """
     given = {t.name: a for t, a in zip(program.tensors, arrays, strict=False) if isinstance(a, np.ndarray)}
     places = [given.get(name or "", array) for name, array in zip(program.results, returned, strict=False)]
     values = [array if array.ndim else array.item() for array in places]
@@ -119,13 +122,13 @@ def returned_values(program: CompiledProgram, arrays: tuple[Any, ...], returned:
 
 
 def build_aie(region: Any, **options: Any) -> SimulatorModule:
-    """The target "aie" without NPU tools: the folded design runs in the simulator, and says so."""
+    """Build for the target "aie" without NPU tools: the folded design runs in the simulator, with a note."""
     print('allo-dse: no NPU tools here; target "aie" runs the folded design in the simulator')
     return SimulatorModule(region, **options)
 
 
 class HlsModule(_Built):
-    """What the targets "vhls" and "vitis_hls" of `df.build` return: generated C++, which can be run.
+    """The result of `df.build` for the targets "vhls" and "vitis_hls": generated C++, which can be run.
 
     Args:
         mode: "csim", "csynth", "cosim", "hw_emu" or "hw".
@@ -172,12 +175,12 @@ class HlsModule(_Built):
         return self.hls_project.hls_code
 
     def __call__(self, *arrays: Any) -> Any:
-        """Run on arrays, which are written in place: C simulation through g++ or clang++, without the vendor's tool.
+        """Run on arrays, which are written in place: C simulation by g++ or clang++, without the vendor's tool.
 
-        Other modes than "csim" run the tool in the project directory.
+        Modes other than "csim" run the tool in the project directory.
 
         Returns:
-            What a plain function returns, when the arrays for its results are not given; else None.
+            The results of a plain function, when the arrays for them are not given; else None.
 
         Raises:
             AlloDseError: when the mode needs the tool and it is absent, or a run fails.

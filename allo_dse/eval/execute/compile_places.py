@@ -1,4 +1,4 @@
-"""Places in the source of what could not be compiled."""
+"""Source places of task bodies that could not be compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data-dependent control of a task, as observed in a run; the cost model asks for it in program order."""
+"""Data-dependent control of a task, as observed in a run; the cost model reads it in program order."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ IntArray = NDArray[np.int64]
 
 
 class Asked(Struct, frozen=True):
-    """A condition on data, at one of the copies that unrolled loops make of it.
+    """A condition on data, in one copy of the unrolled loops around it.
 
     Attributes:
-        copies: values of the variables of the unrolled loops around it.
+        copies: values of the variables of these loops.
     """
 
     site: int
     copies: tuple[tuple[int, int], ...] = ()
 
     def at(self, variable: int, value: int) -> Asked:
-        """The same condition in another copy."""
+        """Return the same condition in another copy."""
         return Asked(self.site, tuple((v, value if v == variable else n) for v, n in self.copies))
 
 
 class Observed:
-    """Decisions of one task, which are asked for once each, those of a site in the order in which they were taken.
+    """Decisions of one task, to be read once each; those of a site come in the order in which they were made.
 
     Args:
-        decisions: by site (see `compiler.ir.nest.CONTROL`) a row per execution: whether a condition held, or the
-            number of rounds of a loop and the last value of its variable.
+        decisions: by site (see `compiler.ir.nest.CONTROL`), a row per execution: whether a condition held, or the
+            number of iterations of a loop and the last value of its variable.
     """
 
     def __init__(self, decisions: Mapping[int, IntArray]) -> None:
@@ -43,13 +43,13 @@ class Observed:
         self._next: defaultdict[int, int] = defaultdict(int)
 
     def rounds(self, site: int, step: int) -> IntArray:
-        """Per execution of a loop the first value of its variable, and its rounds."""
+        """Return the first value of a loop's variable and its iterations, per execution of the loop."""
         rows = self._decisions.get(site, np.zeros((0, 2), np.int64))
         trips, last = rows[:, 0], rows[:, 1]
         return np.stack([np.where(trips > 0, last - (trips - 1) * step, 0), trips], axis=1)
 
     def loop(self, site: int, step: int) -> tuple[int, int]:
-        """First value and rounds of the next execution of a loop."""
+        """Return the first value and the iterations of the next execution of a loop."""
         ((trips, last),) = self._take(site, 1).tolist()
         return (last - (trips - 1) * step if trips else 0), trips
 
@@ -67,7 +67,7 @@ class Observed:
         return rows
 
     def require_used(self) -> None:
-        """Refuse what the model has read otherwise than it was executed.
+        """Check that the model has read all decisions that were made.
 
         Raises:
             StaticControlError: if decisions are left.
@@ -84,8 +84,10 @@ def _misread() -> StaticControlError:
 
 
 def matters(node: Branch) -> bool:
-    """Return whether the taken side of a condition affects a task's times. Both sides have their place in the
-    schedule."""
+    """Return whether the taken side of a condition affects a task's times.
+
+    Both sides have their place in the schedule.
+    """
     return any(
         (isinstance(inner, Op) and inner.direction is not None)
         or (isinstance(inner, Branch) and matters(inner))
@@ -96,7 +98,7 @@ def matters(node: Branch) -> bool:
 
 
 def data_sites(nodes: Iterable[Node]) -> Iterator[int]:
-    """The sites where data decides on a task's times."""
+    """Yield the sites where data decides on a task's times."""
     for node in nodes:
         if isinstance(node, Loop):
             if node.lower is None or node.upper is None or node.step <= 0:

@@ -33,7 +33,7 @@ from .compile_places import compile_places
 from .decided import data_sites
 from .run import Externals, Labels, Run, initial_state, network_of, wiring_of
 
-# Memory of a task's own, as one more argument of its body: what a rewritten body writes down there.
+# A rewritten body records its decisions in memory of the task's own, passed as one more argument.
 
 
 def with_own_words(body: TaskBody, type_: str) -> str:
@@ -52,13 +52,13 @@ def with_own_words(body: TaskBody, type_: str) -> str:
 
 
 Inputs = Mapping[str, object]
-"""Arrays or numbers by the name of the tensor."""
+"""Arrays or numbers by tensor name."""
 IntArray = NDArray[np.int64]
 
-_ENTRY = 3  # words: site, number, last value of the loop's variable
-_MOST_WORDS = 1 << 25  # of all tasks together
-_MOST_ENTRIES = 1 << 20  # of a task
-_DEEP = 1 << 12  # so that depths, which are decided later, do not end the run
+_ENTRY = 3  # words per entry: site, number, last value of the loop's variable
+_MOST_WORDS = 1 << 25  # for all tasks together
+_MOST_ENTRIES = 1 << 20  # per task
+_DEEP = 1 << 12  # FIFO depths are decided later, and must not end this run
 _MOST_SLOTS = 1 << 22
 _HELPERS = """
 func.func private @df_enter(%w: {type}, %site: i64) -> index {{
@@ -106,7 +106,7 @@ func.func private @df_decide(%w: {type}, %site: i64, %holds: i1) {{
 
 
 def observed(program: Program, sets: Sequence[Inputs]) -> Program:
-    """The program with what it decides on each set of inputs; the program itself where data decides on nothing.
+    """Return the program with its decisions on each set of inputs; unchanged if data decides on nothing.
 
     Raises:
         StudyError: for inputs that the program does not have.
@@ -153,7 +153,7 @@ def _run(program: Program, asking: Mapping[str, frozenset[int]], inputs: Inputs)
 
 
 def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:
-    """The arguments of a run: what is not given is zero."""
+    """Return the arguments of a run; missing ones are zero."""
     names = [tensor.name for tensor in program.tensors]
     for name in inputs:
         if name not in names:
@@ -168,7 +168,7 @@ def arrays_of(program: CompiledProgram, inputs: Inputs) -> list[object]:
 
 
 def _decisions(words: IntArray, entries: int) -> dict[int, IntArray]:
-    """By site the rows of what a task has written down."""
+    """Return the recorded rows of a task, by site."""
     count = int(words[0]) // _ENTRY
     if count > entries:
         raise SimulationError(
@@ -195,7 +195,7 @@ def _body(task_class: TaskClass, sites: frozenset[int] | None, entries: int) -> 
 
 
 class _Writer:
-    """Makes a body write down what it decides."""
+    """Makes a body record its decisions."""
 
     def __init__(self, function: ir.Operation, type_: str) -> None:
         self._function = function
@@ -204,7 +204,7 @@ class _Writer:
         self._i64, self._index = ir.IntegerType.get_signless(64), ir.IndexType.get()
 
     def write(self, wanted: frozenset[int]) -> None:
-        """Write down these sites, numbered as `compiler.ir.nest` does."""
+        """Record the decisions at these sites, numbered as in `compiler.ir.nest`."""
         site = 0
         for op in self._control():
             with op.location:
@@ -259,10 +259,10 @@ class _Writer:
 
 
 def sets_of(given: object, program: CompiledProgram) -> list[Inputs]:
-    """A study's `inputs` for a program: one set, several, or a function of the parameters that returns either.
+    """Return a program's sets of inputs from a study's `inputs`: one set, several, or a function of the parameters.
 
     Raises:
-        StudyError: for anything else, and where the function fails.
+        StudyError: for anything else, and when the function fails.
     """
     with of_the_study("inputs", 'a function of the parameters: inputs=lambda p: [{"X": x(p.N)}]'):
         found = given(Assignment(program.params)) if callable(given) else given

@@ -47,10 +47,10 @@ Array = NDArray[np.generic]
 Doubles = NDArray[np.float64]
 
 DEVIATIONS = 6.0
-"""Standard deviations within which a result lies, if its roundings are independent, but for one of 10**7 (Hoeffding:
+"""Standard deviations that all but one of 10**7 results stay within, if roundings are independent (Hoeffding:
 2 exp(-DEVIATIONS**2 / 2); roundings are uniform rather than at their bounds, which leaves more room)."""
 ROOM = 3.0
-"""Times the largest error that was seen, over its standard deviation: another order of the same operations."""
+"""Factor on the largest observed error over its standard deviation, for another order of the same operations."""
 SINGLE = 2.0**-24
 """Unit roundoff of float32: references compute in it unless they say otherwise."""
 
@@ -60,7 +60,7 @@ _WORD = "i320"
 _OWN = "memref<1xi64, strided<[?], offset: ?>>"
 _MANTISSA_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _LEAST = {"f16": 2.0**-25, "bf16": 2.0**-134, "f32": 2.0**-150, "f64": 5e-324}
-"""Half of the distance of subnormal numbers."""
+"""Half the distance between subnormal numbers."""
 _DIGITS = {"f16": 3, "bf16": 2, "f32": 6, "f64": 15}
 _KEPT_ENGINES = 64
 
@@ -69,11 +69,11 @@ class Analysed(Struct, frozen=True):
     """A tensor after a run, element by element.
 
     Attributes:
-        rounded: as the program computes it.
-        exact: by the same operations without rounding.
-        bound: of the difference, in the worst case.
-        variance: of the difference, for independent roundings.
-        unit: bound of the difference, over the unit roundoff, for operations that all round alike.
+        rounded: the program's values.
+        exact: the values of the same operations without rounding.
+        bound: worst-case bound of the difference.
+        variance: variance of the difference, for independent roundings.
+        unit: bound of the difference over the unit roundoff, for operations that all round alike.
     """
 
     rounded: Array
@@ -92,8 +92,11 @@ class Analysed(Struct, frozen=True):
 
     @property
     def most(self) -> Doubles:
-        """Of the worst case what is worth something: where it exceeds the value, as after exponentials of differences,
-        the larger of the value, which roundings in one direction may lose, and of what independent ones come to."""
+        """The worst-case bound, capped at the larger of the value itself and the error of independent roundings.
+
+        After exponentials of differences, say, the bound exceeds the value, and says nothing.
+        Roundings in one direction may lose the whole value.
+        """
         with np.errstate(invalid="ignore"):
             worth: Doubles = np.fmin(
                 self.bound, np.maximum(DEVIATIONS * np.sqrt(self.variance), np.nan_to_num(np.abs(self.exact)))
@@ -102,8 +105,11 @@ class Analysed(Struct, frozen=True):
 
     @property
     def tolerance(self) -> Doubles:
-        """How far another implementation in the same types may be from exact: the worst case, or `ROOM` times the
-        error of this run where the variances are largest compared with it."""
+        """Largest allowed distance of another implementation in the same types from the exact result.
+
+        It is the worst case, or less: a number of standard deviations. That number is `ROOM` times the largest of this
+        run, but at most `DEVIATIONS`.
+        """
         deviation = np.sqrt(self.variance)
         with np.errstate(invalid="ignore", divide="ignore"):
             shares = self.error / deviation
@@ -113,9 +119,11 @@ class Analysed(Struct, frozen=True):
 
 
 class Analysis(Struct, frozen=True):
-    """Attributes:
-    tensors: those that the program has, by name; integers without bounds are left out.
-    undecided: comparisons and conversions to integers that came out otherwise than for exact values.
+    """The analysed tensors of a run.
+
+    Attributes:
+        tensors: the program's tensors by name; integers without bounds are left out.
+        undecided: number of comparisons and conversions to integers with another result than for exact values.
     """
 
     tensors: Mapping[str, Analysed]
@@ -123,12 +131,12 @@ class Analysis(Struct, frozen=True):
 
 
 def unit_roundoff(dtype: DType) -> float:
-    """How far a number may be from the nearest of a floating-point type, relative to it."""
+    """Return the unit roundoff of a floating-point type: the largest relative error of rounding to nearest."""
     return _unit(_element(dtype))
 
 
 def unit_of(values: Array) -> float:
-    """The unit roundoff of the narrowest type that holds all of some floats."""
+    """Return the unit roundoff of the narrowest type that holds all of some floats."""
     wide = np.asarray(values).astype(np.float64)
     for name in ("bfloat16", "float16", "float32"):
         narrow = np.dtype(name) if name != "bfloat16" else numpy_dtype(bfloat16)
@@ -139,7 +147,7 @@ def unit_of(values: Array) -> float:
 
 
 def has_floats(program: CompiledProgram) -> bool:
-    """Whether a program rounds anything."""
+    """Return whether a program computes with floating-point numbers, and so may round."""
     return any("f16" in c.body.mlir or "f32" in c.body.mlir or "f64" in c.body.mlir for c in program.task_classes)
 
 
@@ -192,7 +200,7 @@ def analysed(
 
 
 def _records(array: Array, dtype: DType) -> NDArray[Any]:
-    """Values that are exact."""
+    """Return records of exact values."""
     if not dtype.is_float:
         return array
     found = np.zeros(array.shape, _RECORD)
@@ -201,7 +209,7 @@ def _records(array: Array, dtype: DType) -> NDArray[Any]:
 
 
 def _round_from(records: NDArray[Any], values: Array) -> None:
-    """Say what the elements of a tensor were before they were rounded."""
+    """Set the values that the elements of a tensor had before they were rounded."""
     records["exact"] = values.reshape(records.shape).astype(np.float64)
     with np.errstate(invalid="ignore"):
         off = np.nan_to_num(np.abs(records["rounded"] - records["exact"]), nan=0.0, posinf=0.0)
@@ -222,8 +230,10 @@ def _element_in_memory(dtype: DType) -> np.dtype[Any]:
 
 
 def _apply_external(known: External, call: ExternalCall, arrays: list[NDArray[Any]]) -> None:
-    """What a vendor kernel computes of rounded and of exact values; its roundings, which are unknown, are taken for as
-    large as the root mean square of what these differ by."""
+    """Apply a vendor kernel to the rounded and to the exact values.
+
+    Its own roundings are unknown. They are assumed to be as large as the root mean square difference of the results.
+    """
     types = [dtype for dtype, _ in call.operands]
     rounded = [
         one["rounded"].astype(numpy_dtype(dtype)) if dtype.is_float else one
@@ -456,7 +466,7 @@ class _Helper:
             terms = self._propagated(op, known, w)
         if op in (*_MOVES, *_EXTREMES):
             return self._record_of(n, w, *terms)
-        # Functions of a library are right to a unit in the last place, twice the roundoff.
+        # Library functions are accurate to a unit in the last place, which is twice the roundoff.
         return self._rounded(n, w, terms, result, 2.0 if op.startswith("math.") and op != "math.sqrt" else 1.0)
 
     def lift(self, type_: str) -> str:
@@ -503,7 +513,7 @@ class _Helper:
             found = [self._add(x, y) for x, y in zip(a[2:], b[2:], strict=True)]
             if op == "arith.addf":
                 return found
-            # A value less itself, as of a running maximum that stays, is zero however it was rounded.
+            # A value minus itself is zero despite rounding, as for a running maximum that does not change.
             same = self._do(f"arith.cmpi eq, %a0, %a1 : {_WORD}")
             return [self._do(f"arith.select {same}, {self._number(0.0)}, {one} : f64") for one in found]
         if op == "arith.mulf":
@@ -516,7 +526,7 @@ class _Helper:
             (_, _, ea, va, ua), (_, wb, eb, vb, ub) = known
             z, y = self._abs(w), self._abs(wb)
             zero = self._number(0.0)
-            # Where the divisor's bound reaches zero, as that of 1 + exp(x) does upwards only: twice the first order.
+            # If the divisor's bound reaches zero, allow twice the first order: that of 1 + exp(x) extends upwards only.
             left = self._do(f"arith.maximumf {self._sub(y, eb)}, {self._mul(y, self._number(0.5))} : f64")
             spread = self._div(self._add(va, self._mul(self._mul(z, z), vb)), self._mul(y, y))
             found = [
@@ -529,7 +539,10 @@ class _Helper:
         return self._by_differences(op, known, w)
 
     def _by_differences(self, op: str, known: list[list[str]], w: str) -> list[str]:
-        """How far a function moves if its arguments do: by the bound, a standard deviation and single roundings."""
+        """Return the error of a function by the change of its result when its arguments change.
+
+        The three parts are a worst-case bound, a variance, and the unit error for arguments off by single roundings.
+        """
         bound = spread = unit = self._number(0.0)
         for k, (_, _, e, v, u) in enumerate(known):
             single = self._number(SINGLE)
@@ -545,16 +558,16 @@ class _Helper:
             values = [record[1] for record in known]
             values[k] = self._do(f"{kind} {values[k]}, {step} : f64")
             off = self._abs(self._sub(self._do(f"{op} {', '.join(values)} : f64"), w))
-            found = self._do(f"arith.maxnumf {found}, {off} : f64")  # not outside of the function's domain
+            found = self._do(f"arith.maxnumf {found}, {off} : f64")  # skips NaN, outside of the function's domain
         return found
 
     def _rounded(self, n: str, w: str, terms: list[str], type_: str, ulps: float) -> str:
         bound, spread, unit = terms
         roundoff = self._number(ulps * _unit(type_))
         size, infinite = self._abs(w), self._number(math.inf)
-        is_infinite = self._do(f"arith.cmpf oeq, {size}, {infinite} : f64")  # which no rounding changes
+        is_infinite = self._do(f"arith.cmpf oeq, {size}, {infinite} : f64")  # rounding does not change infinity
         size = self._do(f"arith.select {is_infinite}, {self._number(0.0)}, {size} : f64")
-        # Rounded is what the operation gives for rounded arguments, which may be larger than the exact ones by a bound.
+        # The operation rounds the result of rounded arguments, which may exceed the exact one by the bound.
         most = self._add(self._mul(self._add(size, bound), roundoff), self._number(_LEAST[type_]))
         own = self._add(self._mul(size, roundoff), self._number(_LEAST[type_]))
         return self._record_of(

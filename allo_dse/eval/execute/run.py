@@ -39,13 +39,13 @@ from allo_dse.simulator.run_time.fifo import Variant
 
 from .compile_places import compile_places
 
-# What lives from call to call: variables of tasks, and memory that tasks share.
-
 
 class State(Struct, frozen=True):
-    """Attributes:
-    variables: per kernel and class, one array for each of the class's variables: a row per task.
-    shared: per shared tensor its contents.
+    """Values that persist from call to call.
+
+    Attributes:
+        variables: per kernel and class, one array for each of the class's variables: a row per task.
+        shared: per shared tensor, its contents.
     """
 
     variables: dict[tuple[str, str], list[NDArray[np.generic]]]
@@ -53,7 +53,7 @@ class State(Struct, frozen=True):
 
 
 def initial_state(program: CompiledProgram) -> State:
-    """Everything as it is before the first call."""
+    """Return the state before the first call."""
     result: dict[tuple[str, str], list[NDArray[np.generic]]] = {}
     for kernel in program.kernels:
         for count, task_class in zip(kernel.class_sizes, kernel.classes, strict=True):
@@ -64,15 +64,14 @@ def initial_state(program: CompiledProgram) -> State:
     return State(result, {one.tensor.name: stored(one.initial, one.tensor.dtype) for one in program.shared})
 
 
-# The FIFOs of a folded graph with their depths, as engines and generated code have them.
-
-
 class Wiring(Struct, frozen=True):
-    """Attributes:
-    fifo: per stream of the program, the number of the FIFO that carries it.
-    array: per FIFO, the position of its stream array in `compiler.program.tensors`.
-    depth: per FIFO, the tokens it holds.
-    stream: per FIFO, one of the streams it carries (for names).
+    """The FIFOs of a folded graph with their depths.
+
+    Attributes:
+        fifo: per stream of the program, the number of the FIFO that carries it.
+        array: per FIFO, the position of its stream array in `compiler.program.tensors`.
+        depth: per FIFO, the tokens it holds.
+        stream: per FIFO, one of the streams it carries (for names).
     """
 
     fifo: IntArray
@@ -124,11 +123,11 @@ def _numbered_depths(vmg: VMG, depths: IntArray) -> IntArray:
     return depths
 
 
-# Vendor kernels in a run: compiled code calls back into what the study says they compute.
+# Vendor kernels in a run: compiled code calls back into the study's definitions.
 
 
 def cycles_of(task_class: TaskClass) -> IntArray:
-    """One cycle at each cost site; at vendor kernels the cycles that the study gives."""
+    """Return one cycle per cost site; at vendor kernels, the cycles that the study gives."""
     cycles = np.ones(max(1, len(task_class.work)), np.int64)
     sites = [site for site, op in enumerate(task_class.work) if op.kind == "external"]
     for site, call in zip(sites, task_class.externals, strict=True):
@@ -148,9 +147,11 @@ class Externals:
         element: Callable[[DType], np.dtype[Any]] = storage_dtype,
         apply: Callable[[External, ExternalCall, list[Array]], None] | None = None,
     ) -> None:
-        """Args:
-        element: the NumPy type of elements in memory.
-        apply: has a kernel's meaning write its results.
+        """Make the functions.
+
+        Args:
+            element: the NumPy type of elements in memory.
+            apply: writes the results of a kernel's definition.
         """
         self._element, self._apply = element, apply or apply_meaning
         self._functions: dict[int, Any] = {}
@@ -164,10 +165,10 @@ class Externals:
         return [ctypes.cast(self._functions[id(call)], ctypes.c_void_p).value or 0 for call in task_class.externals]
 
     def require_success(self) -> None:
-        """Raise what a vendor kernel's meaning raised during the run.
+        """Raise the error of a vendor kernel's definition during the run, if any.
 
         Raises:
-            SimulationError: naming the vendor kernel and where it is called.
+            SimulationError: with the vendor kernel and the place of its call.
         """
         if self._failed:
             call, error = self._failed[0]
@@ -275,14 +276,14 @@ def run_graph(
         depths: stream depths by array name, where they differ from the declared ones.
         seconds: time limit.
         progress: called now and then with the number of nodes that have finished.
-        state: variables that live from call to call, from `initial_state`; updated. Without it they begin anew.
+        state: variables that persist from call to call, from `initial_state`; updated. Without it they start anew.
         record: keep every event, for the result's `timeline`, `explain()` and `save_perfetto()`; some ten times slower.
-        values: compute them. Without, the result says the same about times, arrays hold nothing of use afterwards, and
-            programs that repeat themselves take no longer the more often they do.
-        frames: how often the region is called, each task beginning its next frame a cycle after it has done the last.
+        values: compute values. Otherwise times are the same, arrays are undefined afterwards, and programs that repeat
+            themselves take no longer with more repetitions.
+        frames: number of calls of the region; each task begins its next frame a cycle after it has finished the last.
 
     Raises:
-        DeadlockError: naming the tasks that wait for each other, with their places in the source.
+        DeadlockError: with the tasks that wait for each other, and their places in the source.
         SimulationError: for arguments that do not fit the program, or when the time limit is reached.
     """
     arguments = Arguments(vmg.program, arrays)
@@ -314,7 +315,7 @@ def run_graph(
 
 
 class Run(Struct, frozen=True):
-    """What a run needs beside the graph.
+    """Everything that a run needs beside the graph.
 
     Attributes:
         tensors: arguments and shared memory, by name.

@@ -1,6 +1,6 @@
-"""Modules that programs import as parts of `allo`; `allo_dse.lang.install` says which is which.
+"""Modules that programs import as parts of `allo`; `allo_dse.lang.install` maps their names.
 
-Nothing but names for programs: the front end reads programs as source and imports `lang` itself.
+They hold nothing but names for programs: the front end reads programs as source and imports `lang` itself.
 
 Imports: lang.
 Imported by: compiler, lang.

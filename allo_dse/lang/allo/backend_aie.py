@@ -1,4 +1,4 @@
-"""What programs import from `allo.backend.aie`."""
+"""Contents of `allo.backend.aie` for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..diagnostics import ProgramError
 
 
 def is_available() -> bool:
-    """Whether the compiler for the AI engines is on the search path."""
+    """Return whether the compiler for the AI engines is on the search path."""
     return shutil.which("aiecc.py") is not None or shutil.which("aiecc") is not None
 
 
@@ -22,7 +22,7 @@ class ExternalModule:
     Attributes:
         top: the name of its function.
         impl_path: its source file.
-        input_idx, output_idx: which of its arguments it reads and which it writes.
+        input_idx, output_idx: positions of the arguments that it reads and writes.
     """
 
     top: str

@@ -1,6 +1,6 @@
-"""What programs import from `allo.backend.aie.vliw`: functions that are compiled for one core by themselves.
+"""Contents of `allo.backend.aie.vliw` for programs: functions compiled separately for one core.
 
-Options of the generated C code (`project`, `save_code`, ...) mean nothing here.
+Options of the generated C code (`project`, `save_code`, ...) have no effect here.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ def kernel(**_options: object) -> Callable[[FunctionType], VliwKernel]:
 
 
 def create_vliw_module(function: FunctionType, **_options: object) -> VliwKernel:
-    """The same for a function that is defined already; kernels call its `get_external_module()`."""
+    """Make a vendor kernel of an existing function; kernels call its `get_external_module()`."""
     return VliwKernel(function)

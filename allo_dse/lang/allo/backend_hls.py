@@ -1,4 +1,4 @@
-"""What programs import from `allo.backend.hls`."""
+"""Contents of `allo.backend.hls` for programs."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import shutil
 
 
 def is_available(tool: str = "vitis_hls") -> bool:
-    """Whether the HLS tool's command is on the search path."""
+    """Return whether the HLS tool's command is on the search path."""
     return shutil.which({"vhls": "vitis_hls", "vivado": "vivado_hls"}.get(tool, tool)) is not None

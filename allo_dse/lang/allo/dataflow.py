@@ -1,4 +1,4 @@
-"""What programs import as `allo.dataflow`, usually `df`."""
+"""Contents of `allo.dataflow` for programs, usually imported as `df`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs reach as `allo.<name>`: loops, compile-time conditions and operations on whole tiles."""
+"""Names that programs use as `allo.<name>`: loops, compile-time conditions and operations on whole tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs import from `allo.ir.utils`."""
+"""Contents of `allo.ir.utils` for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs import from `allo.utils`."""
+"""Contents of `allo.utils` for programs."""
 
 from __future__ import annotations
 

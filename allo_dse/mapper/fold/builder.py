@@ -23,11 +23,10 @@ from ..graph.stream_arrays import TaskGraph
 from ..graph.tree import Repeat, Seq, Task, Tree, repeat, seq
 from ..graph_algorithms import topological_ranks
 
-# Many chains at once: the state of a graph as arrays, and a run of `chain` primitives carried out on it together.
+# Batches of `chain` primitives on a graph held as arrays.
 #
-# A run is taken to be legal if afterwards the graph of nodes has no cycle and every stream inside a node leads
-# forwards: a path from the second of two chained nodes back to the first would be one or the other. Others are made
-# one by one.
+# A batch is legal if afterwards the graph of nodes has no cycle and every stream inside a node leads forwards. A path
+# from the second of two chained nodes back to the first would break one or the other. Other batches run one by one.
 
 
 class NodeArrays(Struct, frozen=True, eq=False):
@@ -119,7 +118,7 @@ class NodeArrays(Struct, frozen=True, eq=False):
     def groups(self) -> tuple[tuple[NodeGroup, ...], tuple[str, ...]]:
         """Immutable groups, ordered by their first task, and the nodes' names in the same order."""
         members: dict[Tree, list[int]] = {}
-        # Ordered by tasks, not by names or history: sequences that make the same graph must make equal groups.
+        # Order by tasks, not by names or history: sequences that make the same graph must make equal groups.
         for node in np.argsort(self.leaves[self.starts[:-1]], kind="stable").tolist():
             members.setdefault(self.trees[node], []).append(node)
         result = []
@@ -134,7 +133,7 @@ def _single(number: dict[str, int], name: str) -> list[int] | None:
     return None if node is None else [node]
 
 
-# Paths between nodes of a graph that is being folded.
+# Path search in a graph that is being folded.
 
 
 Adjacency = Mapping[int, Mapping[int, int]]
@@ -207,7 +206,7 @@ Primitive = tuple[str, Sequence[Any]]
 
 EXAMPLE = '[("chain", ["a", "b"]), ("bundle", ["c", "d"])]'
 SHOWN = 8
-"""How many nodes of a path an error message spells out."""
+"""Nodes of a path that an error message spells out, at most."""
 LONGEST_NAME = 60
 """Characters of a node's name in an error message."""
 
@@ -216,7 +215,7 @@ class Builder:
     """A graph under construction.
 
     Nodes are numbers. `label`, `parts` (top-level pieces of the schedule tree), `leaves` (task ids), `out` and `inn`
-    (streams, see `paths.Adjacency`) describe each of them; `ranks` are topological, so that a higher rank means that no
+    (streams, see `Adjacency`) describe each of them; `ranks` are topological, so that a higher rank means that no
     path leads to a lower one, or None where there are none to be had. They exist once the first primitive is carried
     out that is not one of a run of chains.
     """
@@ -286,7 +285,7 @@ class Builder:
         a, b = self._find(first), self._find(second)
         if a == b:
             raise IllegalFold(f"chain of {first} with itself", hint="name two different nodes")
-        # Along every stream ranks grow: where the second's is larger, no path leads back from it to the first.
+        # Ranks grow along every stream: if the second's is larger, no path leads from it back to the first.
         if self.out[b] and self.inn[a] and not (self.ranks and self.ranks[b] > self.ranks[a]):
             path = find_path(self.out, self.inn, self.types, {b: 0}, {a: 1})
             if path:
@@ -294,11 +293,10 @@ class Builder:
                 self._refuse_chain(first, second, path, goes_back=there is None)
         name = f"{first}-{second}"
         del self.node[first], self.node[second]
-        # The smaller node is merged into the larger one: over a whole sequence each task moves log(tasks) times at
-        # most.
+        # Merge the smaller node into the larger one: over a whole sequence a task moves at most log(tasks) times.
         keep, drop = (a, b) if len(self.leaves[a]) >= len(self.leaves[b]) else (b, a)
         self._merge_streams(keep, drop)
-        # Whichever object is kept, the tasks of the first node run first.
+        # The tasks of the first node run first, whichever object is kept.
         place = 0 if keep == b else len(self.leaves[keep])
         self.leaves[keep][place:place] = self.leaves.pop(drop)
         self.parts[keep][place:place] = self.parts.pop(drop)
@@ -321,8 +319,7 @@ class Builder:
             twice = next(name for name, n in Counter(name for row in rows for name in row).items() if n > 1)
             raise IllegalFold(f"bundle names {twice} twice", hint="a node takes its turn once")
         self._check_trees(nodes)
-        # Nodes in turn: a token from one to another of them, on whatever way, would be waited for before its turn
-        # comes.
+        # Bundled nodes run in turn: a path between two of them would make one wait for a token before its turn.
         path = find_path(self.out, self.inn, self.types, label_of, label_of)
         if path:
             raise IllegalFold(

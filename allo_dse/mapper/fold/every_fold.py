@@ -1,8 +1,8 @@
-"""The space of mesh folds: what is generated is legal, so nothing has to be filtered.
+"""The space of mesh folds. Only legal folds are generated, so nothing has to be filtered.
 
 Per kernel and axis the legal options follow from the axis rules (`axes.py`). Kernels whose axes are linked fold
 together, kernels can share nodes (`joint.py`), and all of them share the budget of nodes and of the device's channels.
-Folds are handed out normalised: two different ones are two different folded graphs.
+Folds are yielded normalised: two different ones are two different folded graphs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .joint import JointFold, joint_orders
 if TYPE_CHECKING:
     from allo_dse.backends.npu.fold_bounds import FoldBounds, Needs
 
-# The folds of kernels that depend on each other, because axes are linked or nodes are shared: made and counted.
+# Enumerating and counting folds of kernels that depend on each other through linked axes or shared nodes.
 
 
 NOTHING: Needs = (0, 0, 0, 0, 0)
@@ -86,7 +86,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         return node_sets(self.chains, self.kernels)
 
     def needs(self, max_nodes: int | None, bounds: FoldBounds | None) -> Counter[Needs]:
-        """How many folds there are that need so much."""
+        """Count the folds by the resources that they need."""
         key = (max_nodes, bounds)
         if key not in self._counted:
             found: Counter[Needs] = Counter()
@@ -96,13 +96,13 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         return self._counted[key]
 
     def count(self, sizes: Sizes) -> int:
-        """How many folds have so many nodes along their axes."""
+        """Return the number of folds with the given numbers of nodes along their axes."""
         options = math.prod(len(v.space.options_for(self._nodes(v, sizes))) for v in self._variables)
         own = math.prod(math.factorial(len(self._own_loops(k, sizes[k]))) for k in self.kernels)
         return options * own * len(self._orders(self._linked_loops(sizes)))
 
     def folds(self, sizes: Sizes) -> Iterator[dict[int, KernelFold]]:
-        """All folds with so many nodes along their axes."""
+        """Yield all folds with the given numbers of nodes along their axes."""
         options = [range(len(v.space.options_for(self._nodes(v, sizes)))) for v in self._variables]
         orders = list(self._loop_orders(sizes))
         for picked in itertools.product(*options):
@@ -137,8 +137,10 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         return sizes[kernel][axis]
 
     def sizes(self, max_nodes: int | None, bounds: FoldBounds | None) -> Iterator[tuple[Needs, Sizes]]:
-        """The numbers of nodes along all axes that keep the limits, and what they need; where they are few, they are
-        listed once."""
+        """Yield the numbers of nodes along all axes that keep the limits, with their needs.
+
+        Short lists are kept.
+        """
         key = (max_nodes, bounds)
         if key not in self._listed:
             every = self._sizes(max_nodes, bounds)
@@ -173,8 +175,8 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
         self, first: int, chosen: dict[int, list[int]], max_nodes: int | None
     ) -> Iterator[dict[int, list[int]]]:
         """All ways to set the variables from `first` on; those not set yet have the fewest nodes they can have."""
-        # Variables that are not set have their fewest nodes, and more never make fewer in all: what exceeds the budget
-        # now exceeds it however the others are set.
+        # Unset variables have their fewest nodes, and the total never falls as one of them grows. So a choice that
+        # exceeds the budget now exceeds it with any values of the others.
         if max_nodes is not None and self._node_count(chosen) > max_nodes:
             return
         if first == len(self._variables):
@@ -188,11 +190,11 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
             yield from self._choices(first + 1, own, max_nodes)
 
     def _node_count(self, sizes: dict[int, list[int]] | Sizes) -> int:
-        # Kernels that share nodes have equal grids in the end; until all are set, the largest is what they come to.
+        # Kernels that share nodes end with equal grids; until all are set, the largest one is a lower bound.
         return sum(max(math.prod(sizes[kernel]) for kernel in members) for members in self.sets)
 
     def _same_grid(self, members: tuple[int, ...], sizes: Sizes) -> bool:
-        """Whether the kernels of a chain are laid out along the same links, and along nothing else."""
+        """Return whether a chain's kernels are laid out along the same links, and along nothing else."""
         grids = {
             frozenset(rule.link for rule, nodes in zip(self.rules[kernel], sizes[kernel], strict=True) if nodes > 1)
             for kernel in members
@@ -261,7 +263,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many folds it has."""
+        """The number of its folds."""
         return math.prod(unit.count(dict(enumerate(self.sizes))) for unit in self._units)
 
     def folds(self) -> Iterator[MeshFold]:
@@ -311,7 +313,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
-        """What each mesh axis of each kernel allows."""
+        """The rule of each mesh axis of each kernel."""
         return self.program_graph.rules
 
     @property
@@ -332,7 +334,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return tuple(tuple(sorted(heads)) for heads in found)
 
     def _can_share(self, kernels: tuple[int, ...]) -> bool:
-        """Whether there are folds in which kernels share their nodes, as far as their axes and one core decide."""
+        """Return whether kernels can share their nodes, judged by their axes and the limits of one core."""
         sizes = [(k, tuple(axis.spatial[0] for axis in self.kernels[k].axes)) for k in kernels]
         links = [{rule.link for rule, nodes in zip(self.rules[k], own, strict=True) if nodes > 1} for k, own in sizes]
         alike = all(own == links[0] and None not in own for own in links)
@@ -366,11 +368,11 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return tuple(f"{k.kernel}, axis {a.axis}: {a.reason}" for k in self.kernels for a in k.axes if a.reason)
 
     def count(self) -> int:
-        """How many folds there are; exact, and without making them."""
+        """The exact number of folds, found without making them."""
         return sum(self.counts().values())
 
     def counts(self) -> dict[int, int]:
-        """How many folds there are onto each number of nodes, in ascending order."""
+        """The number of folds onto each number of nodes, in ascending order."""
         found: Counter[int] = Counter()
         for units in self._units_of_chains():
             totals: Counter[Needs] = Counter({NOTHING: 1})
@@ -417,7 +419,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return (fold for layout in self.layouts() for fold in layout.folds())
 
     def layouts(self, nodes: int | None = None) -> Iterator[Layout]:
-        """All folds (onto exactly so many nodes) by the number of nodes along each axis, in the order of iteration."""
+        """Yield all folds, onto exactly so many nodes, by their nodes along each axis, in the order of iteration."""
         for chains, units in zip(self.graph.partitions, self._units_of_chains(), strict=True):
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
             for sizes in self._sizes(units, NOTHING, nodes):
@@ -436,7 +438,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
                     yield sizes | others
 
     def is_legal(self, fold: MeshFold) -> bool:
-        """Whether a fold of this program's meshes, normalised or not, keeps all rules and the budget of nodes.
+        """Return whether a fold keeps all rules and the budget of nodes; it need not be normalised.
 
         Raises:
             IllegalFold: if it is not a fold of these meshes at all (other kernels, other ranks, no divisors).
@@ -449,7 +451,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         return next(JointFold.of(self.program_graph, fold).violations(), None) is None
 
     def contains(self, fold: MeshFold) -> bool:
-        """Whether a fold is one of those that iteration gives: legal, and not beyond what the device offers.
+        """Return whether iteration yields a fold: it must be legal and within the device's limits.
 
         Raises:
             IllegalFold: as `is_legal`.

@@ -3,7 +3,7 @@
     node_folds(graph, max_nodes=4)                         every fold, of symmetric ones only the first
     beam_folds(graph, 4, load=...)                         the most promising ones of a larger program
 
-Which tasks share a node is searched; the order within a node is that of streams.
+The search assigns tasks to nodes; the order within a node is that of streams.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..graph.groups import chain_name
 from ..graph.program_graph import ProgramGraph
 from .primitives import Primitives
 
-# Folds of irregular programs: which tasks share a node, task by task.
+# Folds of irregular programs, which assign single tasks to nodes.
 
 
 class NodeFold(Struct, frozen=True):
-    """Tasks in nodes, each of which runs its tasks one after the other, in the order of streams.
+    """An assignment of tasks to nodes, each of which runs its tasks in the order of streams.
 
     Attributes:
         nodes: the names of the tasks of every node with more than one, in the order in which they run.
@@ -57,14 +57,14 @@ class NodeFold(Struct, frozen=True):
 
     @property
     def chains(self) -> tuple[tuple[str, ...], ...]:
-        """What shares a node."""
+        """The tasks that share a node, for each such node."""
         return self.nodes
 
     def primitives(self, graph: ProgramGraph) -> Primitives:
         """The sequence of chains that makes this fold, task after task in the order of streams.
 
-        Made in this order every chain is legal where streams do not lead round in circles: the task that joins a node
-        leads to later tasks only, and those have nodes of their own yet.
+        In this order every chain is legal unless streams form a cycle: the task that joins a node leads to later tasks
+        only, and those are still on nodes of their own.
         """
         rank = graph.order.rank
         number = {name: task for task, name in enumerate(self.names)}
@@ -87,9 +87,11 @@ class NodeFold(Struct, frozen=True):
 
 
 def twin_tasks(graph: ProgramGraph) -> list[int]:
-    """For each task the one before it that it can be exchanged with without changing the graph: -1 where there is none.
+    """Return for each task the previous one that it can be exchanged with; -1 if none.
 
-    Those are tasks of one class with streams from and to the same tasks.
+    An exchange leaves the graph unchanged.
+
+    Such tasks are of one class, with streams from and to the same tasks.
     """
     program, feeds = graph.program, graph.order.feeds
     last: dict[tuple[object, ...], int] = {}
@@ -104,7 +106,7 @@ def twin_tasks(graph: ProgramGraph) -> list[int]:
 
 
 PARTNERS = 4
-"""How many of the least busy nodes a step of the beam search looks for partners of."""
+"""Number of least busy nodes for which a step of the beam search looks for partners."""
 
 Sets = list[list[int]]
 
@@ -112,7 +114,7 @@ Load = Callable[[TaskClass], float]
 """Time that a task of a class takes at least, whatever shares its node."""
 
 Fits = Callable[[Sequence[int]], bool]
-"""Whether tasks can share a node, as far as that can be told from them alone; true of every part of tasks that can."""
+"""Test whether tasks can share a node, judged by them alone. True for tasks implies true for every subset of them."""
 
 
 def anything_fits(tasks: Sequence[int]) -> bool:
@@ -121,12 +123,12 @@ def anything_fits(tasks: Sequence[int]) -> bool:
 
 
 def rough_work(task_class: TaskClass) -> float:
-    """How much a task computes, in elements and multiply-accumulates: for ranking only."""
+    """Estimate a task's work in elements and multiply-accumulates, for ranking only."""
     return 1.0 + sum(max(1, math.prod(op.shape)) * (op.count or 1) for op in task_class.work)
 
 
 def node_folds(graph: ProgramGraph, max_nodes: int, *, fits: Fits = anything_fits) -> Iterator[NodeFold]:
-    """Every fold onto at most `max_nodes` nodes; of those that only exchange alike tasks, the first."""
+    """Yield every fold onto at most `max_nodes` nodes; folds that differ by an exchange of twins count once."""
     order, before = graph.order.order, twin_tasks(graph)
     place: dict[int, int] = {}
 
@@ -135,8 +137,8 @@ def node_folds(graph: ProgramGraph, max_nodes: int, *, fits: Fits = anything_fit
             yield NodeFold.of(graph, sets)
             return
         task = order[position]
-        # Twins are exchanged without a change of the graph: only their order by nodes is made. And all empty nodes are
-        # alike, so that one of them is opened at a time: each partition into sets is made once.
+        # Break symmetries, so that each partition is yielded once. Twins can be exchanged without changing the graph,
+        # so they are placed in the order of nodes. Empty nodes are alike, so only one is opened at a time.
         least = place.get(before[task], 0)
         for number in range(least, len(sets)):
             if fits([*sets[number], task]):
@@ -164,13 +166,15 @@ def beam_folds(
     fits: Fits = anything_fits,
     width: int = 16,
 ) -> list[NodeFold]:
-    """The most promising folds onto each number of nodes up to `max_nodes`, by a beam search from the unfolded graph.
+    """Search for the most promising folds onto each number of nodes up to `max_nodes`.
 
-    Each step merges two nodes, one of which is among the `PARTNERS` with the least load. What counts is the load of the
-    busiest node, and then how many streams stay inside nodes.
+    The beam search starts from the unfolded graph.
+
+    Each step merges two nodes, one of which is among the `PARTNERS` with the least load. Folds are ranked by the
+    load of the busiest node, then by the number of streams that stay inside nodes.
 
     Raises:
-        IllegalFold: where tasks wait for each other in circles, so that there is no order to run them in.
+        IllegalFold: if tasks wait for each other in a cycle, so that no order can run them.
     """
     program, tasks = graph.program, graph.order
     streams = np.argwhere(tasks.feeds)
@@ -182,7 +186,7 @@ def beam_folds(
     for nodes in range(program.task_count, 0, -1):
         if nodes <= max_nodes:
             result += [NodeFold.of(graph, state) for state in states]
-        load_of = _sums(loads)  # for one number of nodes, so that they do not pile up
+        load_of = _sums(loads)  # new for each number of nodes, so that the cache stays small
         ranked: dict[frozenset[tuple[int, ...]], tuple[float, int, Sets]] = {}
         for state in states:
             for merged in _merges(state, load_of, fits):

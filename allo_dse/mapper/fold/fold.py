@@ -1,4 +1,4 @@
-"""Mesh folds: how the tasks of each kernel's mesh are shared out to nodes, axis by axis.
+"""Mesh folds: the assignment of each kernel's tasks to nodes, axis by axis of its mesh.
 
 Along an axis of `n` tasks, `spatial` nodes remain, each with `n / spatial` tasks in time:
 
@@ -162,7 +162,7 @@ def violations(fold: KernelFold, rules: tuple[AxisRule, ...]) -> Iterator[str]:
             yield f"{where} must be the innermost loop: it follows a chain of another kernel"
 
 
-# The legal folds of single axes and kernels, as the axis rules give them.
+# Legal folds of single axes and kernels, derived from the axis rules.
 
 
 class AxisSpace(Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""What the folds of a program's kernels have to agree on, and what follows when kernels share nodes.
+"""Constraints between the folds of a program's kernels, and the effects of sharing nodes.
 
-Axes of different kernels that exchange tokens task by task are *linked* (`AxisRule.link`): they are folded alike, and
-their loops run outside all others, in one order, so that tokens are used in the order in which they are made.
+Axes of different kernels that exchange tokens task by task are *linked* (`AxisRule.link`). They are folded alike, and
+their loops run outside all others, in one order. So tokens are used in the order in which they are made.
 
     send_q[r] ──► score[r, c] ──► softmax[r]      r linked; score runs its c inside each r
 """
@@ -67,7 +67,7 @@ class JointFold(Struct, frozen=True, dict=True):
 
     @property
     def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
-        """What each mesh axis of each kernel allows."""
+        """The rule of each mesh axis of each kernel."""
         return self.graph.rules
 
     @cached_property
@@ -77,7 +77,7 @@ class JointFold(Struct, frozen=True, dict=True):
 
     @property
     def is_joint(self) -> bool:
-        """Whether kernels are folded together at all."""
+        """True if any kernels are folded together."""
         followed = any(
             rule.follows and axis.spatial < rule.extent
             for fold, rules in zip(self.fold.kernels, self.rules, strict=True)
@@ -86,11 +86,11 @@ class JointFold(Struct, frozen=True, dict=True):
         return bool(self.chains) or followed or any(link is not None for loops in self.loops for link, _ in loops)
 
     def shared_loops(self, members: Sequence[int]) -> int:
-        """How many outer loops chained kernels have in common: each iteration runs all of the chain."""
+        """Return the number of outer loops that chained kernels share; each iteration runs the whole chain."""
         return shared_loops([self.loops[kernel] for kernel in members])
 
     def violations(self) -> Iterator[str]:
-        """What kernels do not agree on; their own axes are taken to be legal."""
+        """Yield the disagreements between kernels; their own axes are assumed to be legal."""
         yield from self._unlike_links()
         feeds = self.graph.kernels.feeds
         for a, b in itertools.combinations(range(len(self.loops)), 2):
@@ -137,7 +137,7 @@ class Step(Struct, frozen=True):
 
 
 def shared_loops(members: Sequence[Sequence[Loop]]) -> int:
-    """How many of their outer loops run along the same links."""
+    """Return the number of outer loops that run along the same links."""
     count = 0
     for loops in zip(*members, strict=False):
         links = {link for link, _ in loops}
@@ -148,9 +148,9 @@ def shared_loops(members: Sequence[Sequence[Loop]]) -> int:
 
 
 def fold_steps(loops: Sequence[Sequence[Loop]], chains: Chains) -> list[Step] | None:
-    """An order of bundles along links and of chains; None when they need each other.
+    """Return an order of bundles along links and of chains; None if they need each other.
 
-    Inner loops are bundled before outer ones; a chain is made after the loops inside it and before those around it.
+    Inner loops are bundled before outer ones. A chain is made after the loops inside it and before those around it.
     Bundles come first where there is a choice.
     """
     links = sorted({link for own in loops for link, _ in own if link is not None})
@@ -166,7 +166,7 @@ def fold_steps(loops: Sequence[Sequence[Loop]], chains: Chains) -> list[Step] | 
                 if link is not None:
                     bundle = links.index(link)
                     before.add((number, bundle) if depth < shared else (bundle, number))
-    # Kahn 1962, always with the first step that is free: equal folds are carried out in equal order.
+    # Kahn 1962. Always take the first free step, so that equal folds are carried out in equal order.
     order, left = [], list(range(len(steps)))
     while left:
         free = next((s for s in left if not any((other, s) in before for other in left)), None)
@@ -178,7 +178,7 @@ def fold_steps(loops: Sequence[Sequence[Loop]], chains: Chains) -> list[Step] | 
 
 
 def in_step(first: Sequence[Loop], second: Sequence[Loop]) -> bool:
-    """Whether two kernels that exchange tokens run the loops they share outermost and in one order."""
+    """Return whether two kernels that exchange tokens run their shared loops outermost and in one order."""
     shared = {link for link, _ in first} & {link for link, _ in second} - {None}
     a, b = ([link for link, _ in loops[: len(shared)]] for loops in (first, second))
     return a == b and set(a) == shared

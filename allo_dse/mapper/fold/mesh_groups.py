@@ -59,7 +59,7 @@ def kernel_groups(
         between, within = axis_steps(choice.pattern, choice.spatial, trips[axis])
         spatial_stride.append(between * strides[axis])
         loop_stride[axis] = within * strides[axis]
-        # Tasks run in the order of streams: where these lead towards smaller pids, a node begins with its last task.
+        # Tasks run in the order of streams: if streams lead towards smaller pids, a node begins with its last task.
         if axis in chained and rules[axis].direction < 0:
             first += (trips[axis] - 1) * loop_stride[axis]
             loop_stride[axis] *= -1
@@ -94,14 +94,13 @@ def _shared_groups(joint: JointFold, members: tuple[int, ...]) -> list[NodeGroup
         assert isinstance(leaves, MeshLeaves)
         trips = tuple(program.kernels[kernel].mesh[a] // fold.axes[a].spatial for a in fold.order[:shared])
         links = [-1 if rule.link is None else rule.link for rule in joint.rules[kernel]]
-        # Axes that streams connect have one `link`: in its order, node n of each of the chained kernels is the same
-        # node.
+        # Order axes by `link`, the number that connected axes share: node n of all chained kernels is then one node.
         order = sorted(range(len(links)), key=links.__getitem__)
         base = leaves.every_base.transpose(order).reshape(-1)
         parts.append(ChainPart(base, leaves.loop_stride[:shared], leaves.loops, leaves.loop_stride[shared:]))
         kinds.append(np.broadcast_to(leaves.group_of, leaves.spatial).transpose(order).reshape(-1))
         trees.append([group.tree for group in own])
-    # Nodes with the same tree for each of the kernels are one group, which is costed and scheduled once.
+    # Nodes with equal trees for each kernel form one group, which is costed and scheduled once.
     patterns, group_of = _distinct(np.stack(kinds, axis=1))
     groups = []
     for number, pattern in enumerate(patterns):
@@ -139,10 +138,7 @@ def _trees(
     rules: tuple[AxisRule, ...],
     bundled: int,
 ) -> tuple[list[Tree], IntArray]:
-    """The different schedule trees of a kernel's nodes, and which one each spatial coordinate has.
-
-    Classes vary only along axes that are chained or spatial, so all iterations of a node's bundled loops are alike.
-    """
+    """Return the different schedule trees of a kernel's nodes, and the tree's number at each spatial coordinate."""
     sequences, shape = _class_sequences(kernel.varying_classes, kernel.mesh, fold, chained, rules)
     patterns, group_of = _distinct(sequences)
     return [_tree(number, bundled, row) for row in patterns], group_of.reshape(shape)
@@ -185,7 +181,7 @@ def _class_sequences(
     digits = table.reshape(split)
     lengths = [mesh[a] // fold.axes[a].spatial if a in chained else 1 for a in range(rank)]
     spatial = tuple(split[0::2])
-    # Every axis is two digits now, its node and its place in the chain. With the nodes' digits in front, rows of the
-    # reshaped array are coordinates, and their columns the chain from the outermost loop to the innermost.
+    # Every axis is now two digits: its node and its place in the chain. With the nodes' digits in front, each row of
+    # the reshaped array is a node, and its columns are the chain from the outermost loop to the innermost.
     digits = digits.transpose(*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
     return np.broadcast_to(digits, (*spatial, *lengths)).reshape(math.prod(spatial), -1), spatial

@@ -61,7 +61,7 @@ def node_edges(
 def _aggregate(source: IntArray, target: IntArray, array: IntArray, count: IntArray) -> NodeEdges:
     between = source != target
     source, target, array, count = source[between], target[between], array[between], count[between]
-    # Sorted, equal (source, target, array) are neighbours, and each run of them is one edge.
+    # Sorting makes equal (source, target, array) neighbours; each run of them is one edge.
     order = np.lexsort((array, target, source))
     source, target, array, count = source[order], target[order], array[order], count[order]
     if not len(source):
@@ -106,34 +106,35 @@ def _kernel_edges(
     for tasks in (edges.source, edges.target):
         pids = program.pids(number, tasks)
         kept = [axis for axis in range(len(mesh)) if axis not in cut]
-        # Streams run along the others, which are therefore folded in blocks: cyclic folds are of cut axes only.
+        # Streams run along these axes, so they are folded in blocks: only cut axes have cyclic folds.
         index = [pids[:, axis] // (mesh[axis] // fold.axes[axis].spatial) for axis in kept]
         grid = np.transpose(node_numbers, (*kept, *cut)).reshape(*(fold.axes[a].spatial for a in kept), -1)
         ends.append(grid[tuple(index)])
-    # Along the cut axes the slice stands for all tasks: each node has as many streams more as it has tasks there.
+    # The slice represents all tasks along the cut axes: multiply streams by the tasks that a node has there.
     streams = math.prod(mesh[a] // fold.axes[a].spatial for a in cut)
     source, target = ends
     array = np.broadcast_to(edges.array[:, np.newaxis], source.shape).ravel()
     return source.ravel(), target.ravel(), array, np.full(len(array), streams)
 
 
-# Which FIFO every stream of a folded graph becomes.
+# Assignment of a folded graph's streams to FIFOs.
 #
-# After folding, the streams of one array that lead from one node to another become one FIFO that is used in turn,
-# provided that their tokens are consumed in the order in which they are produced, also where one task uses several of
-# them; otherwise each keeps a FIFO of its own. A FIFO inside a node is a local buffer: it holds as many tokens as its
-# node leaves in it at one time.
+# The streams of one array from one node to another share a FIFO if their tokens are consumed in the order in which they
+# are produced, also if one task uses several of them. Otherwise each stream keeps its own FIFO. A FIFO inside a node is
+# a local buffer: it holds the most tokens that its node leaves in it at one time.
 
 
-_UNKNOWN_TOKENS = 1024  # what a task is taken to put to a stream where that depends on data
+_UNKNOWN_TOKENS = 1024  # assumed tokens that a task puts to a stream, if the number depends on data
 
 
 class FoldFifos(Struct, frozen=True):
-    """Attributes:
-    fifo: per stream of the program, the number of the FIFO that carries it.
-    stream: per FIFO, one of the streams it carries.
-    held: per FIFO, the tokens that it must hold because it is a buffer within a node; 0 between nodes.
-    used: per FIFO, whether tasks exchange anything through it.
+    """The FIFOs of a folded graph.
+
+    Attributes:
+        fifo: per stream of the program, the number of the FIFO that carries it.
+        stream: per FIFO, one of the streams it carries.
+        held: per FIFO, the tokens that it must hold because it is a buffer within a node; 0 between nodes.
+        used: per FIFO, whether tasks exchange anything through it.
     """
 
     fifo: IntArray
@@ -161,7 +162,7 @@ def fold_fifos(graph: ProgramGraph, position: IntArray, node_of_task: IntArray) 
     same_task = (np.diff(edges.source[order]) == 0) | (np.diff(edges.target[order]) == 0)
     one_by_one = single[edges.stream][order]
     mixed = same_task & ~(one_by_one[1:] & one_by_one[:-1])
-    # In the order of puts; one FIFO serves them if gets come in that order, too. A pair that does not splits its set.
+    # In the order of puts: one FIFO serves them if gets come in the same order. Any pair out of order splits its set.
     out_of_turn = np.concatenate(([False], (~later | mixed) & ~new[1:]))
     bundle = np.cumsum(new) - 1
     split = np.isin(bundle, bundle[out_of_turn])
@@ -242,7 +243,7 @@ def tokens_of(program: CompiledProgram) -> IntArray:
     return per_stream
 
 
-# What the nodes of a folded graph execute, exchange and hold: the same for all of its schedules, so found once.
+# Work, transfers and storage of a folded graph's nodes: equal for all of its schedules, so computed once.
 
 
 Pid = tuple[int, ...]
@@ -324,15 +325,17 @@ class FoldUses:
 
     @cached_property
     def turns(self) -> IntArray:
-        """Per task how many others it comes after at least, one after the other: those before it on its node, and those
-        that its streams come from: (task_count,)."""
+        """The least number of tasks that each task comes after, one after the other: (task_count,).
+
+        A task comes after those before it on its node, and after the sources of its streams.
+        """
         edges, tasks = self._graph.edges, [group.leaves.tasks() for group in self._groups]
         different = edges.source != edges.target
         before = np.concatenate([edges.source[different], *(own[:, :-1].ravel() for own in tasks)])
         after = np.concatenate([edges.target[different], *(own[:, 1:].ravel() for own in tasks)])
         levels = topological_levels(before, after, len(self._node))
         for own in tasks if (levels < 0).any() else ():
-            # Tasks that talk back and forth have no order but that of their nodes.
+            # Tasks that exchange tokens in both directions have no order except their node's.
             levels[own] = np.where(levels[own] < 0, levels.max() + 1 + np.arange(own.shape[1]), levels[own])
         return levels
 
@@ -375,7 +378,7 @@ class FoldUses:
 
     @cached_property
     def position(self) -> IntArray:
-        """Where each task stands in its node's schedule: (task_count,)."""
+        """The position of each task in its node's schedule: (task_count,)."""
         found = np.zeros(self._program.task_count, np.int64)
         for group in self._groups:
             tasks = group.leaves.tasks()

@@ -27,7 +27,7 @@ Rules = Sequence[Sequence[AxisRule]]
 
 
 class Plan(Struct, frozen=True):
-    """One kernel's fold, sorted by what happens to its axes.
+    """One kernel's fold as roles of its axes.
 
     Attributes:
         chained: axes along which tasks are chained, outermost loop first.
@@ -169,7 +169,7 @@ def bundle_nodes(plan: Plan, nodes: dict[Coordinate, str], made: Made) -> dict[C
     bundled = [(axis, plan.free.index(axis)) for axis in plan.bundled]
     members = list(itertools.product(*(extents[a] for a in plan.linked)))
     result = {}
-    # The axes of a node's place, which stand in mesh order, in `picked + member`.
+    # Positions in `picked + member` of the axes of a node's place, in mesh order.
     order = [(*plan.free, *plan.linked).index(a) for a in range(len(extents))]
     for picked in itertools.product(*(extents[a] for a in plan.free)):
         rows: list[tuple[str, ...]] = []

@@ -44,8 +44,8 @@ from .primitives import (
 
 # Folds across kernels as `mapping_primitives`.
 #
-# First every kernel by itself: what it chains, and the loops that it shares with no other kernel. Then, step by step
-# from the inside out (`JointFold.steps`), bundles of all nodes that exchange tokens along a linked axis, and chains of
+# Each kernel is folded by itself first: its chains, and the loops that it shares with no other kernel. Then follow,
+# from the inside out (`JointFold.steps`), bundles of nodes that exchange tokens along a linked axis, and chains of
 # kernels.
 
 

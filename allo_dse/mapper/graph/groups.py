@@ -35,7 +35,7 @@ class Leaves(Protocol):
 
     @property
     def leaf_count(self) -> int:
-        """How many tasks each of them executes."""
+        """The number of tasks that each node executes."""
 
     @property
     def loops(self) -> tuple[int, ...] | None:
@@ -119,7 +119,7 @@ class MeshLeaves(Struct, frozen=True, eq=False, dict=True):
         return flat if len(flat) == self.count else flat[self.nodes]
 
     def offsets(self, start: int = 0, stop: int | None = None) -> IntArray:
-        """What leaves `start` to `stop` add to a node's first task id: (stop - start,)."""
+        """Return the offsets of leaves `start` to `stop` from a node's first task id: (stop - start,)."""
         return nest_offsets(np.arange(*slice(start, stop).indices(self.leaf_count)), self.loops, self.loop_stride)
 
     def tasks(self, start: int = 0, stop: int | None = None) -> IntArray:
@@ -179,7 +179,7 @@ class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _strides(self) -> IntArray:
-        """What one iteration of each shared loop adds at each place of a round: (loops, round_length)."""
+        """Strides of each shared loop at each place of a round: (loops, round_length)."""
         strides = np.array([part.shared_stride for part in self.parts], np.int64).reshape(len(self.parts), -1)
         return np.repeat(strides, [part.leaf_count for part in self.parts], axis=0).T
 
@@ -191,10 +191,10 @@ class ChainLeaves(Struct, frozen=True, eq=False, dict=True):
 
 
 def nest_offsets(iterations: IntOrInts, loops: Sequence[int], strides: Sequence[int] | IntArray) -> IntOrInts:
-    """What a loop nest adds up to at an iteration, or at each of several, counted over the whole nest.
+    """Return the offset that a loop nest adds at an iteration, or at several, counted over the whole nest.
 
     Args:
-        strides: what one iteration of each loop adds; for several iterations also (loops, iterations).
+        strides: the offset that one iteration of each loop adds; for several iterations also (loops, iterations).
     """
     total: IntOrInts = iterations * 0
     for trips, stride in zip(reversed(loops), reversed(strides), strict=True):
@@ -215,7 +215,7 @@ class NodeGroup:
     def once(
         self, make: Callable[Concatenate[NodeGroup, Given], Made], *given: Given.args, **named: Given.kwargs
     ) -> Made:
-        """What a function makes of the group and hashable arguments: made when first asked for, kept with the group."""
+        """Call a function with the group and hashable arguments, and cache the result with the group."""
         key = make, given, *named.values()
         if key not in self._made:
             self._made[key] = make(self, *given, **named)
@@ -228,10 +228,11 @@ class NodeGroup:
         return found
 
 
-# Names of nodes, as Allo spells them.
+# Names of nodes, spelled as in Allo.
 #
-# task <kernel>_<i>_<j>... chain the names of its parts, joined by `-` bundle the name of its first part, `x`, and how
-# many there are
+#     task    <kernel>_<i>_<j>...
+#     chain   the names of its parts, joined by `-`
+#     bundle  the name of its first part, `x`, and the number of parts
 
 
 def task_names(program: CompiledProgram) -> list[str]:
@@ -283,7 +284,7 @@ def short_node_name(program: CompiledProgram, group: NodeGroup, position: int) -
 
 
 def unknown_name_hint(program: CompiledProgram, name: str, nodes: Collection[str]) -> str:
-    """What the user may have meant by a name that no node has."""
+    """Return a hint for a name that no node has."""
     kernels = {kernel.name: kernel for kernel in program.kernels}
     parts = re.fullmatch(r"(.+?)((?:_\d+)+)", name)
     if parts and (kernel := kernels.get(parts[1])):

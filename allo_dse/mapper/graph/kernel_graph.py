@@ -31,8 +31,10 @@ def node_sets(chains: Sequence[Sequence[int]], kernels: Sequence[int]) -> list[S
 
 
 class KernelGraph(Struct, frozen=True, eq=False, dict=True):
-    """Attributes:
-    feeds: whether streams lead from a kernel to another one: (kernels, kernels).
+    """The kernels of a program, as far as streams order them.
+
+    Attributes:
+        feeds: whether streams lead from one kernel to another: (kernels, kernels).
     """
 
     feeds: NDArray[np.bool_]
@@ -83,7 +85,7 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
 
 
 def _leads(feeds: NDArray[np.bool_], start: int, goal: int) -> bool:
-    """Whether a path leads from one kernel to another."""
+    """Return whether a path leads from one kernel to another."""
     seen, todo = {start}, [start]
     while todo:
         new = set(np.flatnonzero(feeds[todo.pop()]).tolist()) - seen
@@ -119,7 +121,7 @@ def _runs(members: Sequence[int]) -> Iterator[list[list[int]]]:
         yield parts
 
 
-# Whether a folded graph can be executed at all: an order of tasks in which none waits for a later one.
+# Executability of a folded graph: there must be an order of tasks in which none waits for a later one.
 
 
 def precedence_cycle(graph: TaskGraph, groups: Sequence[NodeGroup], node_of_task: IntArray) -> list[int] | None:

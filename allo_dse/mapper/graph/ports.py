@@ -16,7 +16,7 @@ from allo_dse.compiler.program.tensors import IntArray, StreamArray, StreamPort,
 
 from .tree import Seq, Task, Tree, leaf_tasks
 
-# The tasks of every class, with what their bodies are called with that is the same in every run.
+# Tasks of every class, with the arguments of their bodies that are equal in every run.
 
 
 class ClassTasks(Struct, frozen=True):
@@ -130,7 +130,7 @@ class PortSide(Struct, frozen=True, eq=False):
 
 
 def port_key(port: TensorPort, direction: Direction) -> PortKey:
-    """What ports of one node agree in that share a DMA channel."""
+    """Return a key; ports of one node with equal keys share a DMA channel."""
     return (port.tensor.name, direction, port.layout, port.tile_shape)
 
 
@@ -147,11 +147,11 @@ def _side(port: TensorPort, direction: Direction) -> PortSide:
 
 
 class Sink(Struct, frozen=True):
-    """Where a block that a task gets and updates in place ends up: a `put` of the task, or a tensor it writes.
+    """The destination of a block that a task gets and updates in place: a `put` of the task, or a tensor it writes.
 
     Attributes:
-        put: position of the put in the class's stream ports; None when it is a tensor.
-        tensor: the key of the tensor port; None when it is a put.
+        put: position of the put in the class's stream ports; None if it is a tensor.
+        tensor: the key of the tensor port; None if it is a put.
     """
 
     put: int | None = None
@@ -170,7 +170,7 @@ def _sinks(cls: TaskClass) -> dict[int, Sink]:
     for position, port in enumerate(cls.stream_ports):
         if not _one(port, "get") or not port.stream.block:
             continue
-        # What is put before the block is got cannot be made of it.
+        # A put before the block's get cannot depend on it.
         later = (f for f in free if f[2].put is None or f[2].put > position)
         match = next((f for f in later if f[:2] == (port.stream.dtype, port.stream.block)), None)
         if match is not None:
@@ -220,17 +220,17 @@ class ClassPorts(Struct, frozen=True, eq=False, dict=True):
 
 
 def _class_ports(cls: TaskClass) -> ClassPorts:
-    # A tensor that a task is given twice in one layout is one port.
+    # A tensor that is passed to a task twice in one layout is one port.
     sides = {port_key(port, way): _side(port, way) for port in cls.tensor_ports for way in port.directions}
     in_order = sorted(sides.values(), key=lambda side: side.key[1])  # "in" before "out"
     return ClassPorts(tuple(in_order), cls.stream_ports, _sinks(cls), _forwards(cls))
 
 
 class ProgramPorts(Struct, frozen=True, eq=False):
-    """The ports of every class of every kernel, `classes[kernel][class]`, and what was derived from them on the way.
+    """The ports of every class of every kernel, `classes[kernel][class]`, with data derived from them.
 
     Attributes:
-        wirings: what `round_wiring.group_wirings` found, which alone reads it.
+        wirings: results of `round_wiring.group_wirings`, which alone reads them.
     """
 
     classes: tuple[tuple[ClassPorts, ...], ...]
@@ -249,12 +249,15 @@ MOST_TOKENS = 256
 
 
 def capped_tokens(tokens: int) -> int:
-    """How many tokens a task that says so many is taken to move."""
+    """Limit a declared number of tokens of a task to 1 to `MOST_TOKENS`."""
     return min(max(tokens, 1), MOST_TOKENS)
 
 
 def tokens_said(program: CompiledProgram, classes: Iterable[ClassTasks]) -> IntArray:
-    """How many tokens a task moves through each stream, as far as one at either end says: (streams,); else 1."""
+    """Return the number of tokens that a task moves through each stream: (streams,).
+
+    It is 1 for streams without a declared number at either end.
+    """
     said = np.ones(program.stream_count, np.int64)
     position = {kernel.name: number for number, kernel in enumerate(program.kernels)}
     for own in classes:
@@ -291,7 +294,7 @@ class Round(Struct, frozen=True, eq=False):
 
 
 def schedule_round(tree: Tree) -> Round:
-    """What one round of a schedule tree consists of."""
+    """Return one round of a schedule tree."""
     body = tree if isinstance(tree, Task | Seq) else tree.child
     return _round_of(body)
 

@@ -32,11 +32,11 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 _FEWEST_GROUPS, _MOST_GROUPS = 8, 256
-_TASKS_OF_GROUPS = 1 << 22  # at most in the groups that are kept, if each had all tasks of the program
+_TASKS_OF_GROUPS = 1 << 22  # limit on the kept groups, if each had all tasks of the program
 
 
 class ProgramGraph(TaskGraph):
-    """Tasks and streams of a program, and what else all of its folds have in common."""
+    """Tasks and streams of a program, and other data that all of its folds share."""
 
     @cached_property
     def kernels(self) -> KernelGraph:
@@ -111,9 +111,6 @@ class ProgramGraph(TaskGraph):
         return {}
 
 
-# The pieces of tensors that the tasks of a program use.
-
-
 class TensorPieces(Struct, frozen=True):
     """The pieces of each tensor that tasks read, and those that they write, in ascending order.
 
@@ -129,7 +126,7 @@ class TensorPieces(Struct, frozen=True):
 
     @classmethod
     def of(cls, program: CompiledProgram) -> TensorPieces:
-        """Those of a program."""
+        """Return the pieces of tensors that a program's tasks use."""
         used = {does: defaultdict[str, list[IntArray]](list) for does in ("reads", "writes")}
         grids, words = piece_grids(program.tensor_ports), dict[str, int]()
         for own, _, pids in tasks_by_class(program):

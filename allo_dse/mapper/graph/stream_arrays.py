@@ -1,4 +1,4 @@
-"""The streams of a program as arrays: who puts and who gets, task by task. Built once, when first asked for."""
+"""The streams of a program as arrays, with the tasks that put and get. Built at the first use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TaskGraph:
 
     @cached_property
     def rules(self) -> tuple[tuple[AxisRule, ...], ...]:
-        """What each mesh axis of each kernel allows."""
+        """The rule of each mesh axis of each kernel."""
         return axis_rules(self.program)
 
     @cached_property
@@ -68,7 +68,7 @@ class TaskGraph:
 
     @cached_property
     def crosses_kernels(self) -> bool:
-        """Whether a stream leads from one kernel to another."""
+        """True if any stream leads from one kernel to another."""
         users: dict[str, set[str]] = {}
         for kernel in self.program.kernels:
             for task_class in kernel.classes:

@@ -123,7 +123,7 @@ def _ways(steps: Steps, found: dict[int, bool]) -> Mapping[int, bool]:
 
 
 def _lead(steps: Steps, put: int, get: int) -> tuple[int, int]:
-    """By how many tokens puts are ahead of gets at most, and at the end."""
+    """Return the lead of puts over gets, in tokens: the largest, and the one at the end."""
     most = ahead = 0
     for step in steps:
         peak, net = 0, 0

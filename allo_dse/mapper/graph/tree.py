@@ -1,11 +1,11 @@
-"""Schedule trees: what a folded node executes, and in which order.
+"""Schedule trees: the tasks that a folded node executes, in their order.
 
     Task(kernel, cls)      one task of a class
     Seq(children)          the children one after the other (made by `chain`)
     Repeat(count, child)   `count` sets of tasks through the same tree, in turn (made by `bundle`)
 
-A tree says nothing about which tasks those are: nodes with equal trees share one tree and differ in their leaves. Trees
-are immutable, hashable and canonical, so that equal schedules are equal trees: build them with `seq` and `repeat`.
+A tree does not identify the tasks: nodes with equal trees share one tree and differ in their leaves. Trees are
+immutable, hashable and canonical, so that equal schedules are equal trees: build them with `seq` and `repeat`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a network becomes: a folder to build and run (`export`, `hls`, `driver`), its page, its facts.
+"""Export of networks: a folder to build and run (`export`, `driver`), its page (`page`), its facts.
 
 Imports: backends, common, device, drawing, eval, networks, networks.operators.
 Imported by: cli.

@@ -29,9 +29,8 @@ from ..strided import order_of
 from . import driver
 from .page import page_html
 
-# A composition for an FPGA as one project: a kernel for each design, all linked into one configuration.
-#
-# Kernels read and write DRAM, or what the composition says streams from kernel to kernel.
+# FPGA projects: one kernel for each design, all linked into one configuration. Kernels access DRAM, or stream tensors
+# to each other as the composition says.
 
 
 MAKEFILE = """\
@@ -69,7 +68,7 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
     written: list[Path] = []
     linked, ports = ["[connectivity]"], 0
     sent: dict[str, tuple[str, Arrival]] = {}
-    for name, run in runs.items():  # whoever sends starts before whoever receives
+    for name, run in runs.items():  # senders start before their receivers
         received = {own: sent[tensor] for own, tensor in run.streams.items() if tensor != run.step.output}
         project = _kernel(run, {own: arrival for own, (_, arrival) in received.items()}, device)
         place = folder / "launch_0" / name
@@ -113,7 +112,7 @@ BATCHES = (1, 16)
 
 
 def facts_of(composition: Composition) -> JsonObject:
-    """A composition as JSON has it: times in microseconds."""
+    """Return a composition as JSON data; times are in microseconds."""
     return {
         "latency_us": round(composition.latency_us, 1),
         "bound_us": round(composition.bound_us, 1),
@@ -186,7 +185,7 @@ def _launch(launch: Launch) -> JsonObject:
 
 
 def _strided(run: Run) -> list[JsonObject]:
-    """What an operator reads where it lies, and how its shim channels walk there, in 32-bit words."""
+    """Describe the tensors that an operator reads in place, with the walks of its shim channels in 32-bit words."""
     assert run.point.transport is not None
     return [
         {
@@ -213,10 +212,10 @@ def _folder(launch: Launch, run: Run) -> str:
 
 
 def require_folder(folder: Path) -> Path:
-    """A folder to write into, which need not be there.
+    """Return a folder to write into, which need not exist.
 
     Raises:
-        StudyError: where a file is.
+        StudyError: if it is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise StudyError(f"{folder} is a file", hint="a network is written into a folder of its own")
@@ -229,18 +228,19 @@ def export(
     inputs: Mapping[str, Array] | None = None,
     front: Sequence[Composition] = (),
 ) -> list[Path]:
-    """Write a driver that runs the network launch by launch, what it needs, and for each launch a folder for each of
-    its designs: program, mapping and placement.
+    """Write the driver that runs the network launch by launch, its data, and a folder for each design.
+
+    A design's folder has its program, mapping and placement.
 
     Args:
-        inputs: an array for each input of the network, for the driver to run on; random ones where it is not given.
+        inputs: an array for each input of the network, for the driver to run on; random ones by default.
         front: compositions on less of the device, for the page to compare with.
 
     Returns:
         the files.
 
     Raises:
-        StudyError: where the directory is a file, or a step of the host has no source of its own.
+        StudyError: if the directory is a file, or a step of the host has no source of its own.
     """
     folder = require_folder(Path(directory))
     network, whole, accuracy = composition.network, composition.fronts.network, composition.accuracy
@@ -271,7 +271,7 @@ def export(
         **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
         **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
     }
-    (folder / "expected.npz").unlink(missing_ok=True)  # of other inputs
+    (folder / "expected.npz").unlink(missing_ok=True)  # it may belong to other inputs
     written = write_files(files, folder)
     if isinstance(composition.fronts.device, FpgaDevice):
         return written + write_project(composition, composition.fronts.device, folder)
@@ -287,7 +287,7 @@ def _conversion(work: Convert) -> JsonObject:
 
 
 def in_order(composition: Composition) -> Iterator[Step]:
-    """A network's steps launch by launch, and what no launch does as soon as it can be done."""
+    """Yield the network's steps launch by launch; other steps follow as soon as their inputs are there."""
     network = composition.network
     known, made = {*network.inputs, *network.constants}, {step.output: step for step, _ in network.worked}
     waiting = [step for step in network.steps if not isinstance(step.work, Work)]
@@ -295,7 +295,7 @@ def in_order(composition: Composition) -> Iterator[Step]:
         if run is not None:
             known.add(run.step.output)
             yield made[run.step.output]
-        for step in list(waiting):  # in an order in which they can run
+        for step in list(waiting):  # topological order
             if known.issuperset(step.inputs):
                 waiting.remove(step)
                 known.add(step.output)
@@ -303,8 +303,11 @@ def in_order(composition: Composition) -> Iterator[Step]:
 
 
 def _orders(network: Network) -> Arrays:
-    """Where the elements of each rearrangement come from: from 1 among those of its inputs, 0 where it is zero; nothing
-    where they stay."""
+    """Return the source position of every element of each rearrangement.
+
+    Positions count from 1 over the elements of all inputs; 0 stands for a zero. The array of a free rearrangement
+    is empty.
+    """
     orders: Arrays = {}
     for step in network.steps:
         if isinstance(step.work, Arrange) and not isinstance(step.work, Convert):

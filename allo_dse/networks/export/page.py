@@ -1,4 +1,4 @@
-"""A composition as one HTML file: its graph by launches, what runs when and where, where time goes, the front."""
+"""A composition as one HTML file: its graph by launches, its timeline, its time by cause, and the front."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..launches import Run
 from ..network import Network, Step
 
 _BOX, _HIGH, _GAP, _LEFT = 210.0, 40.0, 26.0, 16.0
-_LANE, _LANES = 9.0, 8  # of edges beside the boxes
+_LANE, _LANES = 9.0, 8  # width and number of lanes for edges beside the boxes
 _WIDE, _ROW = 900.0, 26.0
-_MORE_COLORS = ("#2f4b7c", "#8c2d19", "#4a7023", "#7b1fa2", "#00696b", "#5d4037")  # white letters can be read on them
+_MORE_COLORS = ("#2f4b7c", "#8c2d19", "#4a7023", "#7b1fa2", "#00696b", "#5d4037")  # dark enough for white letters
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 14px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 1200px; padding: 12px 16px 40px; }
@@ -99,7 +99,10 @@ def _front(front: Sequence[Composition]) -> str:
 
 
 def sources_of(network: Network) -> dict[str, list[tuple[str, bool]]]:
-    """By tensor, those of programs that it is made of, and whether elements are moved or the host computes between."""
+    """Return the tensors of programs that each tensor is made of.
+
+    The flag is True if elements are moved, or the host computes, in between.
+    """
     found: dict[str, list[tuple[str, bool]]] = {}
     for step in network.steps:
         if not _is_program(step):
@@ -163,7 +166,7 @@ def _edges(
     streamed: Collection[str],
     strided: str,
 ) -> None:
-    """From box to box; where others are in the way, beside all of them."""
+    """Draw edges to a box; an edge that others block is led beside all boxes."""
     to = places[target]
     for name, moved in sources:
         if name not in places:
@@ -188,7 +191,7 @@ def _colors(composition: Composition) -> dict[str, str]:
 
 
 def timeline_svg(composition: Composition) -> str:
-    """A row for each column of the array, or piece of hardware; what runs on it when."""
+    """Draw a row for each column of the array, or piece of hardware, with the operators that run on it."""
     canvas, kinds = Canvas("columns over time"), _colors(composition)
     runs = [run for launch in composition.launches for run in launch.runs]
     rows = max(run.first_column + run.point.columns for run in runs)

@@ -1,5 +1,7 @@
-"""From ONNX models to networks: `graph` reads a model, `patterns` finds operators that exporters write as several,
-`convert` makes a step of each node. `torch` has PyTorch write a model, `files` reads models and Python files.
+"""Conversion of ONNX models to networks.
+
+`graph` reads a model, `patterns` finds operators that exporters write as several nodes, and `convert` makes a step of
+each node and reads files. `torch` has PyTorch write a model.
 
 Imports: common, lang, networks, networks.operators, tune.
 Imported by: allo_dse, cli.

@@ -1,4 +1,4 @@
-"""`Builder`: a network while the nodes of a model become its steps."""
+"""Conversion of a model's nodes to the steps of a network: `Builder` holds the network so far."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Builder:
         return self.graph.new_name(f"{kind}_{self._made}")
 
     def add(self, node: Node, work: Work | Arrange | Host, *inputs: str) -> None:
-        """The step that writes what a node does."""
+        """Add the step that does a node's work and writes its output."""
         read = [self.read(name) for name in inputs]
         name = node.name or node.output
         self.net.add(work, *read, name=name, output=node.output, shape=self.shape(node.output))
 
     def arranged(self, function: Callable[..., Array], *inputs: str) -> str:
-        """What a rearrangement of tensors writes."""
+        """Rearrange tensors and return the name of the result; constants are rearranged at once."""
         if all(name in self.graph.known or name in self.net.constants for name in inputs):
             return self.known(function(*({**self.graph.known, **self.net.constants}[name] for name in inputs)))
         name, free = self._new("layout"), is_free(function, [self.net.shapes[self.read(name)] for name in inputs])

@@ -31,11 +31,11 @@ from .patterns import over_last, parts_of, with_patterns
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-# What is refused of a model before its nodes become steps, with its place in it.
+# Checks of a model before its nodes become steps.
 
 
 def require_meant(names: Iterable[str], needed: Sequence[Node], read: Graph) -> None:
-    """See that each name is that, or the type, of a node that becomes a step; of those `read` some are only parts."""
+    """Check that each name is the name or the type of a node that becomes a step."""
     there = {name for node in needed for name in (node.name, node.op)}
     for name in (one for one in names if one not in there):
         parts = ((part, whole) for whole in needed for part in parts_of(whole, read) if name in (part.name, part.op))
@@ -51,7 +51,7 @@ def require_meant(names: Iterable[str], needed: Sequence[Node], read: Graph) -> 
 
 
 def require_known(graph: Graph, ours: Sequence[Node], known: Collection[str], moving: Collection[str]) -> None:
-    """See that nodes without a program of the user's are of types that are known.
+    """Check that nodes without a program of the user's are of known types.
 
     Args:
         moving: types that only move elements, of whatever kind.
@@ -69,7 +69,7 @@ def require_known(graph: Graph, ours: Sequence[Node], known: Collection[str], mo
 
 
 def require_tensors(graph: Graph, needed: Sequence[Node]) -> None:
-    """See that what nodes and outputs read is written, and has a shape that a program may have."""
+    """Check that the tensors which nodes and outputs read are written, and have shapes that programs allow."""
     most = current_rules().elements
     for name, shape in graph.shapes.items():
         if math.prod(shape) > most:
@@ -91,7 +91,7 @@ def require_tensors(graph: Graph, needed: Sequence[Node]) -> None:
 
 @contextmanager
 def placed(graph: Graph, node: Node) -> Iterator[None]:
-    """What is wrong with a node, such as its sizes, is said with its place."""
+    """Add a node's place to errors about it, such as wrong sizes."""
     try:
         yield
     except StudyError as error:
@@ -100,7 +100,7 @@ def placed(graph: Graph, node: Node) -> Iterator[None]:
         raise StudyError(f"{graph.name}: {node.place}: {error.message}", hint=error.hint) from None
 
 
-# Operators of ONNX that the host does, as functions of NumPy that a driver can take along.
+# ONNX operators on the host. Their source is exported beside the driver, so they use NumPy only.
 
 
 def gather(data: Array, indices: Array, axis: int = 0) -> Array:
@@ -112,7 +112,7 @@ def cast(array: Array, dtype: str) -> Array:
 
 
 def indices_outside(node: Node, shape: Shape, known: Mapping[str, Array]) -> str:
-    """The first known index by which a Gather reads outside of a tensor of a shape, in words; empty without one."""
+    """Return in words the first known index of a Gather outside of its tensor; empty if there is none."""
     if node.op != "Gather" or node.inputs[1] not in known:
         return ""
     indices, size = known[node.inputs[1]].astype(np.int64).ravel(), shape[int(node.number("axis", 0))]
@@ -121,7 +121,10 @@ def indices_outside(node: Node, shape: Shape, known: Mapping[str, Array]) -> str
 
 
 def host_step(node: Node, shape: Shape) -> Host | None:
-    """What the host does for a node that reads a tensor of a shape; None for a cast to a type that NumPy has not."""
+    """Return the host's computation for a node that reads a tensor of a shape.
+
+    None for a cast to a type that NumPy lacks.
+    """
     if node.op == "Gather":
         axis = int(node.number("axis", 0))
         return Host(node.op, partial(gather, axis=axis), (None, shape[axis]))
@@ -143,16 +146,16 @@ def from_onnx(
     sizes: Mapping[str, int] | None = None,
     programs: Mapping[str, Callable[[Node, Graph], Work]] | None = None,
 ) -> Network:
-    """A model as a network. Its tensors keep their names.
+    """Convert an ONNX model to a network; tensors keep their names.
 
     Args:
         model: a file or a model of `onnx`.
-        element: type of the elements that programs compute with, "bf16" or "f32"; of "bf16,f32" each operator has one.
+        element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator.
         sizes: of the dimensions that the model leaves open, by name.
-        programs: what makes the work of nodes that are not known here, by their name or type; goes before our own.
+        programs: makers of the work of nodes, by their name or type; they take precedence over our own.
 
     Raises:
-        StudyError: naming each operator that is not known with its place in the model; for programs of what is none.
+        StudyError: for unknown operators, naming each with its place in the model, or for `programs` of no node.
     """
     read = read_graph(model, sizes)
     graph, own = with_patterns(read), dict(programs or {})
@@ -258,7 +261,7 @@ def _softmax(builder: Builder, node: Node) -> None:
 
 
 def _normed(builder: Builder, node: Node) -> tuple[int, int]:
-    """What is normed, as a matrix, once its weights are known to be those of a row."""
+    """Return the rows and the width of the matrix that is normed, once its weights are known to be those of a row."""
     rows, width = builder.rows(node.inputs[0])
     if not builder.graph.along_last(node) or not all(_is_row(builder.shape(one), width) for one in node.inputs[1:]):
         raise builder.refuse(node, "a norm along the last dimension, with a weight for each of its elements, is known")
@@ -332,7 +335,7 @@ def _attention(builder: Builder, node: Node) -> None:
 def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
     """A node as a function of the tensors that are not known, and their names."""
     version, every = builder.graph.functions.get("", 1), builder.graph.known
-    # What Concat joins are elements, of which zeros need not be read; of others constants are sizes and axes.
+    # Constants of a Concat are elements, and zeros need not be read; constants of other nodes are sizes and axes.
     known = {n: every[n] for n in node.inputs if n in every and not (node.op == "Concat" and every[n].any())}
     names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
 
@@ -392,21 +395,21 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     **dict.fromkeys(LAYOUTS, _layout),
     **dict.fromkeys(HOST, _host),
 }
-"""What makes a step of a node, by its type."""
+"""Functions that make a step of a node, by its type."""
 
 
-# Networks from files: an ONNX model, or a Python file with a function that returns a `Network`.
+# Loading networks from files: an ONNX model, or a Python file with a function that returns a `Network`.
 
 
 def load_network(path: str | Path, settings: Mapping[str, str] | None = None) -> Network:
-    """The network of a file.
+    """Load a network from a file.
 
     Args:
         path: an ONNX model, or a Python file with `def network(...) -> dse.Network`.
-        settings: arguments of that function as text; of a model `element`, and the sizes of its open dimensions.
+        settings: arguments of that function as text; for a model `element`, and the sizes of its open dimensions.
 
     Raises:
-        StudyError: when there is no network in it, no such setting, or it does not run.
+        StudyError: if there is no network in it, a setting is unknown, or the file does not run.
     """
     file, given = Path(path), dict(settings or {})
     if file.suffix != ".py":

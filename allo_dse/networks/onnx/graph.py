@@ -27,7 +27,10 @@ RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 
 
 class Node(Struct, frozen=True, eq=False):
-    """An operator of a model. `proto` is ONNX's own; None for one that stands for a pattern of several."""
+    """An operator of a model.
+
+    `proto` is ONNX's own; None for a node that represents several, found by a pattern.
+    """
 
     op: str
     name: str
@@ -38,12 +41,12 @@ class Node(Struct, frozen=True, eq=False):
 
     @property
     def place(self) -> str:
-        """Where it is in the model, for messages."""
+        """The place in the model, for messages."""
         return f"{self.op} {self.name!r}" if self.name else f"{self.op} that writes {self.output!r}"
 
     @property
     def is_standard(self) -> bool:
-        """Whether it is an operator of ONNX's own, and not of somebody else's by the same name."""
+        """True for an operator of ONNX itself, False for one of another domain with the same name."""
         return self.proto is None or self.proto.domain in {"", "ai.onnx"}
 
     @property
@@ -59,10 +62,14 @@ class Node(Struct, frozen=True, eq=False):
 
 @dataclass
 class Graph:
-    """Attributes:
-    nodes: in an order in which they can run. shapes: of all tensors. known: arrays of those that no input changes.
-    whole: tensors whose elements are something else than floating-point numbers.
-    names: of all tensors and nodes of the model, and those made since.
+    """A model as plain data.
+
+    Attributes:
+        nodes: in an order in which they can run.
+        shapes: of all tensors.
+        known: arrays of the tensors that no input changes.
+        whole: tensors whose elements are not floating-point numbers.
+        names: of all tensors and nodes of the model, and those made since.
     """
 
     name: str
@@ -76,30 +83,30 @@ class Graph:
     names: set[str] = field(default_factory=set)
 
     def new_name(self, wanted: str) -> str:
-        """A name that nothing else has: the wanted one, with a number where that is taken."""
+        """Return an unused name: the wanted one, with a number if that is taken."""
         every = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
         name = next(one for one in every if one not in self.names)
         self.names.add(name)
         return name
 
     def writer(self) -> dict[str, Node]:
-        """The nodes by what they write."""
+        """Return the nodes by the tensors that they write."""
         return {name: node for node in self.nodes for name in node.outputs}
 
     def along_last(self, node: Node, default: int = -1) -> bool:
-        """Whether the `axis` of a node is the last dimension of what it reads."""
+        """Return whether a node's `axis` is the last dimension of its input."""
         return node.number("axis", default) in (-1, len(self.shapes[node.inputs[0]]) - 1)
 
 
 def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:
-    """A model whose tensors all have known shapes; what depends on constants alone is computed.
+    """Return the graph of a model whose tensors all have known shapes; constants are folded.
 
     Args:
         model: a file or a model of `onnx`.
         sizes: of the dimensions that the model leaves open, by name.
 
     Raises:
-        StudyError: without `onnx`, for a file that is no model, or dimensions that stay open.
+        StudyError: without `onnx`, for a file that is not a model, or for dimensions that stay open.
     """
     read = load_model(model) if isinstance(model, str | Path) else model
     graph = read.graph
@@ -118,7 +125,7 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     same, named = dict[str, str](), {name for one in graph.node for name in one.output}
     for proto in (one for one in graph.node if one.output):
         node = _node(proto, same)
-        if node.name in named and node.name != node.output:  # steps are told apart by names, or by what they write
+        if node.name in named and node.name != node.output:  # names must be unique: else the output is used
             node = replace(node, name="")
         named.add(node.name)
         values = _values(node, known, types, versions.get("", 1))
@@ -140,7 +147,7 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
 
 
 def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
-    """A node that reads what tensors are the same as, where they are the same as others."""
+    """Return a node that reads the originals of tensors that are equal to others."""
     from onnx import NodeProto, helper
 
     if any(name in same for name in proto.input):
@@ -150,13 +157,16 @@ def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
         proto = renamed
     attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
     inputs = list(proto.input)
-    while inputs and not inputs[-1]:  # optional, and not given
+    while inputs and not inputs[-1]:  # optional inputs that are not given
         inputs.pop()
     return Node(proto.op_type, proto.name, tuple(inputs), proto.output[0], attributes, proto)
 
 
 def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto]) -> bool:
-    """Whether a node writes what it reads; networks have one type for all floating-point numbers."""
+    """Return whether a node's output equals its input.
+
+    Casts between floating-point types count: networks have one type for all of them.
+    """
     if not node.is_standard:
         return False
     if node.op == "Cast" and node.inputs[0] in types:
@@ -166,7 +176,7 @@ def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str,
 
 
 def _identity(node: Node) -> Node:
-    """What writes the tensor that a node leaves as it is."""
+    """Return an Identity node in place of one that changes nothing."""
     from onnx import helper
 
     proto = helper.make_node("Identity", [node.inputs[0]], [node.output], name=node.name)
@@ -204,7 +214,7 @@ def _require_shape(model: str, name: str, type_: TypeProto) -> None:
 def _values(
     node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], version: int
 ) -> dict[str, Array] | None:
-    """What a node computes from constants, or from a shape, alone."""
+    """Compute the outputs of a node from constants, or from a shape; None if it depends on more."""
     if node.op in RANDOM or not node.is_standard:
         return None
     shape = _shape(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
@@ -218,7 +228,7 @@ def _values(
 def _inferred(
     node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], versions: Mapping[str, int]
 ) -> dict[str, TypeProto]:
-    """The types of what a node writes, by ONNX's rules, which read sizes from small constants."""
+    """Infer the types of a node's outputs by ONNX's rules, which read sizes from small constants."""
     from onnx import checker, defs, helper, numpy_helper, shape_inference
 
     assert node.proto is not None
@@ -240,10 +250,10 @@ def _inferred(
 
 
 def load_model(path: str | Path, name: str = "") -> ModelProto:
-    """A model from a file, with another name where one is given.
+    """Load a model from a file, and rename it if a name is given.
 
     Raises:
-        StudyError: without `onnx`, or for a file that is no model.
+        StudyError: without `onnx`, or for a file that is not a model.
     """
     try:
         import onnx
@@ -277,12 +287,16 @@ def _constant(model: str, tensor: TensorProto) -> Array:
 
     try:
         return np.asarray(numpy_helper.to_array(tensor))
-    except Exception as error:  # onnx has exceptions of its own, and what lies in another file may be missing
+    except Exception as error:  # onnx has its own exceptions, and external data may be missing
         raise StudyError(f"{model}: constant {tensor.name!r} cannot be read: {error}") from None
 
 
 def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str, Array]:
-    """What a node computes, by ONNX's reference evaluator."""
+    """Compute a node's outputs with ONNX's reference evaluator.
+
+    Raises:
+        StudyError: if the evaluator fails.
+    """
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -295,6 +309,6 @@ def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str,
     given = {name: arrays[name] for name in names}
     try:
         found = ReferenceEvaluator(model).run(None, given)
-    except Exception as error:  # whatever an operator of NumPy raises
+    except Exception as error:  # NumPy operators raise anything
         raise StudyError(f"{node.place}: ONNX's reference evaluator cannot compute it: {error}") from None
     return {info.name: np.asarray(value) for info, value in zip(outs, found, strict=True)}

@@ -39,7 +39,7 @@ def conv(builder: Builder, node: Node) -> None:
 
 
 def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
-    """What makes a step of a node that takes the `op` of windows, or of whole images."""
+    """Return a converter of nodes that reduce windows, or whole images, with `op`."""
 
     def convert(builder: Builder, node: Node) -> None:
         x = node.inputs[0]
@@ -48,7 +48,7 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
         beside = index == height * width
         if beside.all(axis=1).any() or (op == "mean" and beside.any() and not node.number("count_include_pad", 0)):
             raise builder.refuse(node, f"a {op} over positions beside the image that do not count")
-        if op == "max":  # a pixel of the window counts again where the window leaves the image
+        if op == "max":  # positions beside the image repeat a pixel of the window
             index = np.where(beside, index.min(axis=1, keepdims=True), index)
         under = builder.arranged(lambda one: _gathered(one, index).swapaxes(0, 1), builder.pixels(x))
         work = pool_work(op, index.shape[1], len(index) * channels, builder.element)
@@ -68,7 +68,7 @@ def reduce_mean(builder: Builder, node: Node) -> None:
 
 
 def batch_norm(builder: Builder, node: Node) -> None:
-    """Part of the convolution before it, where there is one."""
+    """Convert a batch normalization; it becomes part of a convolution before it."""
     x, *names = node.inputs[:5]
     known, channels = builder.graph.known, builder.shape(x)[1:2]
     learned = node.number("training_mode", 0) or any(node.outputs[1:])

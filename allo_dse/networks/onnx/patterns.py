@@ -1,7 +1,7 @@
-"""Operators that exporters write as several: found in a graph, and written as one node.
+"""Operators that exporters write as several nodes: they are found in a graph and rewritten as one node.
 
-A pattern is a tree of operators; a name stands for a tensor, the same name for the same tensor, and a name that begins
-with "=" for a known array. Factors and terms come in any order.
+A pattern is a tree of operators. A name represents a tensor, the same name the same tensor; a name that begins with "="
+represents a known array. Factors and terms come in any order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from allo_dse.common.records import replace
 
 from .graph import Array, Graph, Node, evaluate
 
-# Attention and rotary embedding as exporters write them: whether what a pattern found is one, and with which numbers.
+# Attention and rotary embedding as exporters write them. A match is checked, and its sizes are read.
 #
-# What only moves elements is not matched but computed, on numbers that say where they come from.
+# Nodes that only move elements are not matched. They are computed, on numbers that identify the elements.
 
 
 Bound = dict[str, str]
@@ -33,7 +33,7 @@ def number_of(bound: Bound, name: str, graph: Graph, default: float) -> float:
 
 
 def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """None where what is hidden is not what comes after a query."""
+    """Return the attention that a pattern found; None unless its mask shows all scores or is causal."""
     writer = graph.writer()
     scores, factor = _unscaled(bound["scores"], graph, writer)
     product = writer.get(scores)
@@ -56,7 +56,10 @@ def attention_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
 
 
 def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
-    """The tensor of which a tensor is a multiple, and the factor: PyTorch scales scores, queries, or keys too."""
+    """Return the tensor that a tensor is a multiple of, and the factor.
+
+    PyTorch scales scores, queries, or keys too.
+    """
     factor, node = 1.0, writer.get(name)
     while node is not None and node.op in {"Mul", "Div"}:
         known = {one: graph.known[one] for one in node.inputs if one in graph.known}
@@ -71,8 +74,10 @@ def _unscaled(name: str, graph: Graph, writer: Writer) -> tuple[str, float]:
 
 
 def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
-    """Which scores the softmax sees: of a mask those to which nothing is added, where so much is taken off the others
-    that their weights vanish."""
+    """Return a mask of the scores that the softmax sees.
+
+    In an additive mask these are its zeros, if all other elements are so low that the weights vanish; otherwise none.
+    """
     if "=mask" in bound:
         mask = graph.known[bound["=mask"]].astype(np.float32)
         return np.asarray((mask == 0) if ((mask == 0) | (mask <= LOWEST)).all() else np.zeros_like(mask, bool))
@@ -84,7 +89,7 @@ def _shown(bound: Bound, graph: Graph) -> NDArray[np.bool_]:
 
 
 def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | None:
-    """Keys or values of which a tensor repeats each head for a group of queries; None where it does not.
+    """Return the keys or values that a tensor repeats for the queries of a group; None if it does not.
 
     Args:
         flip: whether heads are transposed in the tensor.
@@ -105,7 +110,10 @@ def _of_groups(name: str, flip: bool, graph: Graph, writer: Writer) -> str | Non
 
 
 def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """None where halves of a row do not turn with each other, by angles that depend on the row alone."""
+    """Return the rotary embedding that a pattern found.
+
+    None unless halves of a row turn with each other, by angles that depend on the row alone.
+    """
     x, tables = bound["x"], [graph.known[bound[name]] for name in ("=cosine", "=sine")]
     shape = graph.shapes[x]
     turned = graph.writer().get(bound["turned"])
@@ -127,7 +135,7 @@ def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
 
 
 def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) -> Array | None:
-    """What a tensor holds once others do; None where it is more than these with their elements moved."""
+    """Compute a tensor from given ones by moving their elements; None if that is not enough."""
     if name in given or name in graph.known:
         return given[name] if name in given else graph.known[name]
     node = writer.get(name)
@@ -144,7 +152,7 @@ EXACT = {
     **{"one": 1.0, "two": 2.0, "three": 3.0, "half": 0.5, "cubic": 0.044715},
     **{"slope": np.sqrt(2 / np.pi), "root": np.sqrt(2), "inverse": np.sqrt(0.5)},
 }
-"""What known numbers of a pattern are to be, by name."""
+"""Required values of a pattern's known numbers, by name."""
 
 _HALF = "=half"
 _ERF = ("Add", ("Erf", ("Div", "x", "=root")), "=one")
@@ -155,7 +163,7 @@ _TANHS = tuple(("Add", ("Tanh", ("Mul", ("Add", "x", ("Mul", cube, "=cubic")), "
 
 
 def _normed(x: Pattern) -> list[Pattern]:
-    """What divides by the root of the mean square."""
+    """Return the patterns that divide by the root of the mean square."""
     squares = [("Pow", x, "=two"), ("Mul", x, x)]
     roots = [("Sqrt", ("Add", ("ReduceMean", square), "=epsilon")) for square in squares]
     return [*(("Div", x, root) for root in roots), *(("Mul", x, ("Reciprocal", root)) for root in roots),
@@ -184,11 +192,11 @@ PATTERNS: dict[str, list[Pattern]] = {
         ("MatMul", ("Softmax", "scores"), "v"),
     ],
 }
-"""What stands for what; the first that fits is taken."""
+"""Patterns of each operator; the first match counts."""
 
 
 def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], bound: Bound) -> Iterator[Bound]:
-    """The ways in which a tensor is computed as a pattern says."""
+    """Yield the ways in which a tensor is computed as a pattern says."""
     if isinstance(pattern, str):
         if pattern.startswith("=") == (tensor in graph.known) and bound.get(pattern, tensor) == tensor:
             yield {**bound, pattern: tensor}
@@ -213,23 +221,26 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
 
 
 def over_last(node: Node, graph: Graph) -> bool:
-    """Whether a softmax is along the last dimension of what it reads."""
-    return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # as ONNX has it
+    """Return whether a softmax runs along the last dimension of its input."""
+    return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # ONNX's defaults
 
 
 def _is_mean_of_rows(node: Node, graph: Graph) -> bool:
-    """Whether a mean is along the last dimension, which is kept."""
+    """Return whether a mean runs along the last dimension and keeps it."""
     return graph.shapes.get(node.output) == (*graph.shapes[node.inputs[0]][:-1], 1)
 
 
 def with_patterns(graph: Graph) -> Graph:
-    """The graph in which what makes up a pattern is one node; what computes its parts stays for who reads them."""
+    """Return the graph with one node in place of each match of a pattern.
+
+    Nodes that compute parts of a match stay for their other readers.
+    """
     writer = graph.writer()
     return replace(graph, nodes=[_as_one(node, graph, writer) for node in graph.nodes])
 
 
 def parts_of(whole: Node, graph: Graph) -> list[Node]:
-    """The nodes of a graph that one node stands for, which a pattern has made of them; none for ONNX's own."""
+    """Return the nodes that a pattern has replaced by one node; none for a node of ONNX's own."""
     writer, found, waiting = graph.writer(), dict[str, Node](), [whole.output] if whole.proto is None else []
     while waiting:
         name = waiting.pop()
@@ -250,7 +261,7 @@ def _as_one(node: Node, graph: Graph, writer: dict[str, Node]) -> Node:
 
 
 def _node(op: str, root: Node, bound: Bound, graph: Graph) -> Node | None:
-    """The node that stands for a pattern; None where its numbers are others than the operator's."""
+    """Return the node that replaces a match; None if its numbers are not the operator's."""
 
     def number(name: str, default: float) -> float:
         return number_of(bound, name, graph, default)

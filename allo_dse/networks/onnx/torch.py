@@ -44,7 +44,7 @@ def from_torch(
     element: str = "bf16",
     programs: Programs | None = None,
 ) -> Network:
-    """A module as a network, as it infers. What it is asked for, and errors, are as for `from_onnx`.
+    """Convert a PyTorch module to a network, as it infers. Other arguments and errors are those of `from_onnx`.
 
     Args:
         example_inputs: tensors to call it with; their shapes are the network's.
@@ -73,16 +73,17 @@ def from_torch_file(
     element: str = "bf16",
     programs: Programs | None = None,
 ) -> Network:
-    """The same for a module that a Python file makes, by an interpreter that has PyTorch.
+    """Convert a module that a Python file makes, in another interpreter that has PyTorch.
 
     Args:
-        path: a file with `def model(**settings)` that returns the module and its example inputs; it imports neither
-            this package nor what the other interpreter has not.
-        function: its name, where it is another. settings: what it is called with: numbers, texts and lists of them.
+        path: a file with `def model(**settings)` that returns the module and its example inputs. It imports neither
+            this package nor packages that the interpreter lacks.
+        function: name of that function.
+        settings: its arguments: numbers, texts and lists of them.
         python: the interpreter.
 
     Raises:
-        StudyError: when the interpreter, the file or the exporter fails, with what it said last.
+        StudyError: if the interpreter, the file or the exporter fails, with its last message.
     """
     file = Path(path).resolve()
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ Imported by: networks, networks.export, networks.onnx.
 
 from allo_dse.lang import install
 
-install()  # programs import `allo`; where Allo is not installed, what stands for it
+install()  # programs import `allo`: its stand-in if Allo is not installed
 
 from .attention import attention_work, heads_of, pair_matrix, query_matrix
 from .elementwise import affine_work, binary_work, pool_work, row_work, unary_work

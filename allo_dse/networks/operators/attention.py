@@ -16,7 +16,7 @@ from .execute import Work, tile_counts
 
 S = Layout.Shard
 HIDDEN = -1.0e30
-LEAST_CHUNK, MOST_CHUNK = 16, 64  # queries, and keys, of a task: more exceed a core's memory
+LEAST_CHUNK, MOST_CHUNK = 16, 64  # queries or keys of a task: more exceed a core's memory
 Floats = NDArray[np.float32]
 
 
@@ -99,7 +99,7 @@ def query_matrix(Q: Floats, kv_heads: int) -> Floats:
 
 
 def heads_of(matrix: Floats, kv_heads: int, length: int) -> Floats:
-    """What the program writes, as [heads, N, D]: the inverse of `query_matrix`."""
+    """Reshape the result of the program to [heads, N, D]: the inverse of `query_matrix`."""
     groups, width = matrix.shape[0] // length, matrix.shape[1] // kv_heads
     return matrix.reshape(groups, length, kv_heads, width).transpose(2, 0, 1, 3).reshape(-1, length, width)
 
@@ -131,7 +131,7 @@ def attention_work(
         length: of keys and values. queries: of a head, the last ones of that length; all where it is not given.
     """
     queries, groups = queries or length, heads // kv_heads
-    one = queries == 1  # nothing is hidden of it: those of the heads of a group are as several of one head
+    one = queries == 1  # sees all keys, so a group's heads are like several queries of one head
     masked, per_pair = causal and not one, 1 if one else groups
 
     def reference(of_queries: Floats, pairs: Floats) -> Floats:

@@ -18,7 +18,7 @@ from .execute import Work
 
 S, R = Layout.Shard, Layout.Replicate
 GELU = -2 * math.sqrt(2 / math.pi)  # x / (1 + exp(GELU * u)) is x * (1 + tanh(-GELU / 2 * u)) / 2
-LEAST_TILE, MOST_TILE = 128, 4096  # elements of a task: below, its start dominates; above, no core keeps three of them
+LEAST_TILE, MOST_TILE = 128, 4096  # elements of a task: fewer are dominated by its start, of more no core holds three
 MOST_ROWS = 8
 Floats = NDArray[np.float32]
 
@@ -83,7 +83,7 @@ def with_row(M=1024, N=768, P=1024, op="add", Ty=bfloat16):
 
 
 def sigmoid(x: Floats) -> Floats:
-    with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and its reciprocal the 0 that is meant
+    with np.errstate(over="ignore"):  # far below 0 the exponential overflows, and its reciprocal is 0, as intended
         found: Floats = np.reciprocal(1 + np.exp(-x))
     return found
 
@@ -149,10 +149,10 @@ def row_work(op: str, rows: int, width: int, element: object) -> Work:
     )
 
 
-# Pooling: of the rows of a matrix, one below the other at the same place, the largest or the mean.
+# Pooling: the maximum or the mean of every column of a [taps, N] matrix. A column holds the elements of one window.
 
 
-LEAST_WINDOWS, MOST_WINDOW_ELEMENTS = 16, 8192  # results of a task, elements that it reads
+LEAST_WINDOWS, MOST_WINDOW_ELEMENTS = 16, 8192  # results per task, elements read per task
 
 
 def pool(taps=9, N=200704, P=512, op="max", Ty=bfloat16):

@@ -23,20 +23,17 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.space.params import Parameter, choices, divisors
 
-# What an operator of a network is, as a dataflow program with parameters.
-
-
-LEAST_TILE, MOST_TILE = 16, 256  # of a side of a matrix: below, calls of kernels dominate; above, no core keeps it
+LEAST_TILE, MOST_TILE = 16, 256  # sides of a tile: smaller ones are dominated by kernel calls, larger ones fit no core
 
 
 @dataclass(frozen=True)
 class Work:
-    """A program, what may vary in it, and what it computes.
+    """A program, its parameters, and its reference.
 
     Attributes:
         kind: name of the operator.
-        program: a function of `params` that returns a region. What it reads comes first among its tensors.
-        params: sizes and element types; what may vary is a `Parameter`. Of element types, each is a work of its own.
+        program: a function of `params` that returns a region. Its inputs come first among its tensors.
+        params: sizes and element types; variable ones are a `Parameter`. Each element type is a work of its own.
         reference: from the arrays that the program reads (narrow floats as float32) to those that it writes.
         verify_with: from parameters to those of a smaller instance with the same tasks.
     """
@@ -65,10 +62,10 @@ class Work:
 
 
 def tile_counts(size: int, least: int = LEAST_TILE, most: int = MOST_TILE) -> Parameter:
-    """How many tiles of `least` to `most` elements a side of `size` may have; a smaller one has one.
+    """Return the numbers of tiles of `least` to `most` elements that a side of `size` may have; one if it is smaller.
 
     Raises:
-        StudyError: for a side that is no whole number of such tiles.
+        StudyError: if the side is not a whole number of such tiles.
     """
     try:
         return divisors(size, at_least=-(-size // most), at_most=max(1, size // least))
@@ -100,11 +97,12 @@ Array = NDArray[np.generic]
 
 
 class Deviation(Struct, frozen=True):
-    """How far the numbers of a step, or at last of the whole network, are from what is expected.
+    """The deviation of a step's result, or of the whole network's outputs, from the expected values.
 
     Attributes:
-        largest: difference over the largest expected value. allowed: of any element, over the same.
-        wrong: elements that differ by more than roundings before them explain.
+        largest: largest difference, relative to the largest expected value.
+        allowed: largest difference allowed for any element, relative to the same.
+        wrong: number of elements whose difference exceeds what earlier roundings explain.
     """
 
     step: str
@@ -122,7 +120,7 @@ _PROGRAMS: dict[tuple[object, ...], Program] = {}
 
 
 def loaded(work: Work) -> Program:
-    """The program for the first value of each parameter; the same one for works that are alike."""
+    """Load the program for the first value of each parameter; equal works share it."""
     key = (work.program, *sorted((name, str(value)) for name, value in work.smallest.items()))
     if key not in _PROGRAMS:
         _PROGRAMS[key] = load_program(work.program, **work.smallest)
@@ -137,10 +135,11 @@ def interface(program: Program) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def run_program(program: Program, given: Sequence[Array], vmg: VMG | None = None) -> Array:
-    """What a program writes from arrays of as many elements as the tensors it reads; narrow floats as float32.
+    """Run a program and return its result; narrow floats become float32.
 
     Args:
-        vmg: how it is folded; not at all where it is not given.
+        given: arrays with as many elements as the tensors that the program reads.
+        vmg: the folded graph to run; the program's own, not folded, by default.
     """
     writes = interface(program)[1]
     arrays = _arrays(program, given)
@@ -157,7 +156,7 @@ def _arrays(program: Program, given: Sequence[Array]) -> dict[str, Array]:
 
 
 def reference_of(work: Work, given: Sequence[Array]) -> Array:
-    """What a work's reference computes in float32 from arrays of as many elements as its program reads."""
+    """Compute a work's reference in float32, from arrays with as many elements as its program reads."""
     assert work.reference is not None
     reads, _ = interface(loaded(work))
     shaped = [as_computable(one).reshape(tensor.shape) for one, tensor in zip(given, reads, strict=True)]
@@ -173,8 +172,9 @@ def difference(found: Array, expected: Array) -> float:
 
 
 def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) -> Deviation:
-    """How far a work's result is from what is expected of it: without its roundings it is that, within the bound of
-    single roundings, and with them within theirs.
+    """Compare a work's result with the expected one.
+
+    Without the program's roundings they must agree within those of float32; with its roundings, within their bound.
 
     Args:
         given: as for `run_program`; they are rounded to the types of the program's tensors.
@@ -200,5 +200,5 @@ def deviation(name: str, work: Work, given: Sequence[Array], expected: Array) ->
 
 
 def tolerance(work: Work) -> float:
-    """How far a work's result may be from what is expected of it, over the root mean square of that."""
+    """Return the allowed deviation of a work's result, relative to the root mean square of the expected one."""
     return max((one.largest for one in tolerances_of(loaded(work)).values()), default=0.0)

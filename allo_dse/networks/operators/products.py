@@ -101,8 +101,7 @@ def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
     )
 
 
-# Products and sums of matrices with what follows on their elements, as one program: the first result never goes to
-# DRAM.
+# Fused programs: products and sums of matrices with elementwise operators after them. The first result stays on chip.
 
 
 def gemm_unary(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="relu", Ty=bfloat16):
@@ -257,14 +256,16 @@ OPERAND: dict[str, Callable[[Floats, Floats], Floats]] = {
     "silu_mul": BINARY["silu_mul"],
     "mul_silu": lambda x, gate: x * silu(gate),
 }
-"""By what `gemm_then` calls it: of the product and what is read beside it."""
+"""Functions of the product and a further input, by their names in `gemm_then`."""
 
 
 def fused_work(work: Work, following: Work, position: int) -> Work | None:
-    """Both as one program, which reads what `work` reads and then what else `following` does; None where there is none.
+    """Fuse two works into one program; None if there is none.
+
+    It reads the inputs of `work`, then the other inputs of `following`.
 
     Args:
-        position: of the result of `work` among what `following` reads.
+        position: of the result of `work` among the inputs of `following`.
     """
     if work.params.get("Ty") != following.params.get("Ty"):
         return None

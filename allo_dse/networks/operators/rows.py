@@ -14,7 +14,7 @@ from allo_dse.space.params import Parameter, divisors
 from .execute import Work
 
 S, R = Layout.Shard, Layout.Replicate
-MOST_ROWS = 8  # of a task; it keeps them twice
+MOST_ROWS = 8  # rows of a task, which keeps them twice
 Floats = NDArray[np.float32]
 
 

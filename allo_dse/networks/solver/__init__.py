@@ -1,7 +1,7 @@
-"""Which operators share a launch, on which designs, and when each runs: a problem of numbers, and its solution.
+"""Assignment of operators to launches, with their designs and start times: a problem of numbers, and its solver.
 
-`problem` says what is to be decided and knows nothing of networks; `solve` decides it, by `by_launches`, a shortest
-path over launches, and `model`, all at once for CP-SAT.
+`problem` states it and knows nothing of networks. `solve` solves it with `by_launches`, a shortest path over launches,
+and with a model of the whole for CP-SAT.
 
 Imports: common, device.
 Imported by: networks.

@@ -1,10 +1,10 @@
-"""The shortest solution as a shortest path: nodes are what is done when a launch ends, edges are launches.
+"""The shortest solution as a shortest path: nodes are the sets of steps done when a launch ends, edges are launches.
 
-Launches follow each other, so their times add up, and each is a small problem of its own. What is done when one ends is
-a set of steps with all that they wait for; a network has few such sets, as it is nearly a chain. An edge takes
-at least what follows from its operators one by one. Only launches on the path that looks shortest are solved, until all
-of it are and it still is. No solution is shorter: what a path leaves out, waiting for what ended in an earlier launch
-and a limit of the deviation of all together, only adds to it.
+Launches follow each other, so their times add up, and each is a small problem of its own. A node is a set of steps with
+all their predecessors. A network has few such sets, as it is nearly a chain. The lower bound of an edge follows from
+its operators one by one. Only launches on the path that looks shortest are solved, until all of its launches are solved
+and it is still the shortest. No solution is shorter: a path ignores only waits for earlier launches and the common
+limit of the deviation, and both only add to the length.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Solve = Callable[[Problem], Solved]
 
 @dataclass
 class ByLaunches:
-    """A problem whose launches follow each other, and of which every step has an operator of its own.
+    """A problem whose launches follow each other, and whose steps each have an operator of their own.
 
     Attributes:
         known: launches that were solved, by their problem.
@@ -41,17 +41,17 @@ class ByLaunches:
 
     @cached_property
     def masks(self) -> list[int]:
-        """Of each operator, the steps that it does, as bits."""
+        """Steps of each operator, as bits."""
         return [sum(1 << step for step in steps) for steps in self.problem.does]
 
     @cached_property
     def before(self) -> list[set[int]]:
-        """Of each step, those that it waits for."""
+        """Predecessors of each step."""
         return self.problem.before
 
     @cached_property
     def launches(self) -> dict[int, list[int]] | None:
-        """By what is done before, smallest first, what may be done after one more launch; None of too many."""
+        """Steps that may be done after one more launch, by those done before, smallest first; None if too many."""
         found: dict[int, list[int]] = {}
         waiting, count = {0}, 0
         while waiting:
@@ -65,7 +65,7 @@ class ByLaunches:
         return found
 
     def _next(self, done: int) -> Iterator[int]:
-        """Sets of steps that one launch may do next, each with what it waits for."""
+        """Yield the sets of steps that one launch may do next, each with its predecessors."""
         seen, waiting = {0}, [0]
         before = [sum(1 << step for step in own) for own in self.before]
         while waiting:
@@ -80,7 +80,7 @@ class ByLaunches:
 
     @cached_property
     def _kinds_of(self) -> list[list[tuple[int, int]]]:
-        """Of each step, the kinds that may do it: what else they can do, and the columns that they need."""
+        """Kinds that may do each step, with all steps that they can do and the columns that they need."""
         can = [0] * len(self.problem.choices)
         for kind, mask in zip(self.problem.kinds, self.masks, strict=True):
             can[kind] |= mask
@@ -88,7 +88,7 @@ class ByLaunches:
         return [[(can[k], needs[k]) for k in range(len(can)) if can[k] >> s & 1] for s in range(self.problem.steps)]
 
     def _fits(self, launch: int) -> bool:
-        """Whether any kinds that together can do so much need no more columns than there are."""
+        """Return whether some kinds can do all steps of a launch within the device's columns."""
 
         def covered(left: int, columns: int) -> bool:
             if not left:
@@ -100,7 +100,10 @@ class ByLaunches:
 
     @cached_property
     def _designs(self) -> list[tuple[Choice, ...]]:
-        """Of each operator those that fit, of one that alone takes more of the deviation than is allowed none."""
+        """Designs of each operator that fit the device.
+
+        An operator that alone exceeds the allowed deviation has none.
+        """
         limit, effects = self.problem.limits[0], self.problem.effects or (0,) * len(self.masks)
         return [
             tuple(one for one in self.problem.designs(o) if one and one.needs[0] <= limit) if effect <= ALLOWED else ()
@@ -109,13 +112,13 @@ class ByLaunches:
 
     @property
     def every_step_alone(self) -> bool:
-        """Whether each has an operator of its own that fits."""
+        """True if each step has an operator of its own that fits."""
         alone = [steps for steps, designs in zip(self.problem.does, self._designs, strict=True) if designs]
         return len({steps for steps in alone if len(steps) == 1}) == self.problem.steps
 
     @cached_property
     def _operators(self) -> list[tuple[int, int, float]]:
-        """Of each operator that fits: its steps, the least ticks, and the least columns times ticks for each step."""
+        """Steps, fewest ticks, and fewest columns times ticks for each step, of every operator that fits."""
         return [
             (
                 mask,
@@ -127,7 +130,7 @@ class ByLaunches:
         ]
 
     def least(self, launch: int) -> float:
-        """Ticks that a launch takes at least: of what is one after another in it, and as its columns are busy."""
+        """Return a lower bound of a launch's ticks: its operators one after another, and its busy columns."""
         inside = [one for one in self._operators if not one[0] & ~launch]
         ticks, areas = dict[int, int](), dict[int, float]()
         for mask, own, area in inside:
@@ -188,10 +191,11 @@ class ByLaunches:
 
 
 def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tuple[Solution | None, int]:
-    """The solution of a shortest path, where one is found, and a bound: no solution is shorter.
+    """Return the solution of the shortest path, if one is found, and a lower bound of the length.
 
     Args:
-        solve: of one launch. more: whether another may be solved.
+        solve: solver of one launch.
+        more: tells whether another may be solved.
     """
     own = ByLaunches(problem)
     if not own.every_step_alone or own.launches is None:
@@ -213,10 +217,10 @@ def by_launches(problem: Problem, solve: Solve, more: Callable[[], bool]) -> tup
 
 
 def _shortest(own: ByLaunches, takes: Mapping[int, Mapping[int, float]]) -> tuple[list[int], float]:
-    """What is done after each launch, from nothing to all, and the ticks.
+    """Return the shortest way from no steps to all: the steps done after each launch, and the ticks.
 
     Args:
-        takes: by what is done before a launch and after it, smallest first, the ticks of the launch.
+        takes: ticks of a launch, by the steps done before it, smallest first, and by those done after it.
     """
     between = own.problem.between
     best: dict[int, float] = {0: -between}

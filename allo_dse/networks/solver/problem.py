@@ -1,9 +1,9 @@
-"""What is to be decided when operators are put into launches, as numbers: times in ticks, shares of the bandwidth.
+"""Assignment of operators to launches as a problem of numbers: times in ticks, shares of the bandwidth.
 
-A launch is one configuration of the device. In it every kind of operator that it serves has resources of its own, for
-which one design is chosen; operators of that kind run on them one after another. Operators of different kinds run at
-once where their inputs are there and the DRAM gives what both ask for. Launches follow each other; of an FPGA there is
-one, and operators that are alike may be of several kinds.
+A launch is one configuration of the device. Each kind of operator in it has resources of its own, and one design for
+them; operators of a kind run one after another. Operators of different kinds overlap if their inputs are ready and the
+DRAM has bandwidth for both. Launches follow each other. An FPGA has one launch, and equal operators may be of several
+kinds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ ALLOWED = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """A design that may be chosen for a kind: what it needs of each resource of the device, ticks, and the share of the
-    bandwidth it uses meanwhile."""
+    """A design of a kind: its needs of each resource, its ticks, and the share of the bandwidth that it uses."""
 
     needs: tuple[int, ...]
     ticks: int
@@ -36,12 +35,13 @@ class Choice:
 
 
 class Edge(Struct, frozen=True):
-    """Operators of which one may write what the other reads into a stream, where each has hardware of its own.
+    """Two operators, each on its own hardware, of which one may stream its result to the other.
 
     Attributes:
-        source, target: of a launch both. saves: of each resource what a stream takes less than memory ports do.
-        lags: by choice of the source and of the target, ticks from start to start after which the target never waits;
-            None where their designs cannot stream.
+        source, target: operators in one launch.
+        saves: of each resource, the difference between memory ports and a stream.
+        lags: by choice of the source and of the target, ticks from start to start after which the target never
+            waits; None if these designs cannot stream.
     """
 
     source: int
@@ -51,18 +51,23 @@ class Edge(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """Operators do one step each, or several that are fused; of those that do a step, one runs.
+    """Operators to schedule. Each does one step, or several fused ones; exactly one operator runs for every step.
 
     Attributes:
-        kinds: of each operator. choices: of each kind. does: of each operator the steps that it does.
-        after: of each operator those that it waits for, where both run, with the ticks that the host or a rearrangement
-            takes between them. limits: of each resource in a launch. between: ticks from one launch to the next.
-        release: ticks of what precedes an operator and depends on no other one.
-        tail: by operator, ticks of what follows it and no operator. launches: at most; one for each step if not given.
-        edges: that may be streams, of a problem of one launch. All that is streamed is called at once: what else it
-            reads must be there before the first of it starts.
-        own: of an operator that takes another time on them the designs of its kind; None where it cannot run.
-        effects: of each operator what it takes of the deviation that is allowed, as a share of `ALLOWED`; none is.
+        kinds: of each operator.
+        choices: of each kind.
+        does: of each operator, its steps.
+        after: of each operator, its predecessors (if both run), with the ticks of host and rearrangements in
+            between.
+        limits: of each resource in a launch.
+        between: ticks from one launch to the next.
+        release: of each operator, ticks of work before it that depends on no operator.
+        tail: of each operator, ticks of work after it that no operator does.
+        launches: the most launches; one for each step by default.
+        edges: possible streams, in a problem of one launch. All operators that stream are called at once: their
+            other inputs must be there before the first of them starts.
+        effects: of each operator, its share of the allowed deviation in units of `ALLOWED`; empty without a limit.
+        own: the choices of an operator whose times differ from its kind's; None where it cannot run.
     """
 
     kinds: tuple[int, ...]
@@ -79,16 +84,16 @@ class Problem(Struct, frozen=True):
     own: Mapping[int, tuple[Choice | None, ...]] = field(default_factory=dict)
 
     def designs(self, o: int) -> tuple[Choice | None, ...]:
-        """The choices of an operator."""
+        """Return the choices of an operator."""
         return self.own.get(o) or self.choices[self.kinds[o]]
 
     def ticks(self, o: int) -> list[int]:
-        """What it takes on each, 0 where it cannot run."""
+        """Return the ticks of an operator with each of its choices, 0 where it cannot run."""
         return [choice.ticks if choice else 0 for choice in self.designs(o)]
 
     @property
     def alike(self) -> list[list[int]]:
-        """Operators that do the same steps, of which one runs at most."""
+        """Groups of operators that do the same steps; at most one of each group runs."""
         found: dict[tuple[int, ...], list[int]] = {}
         for o, steps in enumerate(self.does):
             found.setdefault(steps, []).append(o)
@@ -96,7 +101,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def before(self) -> list[set[int]]:
-        """Of each step, those that it waits for."""
+        """Predecessors of each step."""
         found: list[set[int]] = [set() for _ in range(self.steps)]
         for steps, waits in zip(self.does, self.after, strict=True):
             if len(steps) == 1:
@@ -105,7 +110,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def longest_path(self) -> frozenset[int]:
-        """The steps that take longest, at their fastest, of those of which each waits for the one before."""
+        """The steps on the path of dependences that takes longest, each at its fastest."""
         single = {self.does[own[0]][0]: own for own in self.alike if len(self.does[own[0]]) == 1}
         ticks = {s: min((t for o in own for t in self.ticks(o) if t), default=0) for s, own in single.items()}
         return frozenset(longest(ticks, self.before))
@@ -116,7 +121,7 @@ class Problem(Struct, frozen=True):
 
     @property
     def horizon(self) -> int:
-        """Ticks in which any order is done: each operator in a launch of its own, one after another, at its slowest."""
+        """An upper bound of the length: one launch per operator, one after another, with the slowest designs."""
         slowest = sum(max(self.ticks(o)) for o in range(len(self.kinds))) + sum(map(self._late, self.edges))
         waits = sum(sum(waits.values()) for waits in self.after) + sum(self.release) + sum(self.tail)
         return slowest + waits + self.between * self.steps
@@ -129,9 +134,9 @@ class Problem(Struct, frozen=True):
 
 
 def longest(ticks: Mapping[int, int], before: Sequence[Iterable[int]]) -> list[int]:
-    """Of the steps that have ticks, those of which each waits for the one before that together take longest."""
+    """Return the path of dependences that takes longest, among the steps that have ticks."""
     paths: dict[int, tuple[int, list[int]]] = {}
-    for step in sorted(ticks):  # in an order in which they can run
+    for step in sorted(ticks):  # topological order
         took, path = max((paths[one] for one in before[step] if one in paths), default=(0, []))
         paths[step] = took + ticks[step], [*path, step]
     return max(paths.values())[1]
@@ -141,14 +146,14 @@ def ticks(us: float) -> int:
     return math.ceil(us / TICK_US)
 
 
-# What is decided, and the simplest that can be: every step in a launch of its own.
-
-
 class Solution(Struct, frozen=True):
-    """Attributes:
-    launch, start, choice: of each operator; the choice is the position among its kind's. -1 of one that does not run.
-    length: ticks from the start to the end of everything. bound: no solution is shorter, or, for a stream, does with
-        less time from input to input. streams: numbers of the problem's edges.
+    """A schedule of a problem's operators.
+
+    Attributes:
+        launch, start, choice: of each operator, -1 if it does not run. The choice is a position among its kind's.
+        length: ticks from the start to the end of everything.
+        bound: lower bound of the length, or of the time from input to input of a stream.
+        streams: numbers of the problem's edges.
     """
 
     launch: tuple[int, ...]
@@ -160,12 +165,15 @@ class Solution(Struct, frozen=True):
 
     @property
     def gap(self) -> float:
-        """How much shorter another solution may be, as a share of this one's length."""
+        """An upper bound on what another solution saves, as a share of this one's length."""
         return 1 - self.bound / self.length if self.length else 0.0
 
 
 def in_turn(problem: Problem) -> Solution | None:
-    """Every step by itself, on its fastest design, in a launch of its own; none where there are fewer launches."""
+    """Return the simplest solution: each step on its fastest design, in a launch of its own.
+
+    None if fewer launches are allowed, or if the deviation exceeds the limit.
+    """
     launch, start, choice = ([-1] * len(problem.kinds) for _ in range(3))
     ends: dict[int, int] = {}
     taken = 0
@@ -173,7 +181,7 @@ def in_turn(problem: Problem) -> Solution | None:
     for o, steps in enumerate(problem.does):
         if len(steps) == 1:
             singles.setdefault(steps[0], []).append(o)
-    for step in range(problem.steps):  # in an order in which they can run
+    for step in range(problem.steps):  # topological order
         o, c = _fastest(problem, singles.get(step, []))
         taken += problem.effects[o] if problem.effects else 0
         earliest = [ends[b] + wait for b, wait in problem.after[o].items() if b in ends]
@@ -187,7 +195,11 @@ def in_turn(problem: Problem) -> Solution | None:
 
 
 def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
-    """Of operators the one with the least effect, of these the fastest, and its design."""
+    """Return the operator with the least effect, and of several the fastest, with its design.
+
+    Raises:
+        StudyError: if no design fits the device.
+    """
     found, needs = [], problem.limits
     for o in operators:
         effect, needs = problem.effects[o] if problem.effects else 0, problem.choices[problem.kinds[o]][0].needs
@@ -205,7 +217,7 @@ def _fastest(problem: Problem, operators: Sequence[int]) -> tuple[int, int]:
 
 
 def least_of(problem: Problem) -> int:
-    """No solution is shorter than the step that takes longest however it is done."""
+    """Return a lower bound of the length: the step that takes longest, done in the fastest way."""
     least = [min(c.ticks for c in problem.designs(o) if c) for o in range(len(problem.kinds))]
     return max(
         min(problem.release[o] + least[o] + problem.tail[o] for o, steps in enumerate(problem.does) if step in steps)

@@ -1,7 +1,7 @@
-"""The fastest way to put operators into launches: exact, or with a bound on what is left to gain.
+"""Solver of the launch problem: the fastest solution, or the best one found with a bound on what is left to gain.
 
-Launch by launch (`by_launches`) where the device may have several, then CP-SAT on the whole, from the best that is
-known, unless that is proved already.
+If several launches are allowed, `by_launches` solves them one by one. Then CP-SAT solves the whole from the best known
+solution, unless that is proved optimal already.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from allo_dse.common.records import replace
 from .by_launches import by_launches
 from .problem import ALLOWED, BANDWIDTH, Problem, Solution, in_turn, least_of
 
-# A problem for CP-SAT.
-
 
 class Model:
-    """The decisions of a problem as variables, and what must hold of them."""
+    """Variables and constraints of a problem for CP-SAT."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.model = cp_model.CpModel()
         model, count = self.model, len(problem.kinds)
         self.launches = range(problem.launches or problem.steps)
-        # Whether an operator is in a launch with a choice; whether a kind has columns for a choice in a launch.
+        # `runs`: the operator runs in the launch with the choice. `has`: the kind has columns for the choice there.
         self.runs = {
             (o, c, at): model.new_bool_var(f"runs_{o}_{c}_{at}")
             for o, kind in enumerate(problem.kinds)
@@ -48,7 +46,7 @@ class Model:
         self._groups()
         edges = [(edge.source, edge.target) for edge in problem.edges]
         self.streams = {edge: model.new_bool_var("streams_{}_{}".format(*edge)) for edge in edges}
-        # What is streamed is called with what it reads, and starts when it need not wait any more.
+        # An operator that reads a stream is called with its source, but starts only when it need not wait any more.
         called = [model.new_int_var(0, problem.horizon, f"called_{o}") for o in range(count if problem.edges else 0)]
         self.called = called or self.start
         self.begin = [model.new_int_var(0, problem.horizon, f"begin_{at}") for at in self.launches]
@@ -66,7 +64,10 @@ class Model:
         model.minimize(self.length)
 
     def _groups(self) -> None:
-        """Of operators that do the same one runs at most: they have one launch, one start and one size."""
+        """Give operators that do the same steps one launch, one start and one size.
+
+        At most one of them runs.
+        """
         model, most, horizon = self.model, len(self.launches) - 1, self.problem.horizon
         self.alike = self.problem.alike
         self.group = {o: number for number, own in enumerate(self.alike) for o in own}
@@ -82,7 +83,7 @@ class Model:
         return self.model.new_int_var_from_domain(domain, f"size_{alike[0]}")
 
     def _one_design_each(self) -> None:
-        """Every step is done once, by an operator in one launch, with the choice that its kind has there."""
+        """Do every step once, by an operator in one launch, with the choice of its kind there."""
         for step in range(self.problem.steps):
             self.model.add_exactly_one(one for (o, _, _), one in self.runs.items() if step in self.problem.does[o])
         for o, kind in enumerate(self.problem.kinds):
@@ -104,7 +105,7 @@ class Model:
             self.model.add(self.size[own[0]] == sum(ticks[o][c] * self.runs[o, c, at] for o, c, at in runs[number]))
 
     def _resources(self) -> None:
-        """The designs of a launch fit the device; a kind has one."""
+        """Make the designs of a launch fit the device, and give each kind at most one."""
         for at in self.launches:
             for number, limit in enumerate(self.problem.limits):
                 needs = [(self.problem.choices[k][c].needs[number], k, c) for k, c, own in self.has if own == at]
@@ -114,7 +115,7 @@ class Model:
                 self.model.add_at_most_one(self.has[k, c, at] for c in range(len(choices)))
 
     def _order(self) -> None:
-        """Operators wait for what they read, and the end for all."""
+        """Start operators after their inputs are ready; the end is after all of them."""
         for o, waits in enumerate(self.problem.after):
             self.model.add(self.called[o] >= self.problem.release[o]).only_enforce_if(self.present[o])
             end = self.start[o] + self.size[o] + self.problem.tail[o]
@@ -139,7 +140,7 @@ class Model:
                     self.model.add(self.start[first] >= self.start[before] + self.size[before]).only_enforce_if(*both)
 
     def _streamed(self) -> None:
-        """What streams has hardware of its own, and starts so late that it never waits for what streams to it."""
+        """Keep streaming operators on hardware of their own, and start each late enough never to wait for a stream."""
         kinds, choices = self.problem.kinds, self.problem.choices
         alike: dict[int, list[int]] = {}
         for o, kind in enumerate(kinds):
@@ -153,7 +154,7 @@ class Model:
             for o in sorted({*alike[kinds[edge.source]], *alike[kinds[edge.target]]}):
                 self.model.add_implication(streams, self.present[o] if o in ends else ~self.present[o])
             self.model.add(self.called[edge.target] == self.called[edge.source]).only_enforce_if(streams)
-            # However the tensor passes, it takes so long: without this the bound is far from the length.
+            # A redundant bound that holds with and without the stream: without it the solver's bound is loose.
             least = [
                 min([choice.ticks, *(lag for lag in lags if lag is not None)]) * self.runs[edge.source, c, 0]
                 for c, (choice, lags) in enumerate(zip(choices[kinds[edge.source]], edge.lags, strict=True))
@@ -172,7 +173,7 @@ class Model:
                         self.model.add_bool_or(~streams, ~source, ~targets[at])
 
     def _in_their_launches(self) -> None:
-        """An operator runs between the beginning of its launch and that of the next, before the array is configured."""
+        """Run operators between the begin of their launch and that of the next, before the array is configured."""
         for own in self.alike:
             o = own[0]
             for at in self.launches:
@@ -194,8 +195,11 @@ class Model:
             self.model.add_implication(self._used(at), self._used(at - 1))
 
     def period(self) -> cp_model.IntVar:
-        """Ticks from input to input: until the busiest kind has done one, or what streams to each other and is called
-        again when all of it has ended, and the DRAM has moved its tensors."""
+        """Return the variable of the ticks from input to input.
+
+        It covers the busiest kind, operators that stream to each other and are called again when all have ended, and
+        the DRAM's transfers.
+        """
         period = self.model.new_int_var(0, self.problem.horizon, "period")
         busy: dict[int, list[cp_model.LinearExpr]] = {}
         moving = []
@@ -215,8 +219,10 @@ class Model:
         return period
 
     def _at_least(self) -> None:
-        """What follows from the rest, but the solver's bound does not see: launches follow each other, and take as long
-        as what is one after another in them, and as their columns are busy."""
+        """Add bounds on the length that the solver does not see by itself.
+
+        Launches follow each other. They take as long as the longest path of dependences, and as their columns are busy.
+        """
         problem, model = self.problem, self.model
         used = [self._used(at) for at in self.launches]
         between = problem.between * (sum(used) - 1)
@@ -238,7 +244,7 @@ class Model:
             model.add(limit * (self.length - between) >= sum(areas))
 
     def _used(self, launch: int) -> cp_model.IntVar:
-        """Whether there are operators in a launch."""
+        """Return the variable that is true if a launch has operators."""
         if not hasattr(self, "_uses"):
             self._uses = [self.model.new_bool_var(f"used_{at}") for at in self.launches]
             for at, used in enumerate(self._uses):
@@ -246,7 +252,7 @@ class Model:
         return self._uses[launch]
 
     def _side_by_side(self) -> None:
-        """Operators of a kind follow each other, and what runs at once shares the bandwidth."""
+        """Run operators of a kind one after another, and share the bandwidth among concurrent ones."""
         times: dict[int, list[cp_model.IntervalVar]] = {kind: [] for kind in self.problem.kinds}
         demands: dict[int, list[int]] = {kind: [] for kind in self.problem.kinds}
         for o, kind in enumerate(self.problem.kinds):
@@ -270,25 +276,25 @@ class Model:
 WORK_LIMIT = 60.0
 """CP-SAT's deterministic time, about as many seconds: then the best so far is taken, with what is proved of it."""
 LAUNCH_SHARE = 1 / 20
-"""Of the limit, that one launch may take; all of them, half."""
+"""Share of the limit that one launch may take; all launches together may take half."""
 
 WHOLE = 2
-"""Of the linear relaxation: how long operators take hangs on choices, which is not seen without. Of GPT-2's block, one
-launch on a U280 of 163 designs, the best is proved in 8 s of work; without, 60 s do not find it, and the bound is a
-quarter of it."""
+"""Level of the linear relaxation. Operator times depend on choices, which lower levels do not see. For GPT-2's block,
+one launch of 163 designs on a U280, the optimum is proved in 8 s of work. Without it, 60 s do not find the optimum, and
+the bound is a quarter of it."""
 
 
 def solve(
     problem: Problem, *, work_limit: float = WORK_LIMIT, stream: bool = False, near: Solution | None = None
 ) -> Solution:
-    """The shortest solution, or the best that is found within a limit of work.
+    """Return the shortest solution, or the best one found within a limit of work.
 
     Args:
-        stream: the one with the least time from input to input instead, and the shortest of these; for one launch.
-        near: where to look first.
+        stream: minimise the time from input to input first, then the length; for one launch.
+        near: solution to begin from.
 
     Raises:
-        StudyError: where the designs of the operators do not fit the device.
+        StudyError: if the designs of the operators do not fit the device.
     """
     work, known, bound = _Work(work_limit), in_turn(problem), least_of(problem)
     if problem.launches is None:
@@ -317,7 +323,7 @@ def solve(
 
 
 def _allowed(problem: Problem, one: Solution) -> bool:
-    """Whether its operators together take no more of the deviation than is allowed."""
+    """Return whether a solution's operators together keep within the allowed deviation."""
     return sum(effect for effect, at in zip(problem.effects, one.launch, strict=False) if at >= 0) <= ALLOWED
 
 
@@ -327,7 +333,7 @@ def _length(one: Solution) -> int:
 
 @dataclass
 class _Work:
-    """What CP-SAT has done of the work that it may do.
+    """CP-SAT's work so far, and its limit.
 
     Attributes:
         refuted: the last model has no solution.
@@ -341,12 +347,12 @@ class _Work:
         return self.done < self.limit / 2
 
     def launch(self, part: Problem) -> tuple[float, Solution | None]:
-        """The bound and the best of one launch."""
+        """Return the bound and the best solution of one launch."""
         found = self.found(Model(part), None, self.limit * LAUNCH_SHARE)
         return (found.bound if found else math.inf if self.refuted else 0), found
 
     def found(self, made: Model, begun: Solution | None, limit: float, *, stream: bool = False) -> Solution | None:
-        """The best of a model within a limit, with its bound; None where none is found."""
+        """Return a model's best solution within a limit, with its bound; None if none is found."""
         if begun is not None:
             for (o, c, at), one in made.runs.items():
                 made.model.add_hint(one, begun.launch[o] == at and begun.choice[o] == c)

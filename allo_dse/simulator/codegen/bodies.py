@@ -22,10 +22,8 @@ from .payload import decisions, erase_payload
 from .signature import ANY_TOKEN, Body, CompiledBodies, Parameter, Signature
 from .stream_ops import find, reduce_stream_ops, storage_bytes, to_blocks
 
-# Integer divisions as compiled code can do them.
-#
-# Processors trap when they divide by zero, and the smallest number by -1. Hardware gives some value and goes on; so
-# does compiled code here: the dividend. A study that meets such a design must not lose its process.
+# Processors trap on division by zero, and of the smallest number by -1. Hardware gives some value and goes on. Compiled
+# code gives the dividend, so that a study that meets such a design does not lose its process.
 #
 # MLIR's own expansion of floor divisions is wrong beyond 64 bits.
 
@@ -88,15 +86,13 @@ def _constant(value: ir.Value) -> int | None:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None
-    text = str(owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value stops at 64 bits
+    text = str(owner.attributes["value"]).partition(" :")[0]  # IntegerAttr.value is limited to 64 bits
     return {"true": 1, "false": 0}.get(text) if not text.lstrip("-").isdigit() else int(text)
 
 
-# Checking indices whose range is only known when a body runs.
-#
-# An operation with the attribute `df.check = array<i64: number, position, limit, ...>` has indices that must be at
-# least 0 and less than a limit. Compiled code tells the run of one that is not (`df.fault`), and uses 0 in its place:
-# a study that meets such a program must not lose its process.
+# The attribute `df.check = array<i64: number, position, limit, ...>` of an operation lists indices to check at run
+# time: each must be at least 0 and less than its limit. Compiled code reports an index out of range to the run
+# (`df.fault`) and uses 0 instead, so that a study that meets such a program does not lose its process.
 
 
 CHECK = "df.check"
@@ -257,8 +253,8 @@ def lower_coroutines(module: ir.Module) -> None:
 
 def to_llvm(module: ir.Module) -> None:
     run_passes(module, TO_LLVM)
-    # Set here because the conversion from func.func drops attributes for LLVM. Without presplitcoroutine code
-    # generation aborts the process; without noinline nests and moves would go back to where they are called.
+    # Set here because the conversion from func.func drops LLVM's attributes. Without presplitcoroutine, code generation
+    # aborts the process. Without noinline, nests and moves would be inlined into their callers.
     for op in module.body.operations:
         if _is_coroutine(op):
             pass_through(op, "presplitcoroutine")

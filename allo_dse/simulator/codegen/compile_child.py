@@ -43,7 +43,7 @@ class Made(Struct, frozen=True, tag=True):
 
 
 class Refused(Struct, frozen=True, tag=True):
-    """What a request is wrong with."""
+    """The error in a request."""
 
     message: str
     hint: str
@@ -54,7 +54,7 @@ Reply: TypeAlias = Started | Made | Refused
 
 def main() -> None:
     """Serve the parent until it closes the pipe."""
-    # Signals to the process group are for the parent, which closes the pipe when it ends.
+    # The parent handles signals to the process group; it closes the pipe when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

@@ -1,8 +1,8 @@
-"""Compiling task bodies in a process of its own, under limits: native code in this process could not be stopped.
+"""Compilation of task bodies in a process of its own, under limits: native code in this process could not be stopped.
 
-The process starts when something is first compiled, and goes on to the next request; what exceeds a limit, or crashes
-the compiler, ends it, and the next request starts another. Processor time decides and not the clock, so that what
-compiles does so on a loaded machine, too.
+The process starts with the first request and serves later ones. A request that exceeds a limit or crashes the compiler
+ends it, and the next request starts another. The limit is on processor time, not on the clock, so that a loaded machine
+compiles the same programs.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CLOCK_RATIO = 50
 
 
 def compiled(request: Request) -> bytes:
-    """What the process makes of a request.
+    """Compile a request in the server process.
 
     Raises:
         CompileLimit: if it takes too much time or memory, or the compiler crashes.
-        SimulationError: what compiling it raises.
+        SimulationError: if the compiler rejects the request.
     """
     global _server
     key = msgspec.msgpack.encode(request)
@@ -51,7 +51,7 @@ def compiled(request: Request) -> bytes:
         try:
             return _server.made(key, tuple(body.symbol for body in request.bodies))
         except CompileLimit as failure:
-            # A search asks for the same bodies in each of its designs. With other limits it is tried again.
+            # A search requests the same bodies in each of its designs. Under other limits they are tried again.
             _refused[key] = failure.what, failure.hint, failure.symbols
             end_server()
             raise
@@ -86,7 +86,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _limits() -> tuple[float, float]:
-    """Seconds and GiB; what was refused with others counts no more."""
+    """The limits in seconds and GiB; with new limits, earlier refusals no longer count."""
     found = []
     for name, default in _DEFAULTS.items():
         text = os.environ.get(name) or str(default)
@@ -143,7 +143,7 @@ class _Server:
         return msgspec.msgpack.decode(text, type=Reply) if text else None
 
     def _read(self, count: int, until: float) -> bytes:
-        """So many bytes; none where the process has ended, or the clock's limit is over."""
+        """Read a number of bytes; none if the process has ended, or the clock's limit is over."""
         assert self._process.stdout is not None
         found, waiting = b"", select.poll()
         waiting.register(self._process.stdout, select.POLLIN)

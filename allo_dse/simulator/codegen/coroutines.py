@@ -12,7 +12,7 @@ operations. `to_coroutine` then cuts each block at each stream operation, so tha
 and gives the function its prologue and its end. Values that live across a suspension need no care: LLVM keeps them in
 the coroutine's frame. The clock is a stack slot, which LLVM promotes to a register before it splits the coroutine.
 
-In a pipelined loop (see `pipelines`) the clock stands at the begin of the round, and operations are due later; puts
+In a pipelined loop (see `outline`) the clock is at the begin of the iteration, and operations are due later; puts
 that are due after operations behind them go through `deferred`.
 """
 
@@ -34,9 +34,6 @@ from ..run_time.records import STATE_BITS, Entry, Header, Node, State, Stream, e
 from .outline import PIPELINE, PLACE, site
 from .signature import Pipeline
 from .stream_ops import find, storage_bytes
-
-# Common parts of every coroutine of a task body: its prologue, its exits, and its suspension.
-
 
 FRAME_BYTES = 1024
 """Local arrays up to this size live in the coroutine's frame, where LLVM can keep scalars in registers; larger ones
@@ -254,7 +251,7 @@ def _cost_times(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
 
 
 def _enter(c: Coroutine, e: Emitter, op: ir.Operation) -> None:
-    """In a pipeline the clock stands at the begin of the round; its registers' times do not count how long it froze."""
+    """In a pipeline the clock is at the begin of the iteration; times in its registers exclude frozen cycles."""
     number = site(op, PIPELINE)
     ii = e.load(c.costs, c.pipelines[number].ii)
     e.set(c.tails[number], ii)
@@ -343,7 +340,7 @@ def _perform(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value, delay
     e.go(go)
     clock = e.get(c.clock)
     before = clock if isinstance(delay, int) else e.add(clock, delay)
-    # Without payload, streams differ in whether their tokens carry bytes; then their records tell.
+    # Without payload, only some streams have tokens with bytes; their records say which.
     words = entry_words(storage_bytes(op.results[0].type)) if c.variant.payload else None
     if c.moves is None:
         now, token = (fifo.get if getting else fifo.put)(e, c.header, stream, before, words)
@@ -366,7 +363,7 @@ def _lower_poll(c: Coroutine, op: ir.Operation, entry: ir.Block) -> None:
     stream = _record(c, e, op.operands[0])
     moves = op.name in ("df.try_take", "df.try_offer")
     answer = e.variable(e.bit(not moves))
-    # If it fails, the token is memory that nothing has written.
+    # If the get fails, the token is uninitialized memory.
     token = e.variable(e.field(e.load_ptr(stream, Stream.RING), int(Entry.TOKEN)))
     _yield_at_times(c, e)
     with e.forever() as (again, done):
@@ -412,7 +409,7 @@ def _take_in_turn(c: Coroutine, e: Emitter, op: ir.Operation, stream: ir.Value) 
     """A get in a pipeline with registers, after the puts that are due before it."""
     stage = _stage(c, e, op)
     _flush(c, e, e.add(e.get(c.clock), stage))
-    # From here on as everywhere else, on a clock that counts for how long the pipeline froze.
+    # Perform it on the real clock, which includes the time that the pipeline has been frozen.
     frozen = e.load(c.node, Node.FROZEN)
     begin = e.get(c.clock)
     _advance(c, e, frozen)

@@ -22,7 +22,7 @@ _KIND = "code"
 
 
 def compiled_bodies(bodies: Sequence[Body], variant: Variant = PLAIN, *, optimize: bool = True) -> CompiledBodies:
-    """As `lowering.bodies.compile_bodies`, which says what it raises, and under the limits of `compile_server`."""
+    """Compile bodies as `bodies.compile_bodies` does, with the same errors, under the limits of `compile_server`."""
     if not bodies:
         return CompiledBodies(b"", (), (), (), ())
 

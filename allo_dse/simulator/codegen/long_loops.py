@@ -1,7 +1,7 @@
 """Loops that go on for long let compiled code return to Python now and then, for Ctrl-C and time limits.
 
-Short nests stay as they are. In a long one, what an outer loop does in a round is long enough to ask between rounds;
-a loop of short rounds is cut into pieces first:
+Short nests stay as they are. A loop with long iterations asks between them; a loop with short iterations is cut into
+pieces first:
 
     for i = a to b step s:                  for o = a to b step s * n:
         body                                    df.breathe
@@ -30,7 +30,7 @@ _STREAMS = ("df.get", "df.put", "df.try", "df.take", "df.offer")
 
 
 def breathe(turns: int) -> None:
-    """Add the operation at the present place; `turns` of the scheduler are what it counts as."""
+    """Add the operation at the present place; it counts as `turns` of the scheduler."""
     Breathe(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), turns))
 
 

@@ -17,18 +17,16 @@ from allo_dse.common.mlir.nested_ops import nested_ops
 from ..run_time.builder import make_internal
 from .signature import Pipeline
 
-# Pipelined loops of task bodies: what the front end marks, and the operations that stand for it.
-#
-# A loop with the attributes `df.ii` and `df.depth` is pipelined; they, and `stage` of a stream operation in it, are
-# cost sites, so that their values are data of a run:
+# A loop with the attributes `df.ii` and `df.depth` is pipelined. They, and `stage` of a stream operation in the loop,
+# are cost sites, so their values are data of a run:
 #
 #     affine.for %k = 0 to 64 {
 #       %v = "df.get"(%in) {op = 0, stage = 4} : (index) -> f32
 #       ...
 #     } {df.ii = 2, df.depth = 3}
 #
-# A round begins every ii cycles and takes depth; an operation is due stage cycles after its round begins (0 if it has
-# none); T6 and T7 of docs/timing.md.
+# An iteration begins every ii cycles and takes depth cycles. An operation is due stage cycles after its iteration
+# begins (0 if it has no stage). See T6 and T7 of docs/timing.md.
 
 
 II, DEPTH, STAGE, PIPELINE, PLACE = "df.ii", "df.depth", "stage", "pipeline", "place"

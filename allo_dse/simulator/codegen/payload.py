@@ -1,9 +1,9 @@
-"""Leaving out what a task body computes and keeping when it moves tokens.
+"""Removal of a task body's computations that do not affect when it moves tokens.
 
-A body's times depend on the operations that decide on its control flow around stream operations and on the numbers of
-the streams; everything else is payload. `decisions` follows values of the structured body backwards from there, through
-results, loop-carried values and local arrays; `erase_payload` erases the rest. A body in which the way back leads to a
-token or to a tensor's elements keeps everything.
+A body's times depend on the operations that decide its control flow around stream operations, and on the numbers of
+the streams. Everything else is payload. `decisions` follows values of the structured body backwards from there, through
+results, loop-carried values and local arrays; `erase_payload` erases the rest. A body whose decisions depend on a token
+or on a tensor's elements keeps everything.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def decisions(function: Op) -> set[ir.Operation] | None:
 
 
 def erase_payload(function: Op, needed: set[ir.Operation]) -> None:
-    """Erase all of a body but `needed` and its `df.take` and `df.offer`, whose tokens are not used."""
+    """Erase a body except for `needed` and its `df.take` and `df.offer`; their tokens are unused."""
     for block in function.regions[0].blocks:
         _erase(block, needed)
     for op in nested_ops(function):
@@ -102,7 +102,7 @@ class _Needed:
         self._todo += _argument_sources(op, argument)
 
     def _need_operands(self, op: ir.Operation) -> None:
-        """All operands, and what is in the arrays that the operation may read."""
+        """Need all operands, and the contents of arrays that the operation may read."""
         for operand in op.operands:
             if isinstance(operand.type, ir.MemRefType) and op.name not in ALLOCATIONS:
                 self._need_array(operand)
@@ -126,7 +126,7 @@ class _Needed:
             self._need_operands(op)
 
     def _need_ancestors(self, op: ir.Operation) -> None:
-        """Control operands of everything that the operation stands in."""
+        """Need the control operands of all operations around this one."""
         parent = op.parent
         while parent is not None and parent.operation != self._function:
             self._need_control(parent.operation)
@@ -212,7 +212,7 @@ def _erase(block: ir.Block, needed: set[ir.Operation]) -> None:
 
 
 def replace_by_zero(op: ir.Operation) -> None:
-    """Let zeros stand for what an operation computes, where it is used."""
+    """Replace the results of an operation by zeros."""
     for result in op.results:
         if not any(True for _ in result.uses):
             continue

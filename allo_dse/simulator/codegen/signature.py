@@ -24,10 +24,10 @@ class Body(Struct, frozen=True):
 
 
 class Tiles(Struct, frozen=True):
-    """What tasks get for a tensor parameter: per task the first element's position in `base`, and common strides.
+    """The tiles that tasks get for a tensor parameter: a position in `base` per task, and common strides.
 
     Attributes:
-        base: the array that the tiles lie in; written in place.
+        base: the array that holds the tiles; written in place.
         offset: per task (or one for all) the position of the tile's first element, in elements.
         strides: per dimension of the tile, in elements.
     """
@@ -58,7 +58,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is the number of one stream."""
+        """Return whether it is the number of one stream."""
         return (self.gets or self.puts) and not self.computed
 
     @property
@@ -92,7 +92,7 @@ class Signature(Struct, frozen=True):
     Attributes:
         cost_sites: how many cost sites it refers to.
         pipelines: its pipelined loops.
-        polls: whether it looks at how full its streams are, so that what it does depends on when tokens come.
+        polls: whether it tests the fill of its streams, so that its behaviour depends on token times.
     """
 
     symbol: str

@@ -1,7 +1,7 @@
-"""Stream operations of a task body as a tree of steps, where they are known without running it.
+"""Stream operations of a task body as a tree of steps, if they are known without running it.
 
-That is so when loops have counts that are known and branches around stream operations are decided by indices, by the
-numbers of the task (its pids) and by constants. A loop whose body depends on its index is unrolled, up to a limit.
+They are known if loops have known counts, and branches around stream operations are decided by indices, by the numbers
+of the task (its pids) and by constants. A loop whose body depends on its index is unrolled, up to a limit.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Steps = tuple[Step, ...]
 
 
 class _Unknown(Exception):
-    """Raised where the body depends on something that is not known."""
+    """A body depends on something unknown."""
 
 
 def static_steps(body: Body, tasks: Sequence[Mapping[int, int]] = ({},)) -> list[Steps] | None:
@@ -241,7 +241,7 @@ def _value(value: ir.Value, known: dict[ir.Value, int]) -> int:
         return _mapped(ir.AffineMapAttr(op.attributes["map"]).value, list(op.operands), known)[0]
     if op.name == "arith.select":
         return _value(op.operands[1 if _value(op.operands[0], known) else 2], known)
-    if op.name == "scf.if":  # what `and` and `or` are made of
+    if op.name == "scf.if":  # the operations of `and` and `or`
         block = op.regions[0 if _value(op.operands[0], known) else 1].blocks[0]
         number = next(n for n, result in enumerate(op.results) if result == value)
         return _value(block.operations[-1].operands[number], known)

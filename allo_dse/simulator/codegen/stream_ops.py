@@ -92,7 +92,7 @@ def _scalar_try_get(op: ir.Operation) -> None:
     value, answer = op.results
     with ir.InsertionPoint(op), op.location:
         token, ok = _tried(TryTake, ir.MemRefType.get([], value.type), op)
-        # The memory can be read in any case.
+        # Reading is safe even if there is no token.
         loaded = memref.LoadOp(token, []).result
         value.replace_all_uses_with(arith.SelectOp(ok, loaded, zero(value.type)).result)
         answer.replace_all_uses_with(ok)

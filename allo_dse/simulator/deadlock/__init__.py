@@ -1,6 +1,6 @@
-"""Deadlocks of runs and of replays: who waits for whom, and the smallest increase of depths that clears it.
+"""Deadlocks of runs and of replays: the tasks that wait for each other, and the smallest increase of depths that helps.
 
-`engine` and `replay` each say what waits after a try.
+`engine` and `replay` each report the waiting tasks of a try.
 
 Imports: common, simulator.network.
 Imported by: allo_dse, backends, eval, simulator, simulator.engine, simulator.replay.

@@ -63,7 +63,7 @@ class Increase:
         depths: of all streams, with the changes.
         added: slots added in all. at_least: no increase by fewer clears the deadlock.
         runs: depth vectors tried.
-        is_minimal: whether none of the depths can be one less; False where the search was cut short.
+        is_minimal: whether no depth can be one less; False if the search was cut short.
         reason: why no increase is known.
         names: of the streams, where known.
     """
@@ -162,15 +162,15 @@ class Search:
             growth = self._try(depths)
             if not growth:
                 return added, depths, True
-            # Any depths that get further have one of these streams deeper by so much at least. So every solution lies
-            # behind one of the entries, and the first that finishes, taken by total, has the least total (uniform-cost
-            # search).
+            # Any depths that get further have at least one of these streams at least so much deeper. So every solution
+            # is behind one of the entries, and the first solution in order of total depth has the least total
+            # (uniform-cost search).
             for stream, slots in growth:
                 deeper = _with(depths, stream, depths[stream] + slots)
                 if deeper not in seen:
                     seen.add(deeper)
                     heapq.heappush(waiting, (self._added(deeper), deeper))
-        # Totals only grow along the search, so the smallest pending one is a lower bound for every solution.
+        # Totals only grow along the search, so the smallest pending total bounds all solutions from below.
         return (*waiting[0], False)
 
     def _least(self, depths: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
@@ -178,8 +178,8 @@ class Search:
         raised = [s for s, (new, old) in enumerate(zip(depths, self._start, strict=True)) if new > old]
         orders = [raised]
         if len(raised) <= SEARCHED_ORDERS:
-            # What is lowered last keeps most; each stream is last once, because which of them should be deep is not
-            # known.
+            # The stream that is lowered last keeps most of its depth. It is unknown which one should, so each is last
+            # once.
             orders = [[t for t in raised if t != s] + [s] for s in raised]
         best, is_minimal = depths, not raised
         try:
@@ -194,11 +194,10 @@ class Search:
     def _lowered(self, depths: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
         """Lower depths that finish one after the other, as far as they still do."""
         for stream in order:
-            # Deeper streams never deadlock what finished (docs/timing.md): so bisection finds the least depth that
-            # works.
+            # Depth is monotonic: a run that finishes also does with deeper streams (docs/timing.md). So bisect.
             fails, works = self._start[stream] - 1, depths[stream]
             while works - fails > 1:
-                # The old depth first: most streams of a cycle need no more.
+                # Try the old depth first: most streams of a cycle need no more.
                 middle = self._start[stream] if fails < self._start[stream] else (fails + works) // 2
                 if self._finishes(_with(depths, stream, middle)):
                     works = middle

@@ -65,13 +65,13 @@ class Blocked(Struct, frozen=True):
 
 
 class Deadlock(Struct, frozen=True):
-    """Tasks that cannot go on.
+    """Tasks that cannot continue.
 
     Attributes:
         blocked: all of them, by node.
-        cycle: those that wait for each other, each for the next and the last for the first. Empty when a task waits
+        cycle: tasks that wait for each other, each for the next and the last for the first. Empty when a task waits
             for one that has ended (the numbers of puts and gets differ).
-        starved: such a task, or one whose peer is not known, when there is no cycle.
+        starved: such a task, or one whose peer is unknown, when there is no cycle.
     """
 
     blocked: tuple[Blocked, ...]
@@ -116,8 +116,7 @@ def _reason(by_node: Mapping[int, Blocked], blocked: Blocked) -> int:
 
 def wait_cycle(by_node: Mapping[int, Blocked]) -> tuple[Blocked, ...]:
     """A cycle of the graph in which each blocked node points to the node it waits for; empty if there is none."""
-    # A node waits for one other at most, so from each node leads one path, and nodes of earlier paths need no second
-    # visit.
+    # Each node waits for at most one other, so its path is unique and nodes of earlier paths need no second visit.
     done: set[int] = set()
     for start in by_node:
         path: list[int] = []

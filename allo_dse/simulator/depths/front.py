@@ -1,9 +1,9 @@
-"""Depths of streams: the front of cycles against memory, from few runs of what can be timed at any depths.
+"""Depths of streams: the front of cycles against memory, from few replays.
 
-With the same latencies a design is never slower with deeper streams, so that every replay says something of many depth
-vectors. Three things keep their number low. All streams are tried at the least memory first, which most designs stand.
-A writer that did not wait for room in a replay would not have been helped by more of it: only streams that writers
-waited for get more. And what got more is taken back in groups, halved where a group as a whole costs cycles.
+With the same latencies a design is never slower with deeper streams, so every replay bounds many depth vectors. Three
+rules keep the number of replays low. All streams are tried at the least memory first, which suffices for most designs.
+Only streams whose writers waited for room get more, because more room would not have helped other writers. Added depth
+is taken back in groups, which are halved if a whole group costs cycles.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DepthPoint(Struct, frozen=True):
 
 
 class DepthFront(Struct, frozen=True):
-    """The front, and what is known of depths that were not replayed.
+    """The front, with bounds on depths that were not replayed.
 
     Attributes:
         points: none is better than another in both; by ascending cycles.
@@ -57,7 +57,7 @@ class DepthFront(Struct, frozen=True):
         lossless: the least memory found that takes no more cycles than that.
         least_depths: streams that need more than the least memory for that whatever depths all others have, and how
             deep each must be at least.
-        at_least_bits: what therefore no design without loss goes below.
+        at_least_bits: the resulting lower bound for designs without loss.
         runs: of the search, and of the depths as built.
         proof_runs: replays behind `least_depths`.
     """
@@ -144,7 +144,7 @@ class Timed(Protocol):
 
 
 def search_depths(timed: Timed, steps: Steps, max_runs: int = MAX_RUNS) -> DepthFront:
-    """The front of what can be timed at any depths.
+    """Search the front of cycles against memory of a design that can be timed at any depths.
 
     Raises:
         AlloDseError: if no depths prevent a deadlock.
@@ -212,7 +212,7 @@ class _Search:
         for loss in LOSSES:
             if self._left and best.cycles * (1 + loss) < slowest:
                 found = self._lowered(found, np.full_like(found, NEVER), best.cycles * (1 + loss))
-        # A stream that became shallower may be faster, so others may now do with less than when they were tried.
+        # A shallower stream may be faster, so other streams may now need less than when they were tried.
         while self._memory(seen := self._least_seen(best.cycles)) < self._memory(lossless):
             lossless = self._lowered(seen, np.full_like(seen, NEVER), best.cycles)
         lower, at_least, proof_runs = self._proof(lossless, int(best.cycles))
@@ -262,7 +262,7 @@ class _Search:
         return least
 
     def _without_loss(self, least: IntArray, need: IntArray, target: float) -> IntArray:
-        """Steps that take no more cycles than the target, none of which can be lowered alone.
+        """Steps that take no more cycles than the target, where no single one can be lowered.
 
         Args:
             need: steps that hold all tokens that a run with the deepest streams holds at once.
@@ -273,8 +273,8 @@ class _Search:
             if run.cycles <= target:
                 return self._lowered(current, np.full_like(current, NEVER), target)
         order = run.waits
-        # A writer that never waited gains nothing from more room (T3). With `need`, which holds all that the fastest
-        # run held at once, no time is later than in that run: so this ends at the target.
+        # A writer that never waited gains nothing from more room (T3). `need` holds everything that the fastest run
+        # held at once. With it no time is later than in that run, so the loop reaches the target.
         while run.cycles > target and (current < need).any():
             more = (run.waits > 0) & (current < need)
             current = np.where(more if self._left and more.any() else current < need, need, current)
@@ -297,7 +297,7 @@ class _Search:
             if not opened.any():
                 break
             wanted = failed + (current - failed) // 2
-            if first:  # mostly the base is enough, or not much less than there is
+            if first:  # usually the base is enough, or almost all of the present depth is needed
                 wanted = np.where(large & (failed < BASE), BASE, wanted)
             first = False
             group = sorted(np.flatnonzero(opened).tolist(), key=lambda s: (int(order[s]), s))
@@ -326,8 +326,8 @@ class _Search:
         batch = np.tile(self._vector(self._deepest), (len(above), 1))
         for row, s in enumerate(above):
             batch[row, s] = self._depths[s][found[s] - 1]
-        # With all others deepest and every latency least, a design is as fast as it gets. A stream that misses the
-        # target even then needs its step at any depths of the others: what these take together is a lower bound.
+        # A design is fastest with all other streams deepest and every latency smallest. A stream that misses the target
+        # even then needs its step at any depths of the others. The sum of these steps is a lower bound.
         cycles = self._timed.at_least(batch)
         needed = [s for s, own in zip(above, cycles.tolist(), strict=True) if own > target or own < 0]
         step = np.where(np.isin(np.arange(len(found)), needed), found, 0)

@@ -1,6 +1,6 @@
 """The run engine: networks of tasks over time-stamped FIFOs, executed by compiled code.
 
-One run gives both what the tasks compute and when, by the rules of docs/timing.md. Engines are compiled once;
+One run gives both the results of tasks and their times, by the rules of docs/timing.md. Engines are compiled once;
 networks (wiring, depths, folds, costs) are only data.
 """
 
@@ -36,17 +36,15 @@ if TYPE_CHECKING:
 
     from ..codegen.static_steps import Steps
 
-# Choice of the tasks that compute their values in a run that only needs times.
-#
-# Tasks whose times depend on values compute theirs, and so do all that feed them: the nodes that put to their streams,
-# directly or not, and the tasks that share an array with one of them.
+# In a run that only needs times, the tasks whose times depend on values compute them, and so do all tasks that feed
+# them: the nodes that put to their streams, directly or not, and the tasks that share an array with one of them.
 
 
 BoolArray = NDArray[np.bool_]
 
 
 def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], needs: Mapping[str, bool]) -> BoolArray:
-    """Per task whether it must compute its values. `needs` says of which bodies the times depend on values."""
+    """Return per task whether it must compute its values; `needs` has the bodies whose times depend on values."""
     found = np.zeros(network.task_count, bool)
     for first, group in network.numbered_groups:
         if isinstance(group, Tasks):
@@ -59,8 +57,8 @@ def tasks_with_payload(network: Network, signatures: Mapping[str, Signature], ne
     joined = (ends.producer != UNKNOWN) & (ends.consumer != UNKNOWN)
     source, target = network.task_node[ends.producer[joined]], network.task_node[ends.consumer[joined]]
     task, array = _shared_arrays(network, signatures)
-    # The least closed set: it only grows, so it is found. Several tasks of a node may use one end of a stream, so all
-    # tasks of a node are taken together.
+    # The set only grows, so this finds the least closed one. Tasks of a node may share one end of a stream, so all
+    # tasks of a node are added together.
     while True:
         nodes = np.zeros(network.node_count, bool)
         nodes[network.task_node[found]] = True
@@ -188,7 +186,7 @@ class Engine:
             samples: note now and then, about so often, how far each node has come, for `RunResult.samples`.
             seconds: time limit.
             progress: called about twenty times a second with the number of nodes that have finished.
-            extrapolate: do not execute what repeats, where it can be told what tasks do; times and counts are the same.
+            extrapolate: skip repeated periods if the steps of tasks are known; times and counts are the same.
                 Only of runs without payload, or of table processes; of those that are recorded only what comes before
                 a window, and of table processes.
 
@@ -211,14 +209,14 @@ class Engine:
         return self._run(network, payload, watch)
 
     def _long_tables(self, network: Network, *, payload: bool) -> Network | None:
-        """The network as tables, if it can be and runs longer than it takes to find out what repeats."""
+        """The network as tables, if that is possible and it runs longer than detecting a period takes."""
         if can_repeat(network):
             return network if is_long(network, rounds_of(network)) else None
         if payload:
             return None
-        # Tables do what pipelines of bodies cannot: take a token after what stands behind it.
+        # Tables can take a token after a later operation; pipelines of bodies cannot.
         rounds = None if self._has_pipelines else rounds_of_bodies(network, self._steps_of)
-        # Tables are made of bodies first, which also run faster.
+        # The threshold is twice as high: tables have to be made first, and bodies run faster than tables.
         return self.as_tables(network) if rounds is None or is_long(network, rounds / 2) else None
 
     def _run(self, network: Network, payload: bool, watch: _Watch, *, extrapolate: bool = False) -> RunResult:
@@ -227,7 +225,7 @@ class Engine:
         arena = Arena(network, *self._versions(network, code.compiled, payload), registers)
         arena.header[Header.START_BODY] = code.start_body
         recorder, sampler = watch.recorder(network, arena), watch.sampler(arena)
-        until = None if watch.window is None else watch.window[0] - 1  # what is done at its start counts
+        until = None if watch.window is None else watch.window[0] - 1  # operations that end at its start count
         extrapolator = Extrapolator(network, arena, until) if extrapolate else None
         try:
             turns = _drive(code, arena, recorder, sampler, extrapolator, watch)
@@ -242,11 +240,11 @@ class Engine:
         return result
 
     def as_tables(self, network: Network) -> Network | None:
-        """The network with all bodies as operation tables, which compute nothing; None if what they do is not known."""
+        """The network with all bodies as operation tables, which compute nothing; None if their steps are unknown."""
         return as_tables(network, self._steps_of, self.signatures)
 
     def _steps_of(self, symbol: str, tasks: Sequence[Mapping[int, int]]) -> Sequence[Steps] | None:
-        """What tasks of a body do, by the values of their whole-number parameters; found out once."""
+        """Return the steps of tasks of a body, by the values of their whole-number parameters; cached."""
         from ..codegen.static_steps import static_steps
 
         key = symbol, tuple(tuple(task.values()) for task in tasks)
@@ -268,7 +266,7 @@ class Engine:
         needs = {symbol: compiled.needs_payload[i] for symbol, i in position.items()}
         full = tasks_with_payload(network, self.signatures, needs)
         carries = streams_with_payload(network, self.signatures, full)
-        # Table processes stand at position -1, that is, at the end, where their number 0 is.
+        # Table processes have position -1, which indexes the last entry: their number 0.
         number, full_number = np.array([*compiled.number, 0]), np.array([*compiled.full_number, 0])
         return np.where(full, full_number[body], number[body]), np.where(carries, network.token_bytes, 0)
 
@@ -328,9 +326,12 @@ class _Code(Struct, frozen=True):
 
 
 class _Watch(Struct, frozen=True):
-    """What is noted of a run, and what limits it; `max_events` None: it is not recorded.
+    """Recording options and limits of a run.
 
-    `turns` limits the work, which is the same on every machine, `seconds` the time.
+    Attributes:
+        max_events: the most events to record; None if the run is not recorded.
+        seconds: limit of time.
+        turns: limit of work, which is the same on every machine.
     """
 
     max_events: int | None = None
@@ -377,7 +378,7 @@ def _drive(
     budget = extrapolator.first_budget() if extrapolator else FIRST_TURNS
     header = arena.header
     while True:
-        # To be stopped in between changes the order of execution, and so hides that states repeat.
+        # An interruption changes the order of execution, which hides that states repeat.
         waits = extrapolator is not None and extrapolator.is_waiting
         if watch.turns is not None:
             budget = min(budget, watch.turns - turns)

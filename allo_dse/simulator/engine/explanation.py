@@ -1,4 +1,4 @@
-"""Saying what held a run up: the critical path by cause, the bottleneck in a sentence, and what everyone waited for."""
+"""Explanations of a run's time: the critical path by cause, the bottleneck in a sentence, and all waiting."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from .timeline import Activity, Rows, Timeline
 if TYPE_CHECKING:
     import pandas as pd
 
-# The critical path of a run: the chain of work, tokens, room and service that fixes its last clock.
-#
-# It is found exactly, by going back from the last event through what determined each time: the put of a token that was
-# waited for, the get that made room, the request that was served before, or else the work of the task itself.
+# The critical path is the chain of work, tokens, room and service that determines the run's last clock. It is exact:
+# starting at the last event, each step goes back to the cause of a time. That is the put of an awaited token, the get
+# that made room, the request that was served before, or the task's own work.
 
 
 Kind = Literal["work", "service", "token", "room"]
@@ -78,8 +77,8 @@ def critical_path(timeline: Timeline) -> CriticalPath:
         )
     rows = timeline.rows
     cause = _cause_rows(timeline, rows)
-    # Every time is a maximum over what it waits for (T2, T3, T11): going back along what attained it leaves no gap.
-    # What a part's first operations waited for was before it.
+    # Every time is a maximum over its causes (T2, T3, T11), so going back along the maximum leaves no gap. The causes
+    # of a part's first operations lie before the part.
     is_first = (cause < 0) & (rows.completed > rows.requested) & (timeline.window.waits is not None)
     previous = np.where(cause >= 0, cause, np.where(is_first, -1, rows.before))
     return _steps(timeline, rows, cause, is_first, _walk(previous, _last(timeline, rows)))
@@ -145,11 +144,11 @@ _WAYS: dict[Where, str] = {"node": "work", "stream": "tokens and room", "resourc
 
 
 class Bottleneck(Struct, frozen=True):
-    """What the critical path spends most cycles on.
+    """A place on the critical path, with the cycles spent there.
 
     Attributes:
         where, number: a node (processing element), a stream or a resource, and its number.
-        name: what it is called.
+        name: of the place, for people.
         share: of the run's cycles.
     """
 
@@ -165,7 +164,7 @@ class Explanation:
     """Why a run took as long as it did.
 
     Attributes:
-        timeline, path: what happened, and the chain of events that fixes the last clock.
+        timeline, path: all events, and the chain of events that determines the last clock.
         labels: how things are called.
     """
 
@@ -203,7 +202,7 @@ class Explanation:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Of the run's cycles, how much of the critical path is work, service, tokens on their way, and room."""
+        """Return the critical path's shares of the run's cycles: work, service, tokens in flight, and room."""
         length = self.path.end - self.path.start
         total = max(1, self.timeline.cycles)
         return {kind: int(length[self.path.kind == i].sum()) / total for i, kind in enumerate(KINDS)}
@@ -225,7 +224,7 @@ class Explanation:
         return f"{worst.name} (depth {depth}) sets the pace: waiting for its tokens and room is {of}{advice}."
 
     def __str__(self) -> str:
-        """The bottleneck, what the critical path consists of, and the things it spends most cycles on."""
+        """The bottleneck, the causes along the critical path, and the places where it spends most cycles."""
         parts = ", ".join(f"{_PARTS[kind]} {share:.1%}" for kind, share in self.shares.items() if share)
         lines = [self.sentence, f"critical path of {self.timeline.cycles:,} cycles: {parts}"]
         lines += [

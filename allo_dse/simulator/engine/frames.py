@@ -1,4 +1,4 @@
-"""Networks whose tasks are started once per frame, as the tasks of a dataflow region are that is called again."""
+"""Networks whose tasks start once per frame, like the tasks of a dataflow region that is called repeatedly."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _in_rounds(network: Network, frames: int, restart: int) -> Network:
     ends = np.flatnonzero(rows[:, Op.CODE] == Code.HALT)
     pause = np.array([[Code.WAIT, 0, restart, 0]], np.int64)
     parts, first, at = [], {}, 0
-    # A pause stands between two frames, and none after the last: body, then (pause, body) frames - 1 times.
+    # Pauses separate frames, with none after the last: body, then (pause, body) frames - 1 times.
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         body = rows[start:end]
         again = np.array([[Code.REPEAT, level, frames - 1, len(body) + 1]], np.int64)

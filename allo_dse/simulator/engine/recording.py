@@ -1,4 +1,4 @@
-"""Collecting the event log of a recorded run: the buffer that compiled code fills, and what Python keeps of it."""
+"""The event log of a recorded run: the buffer that compiled code fills, and the events that Python keeps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Events(Struct, frozen=True):
 
     Attributes:
         slot: the task, as its position in the network's order of execution.
-        state: what it did (`State.GET`, `PUT` or `REQUEST`).
+        state: its kind (`State.GET`, `PUT` or `REQUEST`).
         op: the operation's number: its `op` attribute in a task body, its row in an operation table.
         on: the stream or resource.
         requested: the clock at which the task was ready for it.
@@ -168,9 +168,6 @@ def operation_numbers(network: Network, tasks: IntArray, words: IntArray) -> Int
     return np.where(first >= 0, rows, numbers)
 
 
-# Progress of each node, sampled now and then: an overview of a whole run, however long it is.
-
-
 NOTED = (Node.CLOCK, Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)
 MOST_WORDS = 1 << 23
 """Words that samples may take in all."""
@@ -231,7 +228,7 @@ class Sampler:
 
     def _thin(self) -> None:
         """Keep only the last of the samples from the same small part of the time up to now."""
-        # Extrapolation moves clocks by leaps: what is evenly spread is the time that nodes have come to, not the turns.
+        # Extrapolation moves clocks in leaps, so samples are spread evenly over the nodes' clocks, not over turns.
         progress = np.array([float(sample[:, 0].mean()) for sample in self._taken])
         place = (progress * (self._count / max(progress[-1], 1.0))).astype(np.int64)
         last = np.append(place[1:] != place[:-1], True)
@@ -245,11 +242,9 @@ class Sampler:
         return Samples(taken[:, :, 0], taken[:, :, 1:])
 
 
-# Recording what happens in a part of a run's time, and nothing else, in bounded memory.
-#
-# Processes are executed with clocks of their own, so operations of a window come in between those of other times: all
-# are looked at, and those that touch the window are kept. It is complete as soon as the clock of everybody who can go
-# on lies beyond its end, since whoever waits for them goes on later still.
+# A window is recorded in bounded memory. Processes have clocks of their own, so operations of the window alternate with
+# others: all are tested, and those that touch the window are kept. The window is complete once the clocks of all nodes
+# that can continue are beyond its end, because the nodes that wait for them continue even later.
 
 
 WINDOW_BUFFER_EVENTS = 1 << 18

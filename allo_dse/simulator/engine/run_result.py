@@ -1,4 +1,4 @@
-"""What a run has shown."""
+"""Results of a run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ from ..run_time.records import STATE_BITS, Header, Node, Resource, Slot, State, 
 from .explanation import Explanation, explain
 from .recording import Events, Samples, Window, operation_numbers
 from .timeline import Timeline
-
-# Tries of the depth search (`deadlock.depths`) that are runs of the engine.
-
 
 MAX_DEPTH = 1 << 20
 SEARCH_WORK = 20_000_000
@@ -153,7 +150,7 @@ class IndexFault(Struct, frozen=True):
     index: int
 
     def describe(self, labels: Labels) -> str:
-        """What happened, in a sentence."""
+        """Describe the fault in a sentence."""
         return f"{labels.index_check(self.task, self.check)} is {self.index} in {labels.task(self.task)}"
 
 
@@ -194,12 +191,12 @@ class RunResult:
 
     @property
     def finished(self) -> bool:
-        """Whether every node has run all its tasks; otherwise `deadlock` says why not."""
+        """Return whether every node has run all its tasks; `deadlock` explains why not."""
         return int(self._arena.header[Header.FINISHED]) == self.network.node_count
 
     @property
     def fault(self) -> IndexFault | None:
-        """The first index that was out of range; what the run computed from then on has no meaning."""
+        """The first index that was out of range; results computed after it are meaningless."""
         header = self._arena.header
         if not header[Header.FAULT]:
             return None
@@ -209,7 +206,7 @@ class RunResult:
 
     @cached_property
     def deadlock(self) -> Deadlock | None:
-        """What is blocked, and the cycle of tasks that wait for each other; None for a finished run."""
+        """Return the blocked tasks, and the cycle in which they wait for each other; None for a finished run."""
         return None if self.finished else deadlock_of(blocked_tasks(self.network, self._arena, self._signatures))
 
     def require_finished(self, labels: Labels | None = None, *, search_work: int = SEARCH_WORK) -> None:
@@ -355,7 +352,7 @@ class RunResult:
 
     @cached_property
     def polling_nodes(self) -> frozenset[int]:
-        """The nodes with a task that looks at how full its streams are: what they do depends on depths."""
+        """The nodes with a task that polls its streams: their behaviour depends on depths."""
         bodies = {symbol: position for position, symbol in enumerate(self._signatures)}
         polls = np.array([*(s.polls for s in self._signatures.values()), False])
         tasks = np.flatnonzero(polls[self.network.body_positions(bodies)])
@@ -363,7 +360,7 @@ class RunResult:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """What every processing element and FIFO did over time.
+        """Return the activity of every processing element and FIFO over time.
 
         Raises:
             SimulationError: if the run was not recorded.

@@ -1,21 +1,23 @@
-"""Exact times of long regular networks: what repeats is executed until that shows, the rest is arithmetic.
+"""Exact times of long regular networks: execution until a period repeats, then arithmetic.
 
-A network of table processes is a machine whose state is where each process stands in its table, how many tokens each
-stream holds, and times: clocks, when tokens were put, when slots were freed, when servers are free. What it does next
-depends on differences of times only, by maxima and sums. So if two states are equal but for a common shift of all
-times, and for counters of repeats that have gone on, what lies between them happens again and again, each time later
-by that shift, until one of these repeats ends. The run is moved on by as many of these periods as all the repeats
-have left, and continues from there: through the end of the repetition, into the next loop, or into the next round of
-an outer loop, whose rounds are compared in the same way (docs/timing.md, T15).
+A network of table processes is a machine. Its state is each process's position in its table, the tokens in each stream,
+and times: clocks, put times of tokens, times when slots were freed and when servers are free. Its next step depends
+only on differences of times, by maxima and sums. Suppose two states are equal up to a common shift of all times, and up
+to counters of repeats that have advanced. Then the steps between them happen again and again, each time later by that
+shift, until one of these repeats ends. The run is moved on by as many of these periods as all the repeats have left. It
+continues from there: after the end of the repetition, in the next loop, or in the next iteration of an outer loop,
+whose iterations are compared in the same way (docs/timing.md, T15).
 
-The execution order of the run loop does not matter: states are taken when a certain node, the anchor, has begun a round
-of a certain repeat, and what follows from a state does not depend on who runs first. So who waited for a token runs
-next: the first tokens reach the far end of a network before others are made, all nodes soon are in step, and the work
-grows with the number of nodes. In the order of waking, nodes at the front would have gone through as many rounds as
-there are nodes on the way to the far end. What cannot be left out is the time until the FIFOs before the slowest
-node are full: it grows with their depth and with the nodes on the way, so that a square array takes more work per
-element the larger it is. Networks that do not come to repeat themselves are executed in full, at little extra cost: the
-looks at their state become rare. What ends before a look would have paid for itself is not looked at (`is_long`).
+The execution order of the run loop does not matter. States are taken when a certain node, the anchor, has begun an
+iteration of a certain repeat, and the future of a state does not depend on the order of nodes. So a node that waited
+for a token runs next: the first tokens reach the far end of a network before others are made, all nodes are soon in
+step, and the work grows with the number of nodes. In the order of waking, nodes at the front would run as many
+iterations as there are nodes on the way to the far end.
+
+The time until the FIFOs before the slowest node are full cannot be skipped. It grows with their depth and with the
+nodes on the way, so a larger square array takes more work per element. Networks that never repeat are executed in full,
+at little extra cost, because their states are compared ever more rarely. Runs too short to gain from a comparison are
+not compared at all (`is_long`).
 """
 
 from __future__ import annotations
@@ -36,15 +38,12 @@ from ..run_time.records import Code, Header, Node, Op, Process, Resource, Stream
 from ..run_time.records import State as Waiting
 from .steady_parts import Part, parts_of, token_entries
 
-# States of a run that repeat, and moving a run on by whole periods; see `extrapolate` for why this is exact.
-
-
 COMPARED = 32
 """States of one key that a new one is compared with."""
 
 
 class State(Struct, frozen=True, eq=False):
-    """A state of a part, and what adds up on the way to it.
+    """A state of a part, with the counts accumulated up to it.
 
     Attributes:
         key: equal for states that lead to the same, later by the difference of their references.
@@ -81,13 +80,13 @@ def find_period(known: Sequence[State], now: State, until: int | None = None) ->
         until: a clock that no node is to be moved past.
     """
     best = None
-    # A short period repeats more often, but only a long one may be exact: choose by the amount skipped.
+    # Short periods repeat more often, but perhaps only a long one is exact: choose by the amount skipped.
     for since in known[: -COMPARED - 1 : -1]:
         late = now.reference - since.reference
         times = _repetitions(since, now)
         if until is not None:
             times = min(times, (until - int(now.clock.max())) // max(1, late))
-        # Worth: stream operations that are not executed, and cycles where there are hardly any.
+        # The gain is the number of skipped stream operations, plus cycles for parts with hardly any operations.
         gain = times * int((now.puts - since.puts).sum() + late)
         if times > 0 and (best is None or gain > best[0]):
             best = gain, Period(since, times)
@@ -98,15 +97,15 @@ def _repetitions(since: State, now: State) -> int:
     """Return how often everything from `since` to `now` can be repeated before a repeat ends; 0 if it is no period."""
     advance = now.counters - since.counters
     changed = advance != 0
-    # Several counters of a node, or one that fell: an outer repeat has gone on, and its inner ones began anew.
+    # If several counters of a node changed, or one fell, an outer repeat has advanced and its inner ones restarted.
     if (changed.sum(axis=1) > 1).any() or (advance < 0).any():
         return 0
     moved = changed.any(axis=1)
     late = now.clock - since.clock
-    # All that moved must be late by the same: otherwise some would run ahead of others, and later rounds would differ.
+    # Everything that moved must be late by the same time. Otherwise nodes drift apart, and later iterations differ.
     if not moved.any() or (late[moved] != now.reference - since.reference).any():
         return 0
-    # The last round of a repeat is executed, not skipped: the period does not show what follows it.
+    # The last iteration of a repeat is executed, not skipped: the period does not show what follows it.
     left = (now.counts - 1 - now.counters)[changed]
     return int((left // advance[changed]).min())
 
@@ -118,7 +117,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     advance = now.counters - since.counters
     moved = advance.any(axis=1)
     nodes = part.nodes
-    # Nodes that did not move are blocked or done: their clocks are equal in both states up to what cannot matter.
+    # Nodes that did not move are blocked or done, and the difference of their clocks has no effect.
     arena.nodes[nodes[moved], Node.CLOCK] += late
     arena.nodes[nodes[moved], Node.KEY] += late
     for column, what in enumerate((Node.STALL_GET, Node.STALL_PUT, Node.STALL_REQUEST)):
@@ -128,7 +127,7 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
     tokens = times * (now.puts - since.puts)
     _move_tokens(part, arena, tokens, late)
     served = now.served - since.served
-    # A server without requests keeps its free time: the states are equal if it is free in both.
+    # A server without requests keeps its free time. The states are equal if it is free in both.
     used = part.resources[served[:, 1] > 0]
     arena.resources[used, Resource.FREE] += late
     arena.resources[part.resources, Resource.BUSY] += times * served[:, 0]
@@ -138,8 +137,8 @@ def jump(part: Part, arena: Arena, now: State, period: Period) -> int:
 
 
 def _move_tokens(part: Part, arena: Arena, tokens: IntArray, late: int) -> None:
-    """Let streams carry so many tokens more; what lies in them is later."""
-    # Head and tail move around the ring, so what lies between them is read before and written after.
+    """Advance streams by a number of tokens; tokens in them get later times."""
+    # Head and tail move around the ring, so the tokens between them are read before and written after.
     entry, _ = token_entries(part, arena, arena.streams[part.streams])
     values = np.stack([arena.rings[entry], arena.rings[entry + 1]])
     arena.streams[part.streams, Stream.TAIL] += tokens
@@ -157,11 +156,11 @@ def _order_requests(arena: Arena) -> None:
         heap[:] = heap[np.lexsort((heap, key))]
 
 
-# The state of a part of a running network, in a form in which states that lead to the same are equal.
+# The state of a part of a running network is normalized: states with the same future are equal.
 #
-# Times that cannot matter any more are replaced by the least that would be like them: a token that could be read long
-# before its reader's clock, a slot that was free long before its writer's, a clock of a node that waits for a node
-# whose clock is later. Times are then taken relative to one clock.
+# Times that have no effect any more become the least equivalent time. Examples are a token that was readable long
+# before its reader's clock, a slot that was free long before its writer's clock, and the clock of a node that waits for
+# a node with a later clock. Times are then relative to one clock.
 
 
 NEVER = 1 << 60
@@ -176,7 +175,7 @@ def snapshot(part: Part, arena: Arena) -> State:
     np.equal(nodes[:, Node.WAITS_IN], Waiting.FINISHED, out=finished[:-1])
     clock = _clocks(part, arena, nodes, streams, finished)
     reference = int(clock.min(where=~finished, initial=np.iinfo(np.int64).max))
-    # Nothing depends on the clock of a finished node any more: all of them get one value, so that states can be equal.
+    # The clock of a finished node has no effect. All get one value, so that states can be equal.
     clock[finished] = reference
     times = [clock, _token_times(part, arena, streams, clock, finished, reference)]
     times.append(np.maximum(resources[:, Resource.FREE], reference))
@@ -187,7 +186,7 @@ def snapshot(part: Part, arena: Arena) -> State:
         resources[:, Resource.LAST],
     ]
     image = np.concatenate([*times, *shape, finished])
-    # States that differ by a shift of all times lead to the same, shifted: times count from the earliest clock (T15).
+    # States that differ by a time shift have the same future, shifted: count times from the earliest clock (T15).
     image[: sum(map(len, times))] -= reference
     repeats = part.repeats[part.places(nodes)]
     return State(
@@ -211,8 +210,8 @@ def _clocks(part: Part, arena: Arena, nodes: IntArray, streams: IntArray, finish
     waiting = part.local[arena.node_number(streams[blocked, Stream.WAITER])]
     empty = streams[blocked, Stream.HEAD] == streams[blocked, Stream.TAIL]
     other = np.where(empty, part.producer[blocked], part.consumer[blocked])
-    # A blocked node goes on after what the other end of its stream does next, so its clock matters from there on only.
-    # Each round follows the waiting back by one node; on the way no clock becomes later than what it stands for.
+    # A blocked node continues after the next step of its stream's other end, so its clock has no effect before that.
+    # Each round follows the waiting back by one node; no clock exceeds the one it replaces.
     for _ in range(ROUNDS):
         soonest = np.where(finished[other], -NEVER, clock[other])  # a node that is done wakes none
         if not (soonest > clock[waiting]).any():
@@ -233,7 +232,7 @@ def _wait_for_servers(part: Part, arena: Arena, clock: IntArray) -> None:
     pending, asked = pending[asked > 0], asked[asked > 0]
     server = arena.resources[arena.resource_number(asked)]
     chooses = server[:, Resource.POLICY] > 0
-    # Positions of nodes of other parts are past the last.
+    # Nodes of other parts have positions past the last.
     np.maximum.at(clock, part.local[pending[chooses]], server[chooses, Resource.FREE])
     clock[-1] = 0
 
@@ -244,8 +243,8 @@ def _token_times(
     """Return when tokens in streams were put and when free slots were freed, as far as it matters."""
     entry, is_free = token_entries(part, arena, streams)
     writer, reader, per_entry = part.producer, part.consumer, part.per_entry
-    # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3): a time below
-    # `least` gives the same result as `least`.
+    # An operation happens at the larger of its user's clock and the token's time plus latency (T2, T3). So any time
+    # below `least` has the same effect as `least`.
     least = np.where(is_free, per_entry(clock[writer] - 1), per_entry(clock[reader] - part.latency))
     done = np.where(is_free, per_entry(finished[writer]), per_entry(finished[reader]))
     return np.where(done, reference, np.maximum(arena.rings[entry + is_free], least))
@@ -274,7 +273,7 @@ def can_repeat(network: Network) -> bool:
 
 
 def is_long(network: Network, rounds: float) -> bool:
-    """Return whether so many rounds of repeats take longer than finding out what repeats."""
+    """Return whether executing so many iterations takes longer than detecting a period."""
     return rounds > LOOK_TURNS + LOOK_TURNS_PER_ENTRY * (network.node_count + int(network.depth.sum()))
 
 
@@ -283,7 +282,7 @@ def rounds_of(network: Network) -> float:
     rows = network.rows.reshape(-1, Op.SIZE)
     repeats = np.flatnonzero(rows[:, Op.CODE] == Code.REPEAT)
     count = np.maximum(rows[repeats, Op.VALUE], 1)
-    # How often a row is executed is the product of the counts around it: a sum of logarithms that begin and end.
+    # A row's executions are the product of the counts around it: a sum of logarithms that begin and end.
     logarithms, around = np.zeros(len(rows) + 1), np.log(count)
     np.add.at(logarithms, repeats - rows[repeats, Op.MARK], around)
     np.subtract.at(logarithms, repeats, around)
@@ -397,10 +396,10 @@ class _Search:
             return 0
         per_round = (self._limit - int(header[Header.BUDGET])) // self._rounds + 1
         last, self._per_round = self._per_round or per_round, per_round
-        # While a network fills, ever more nodes take part in a round: the next ones take as much more again.
+        # More nodes join in each round while a network fills: expect the next rounds to grow by the same ratio.
         per_round *= min(4, max(1, per_round // last))
         rounds = max(self._rounds, min(4 * self._rounds, self._gap // per_round, self._limit // (4 * per_round)))
-        self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds end between looks then
+        self._rounds = 1 << (rounds.bit_length() - 1)  # few periods of few rounds then end between samples
         state = snapshot(self.part, arena)
         known = self._known.setdefault(state.key, [])
         period = find_period(known, state, self._until)
@@ -428,7 +427,7 @@ class _Search:
         self.is_over = self.part.is_over(arena)
 
     def _forget(self, newest: State) -> None:
-        """Keep the newest states only, as many as there is memory for."""
+        """Keep only the newest states that fit in memory."""
         self._kept += newest.size
         while self._kept > KEPT_BYTES and len(self._known) > 1:
             oldest = next(iter(self._known))

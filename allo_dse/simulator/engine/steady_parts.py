@@ -139,7 +139,7 @@ def parts_of(network: Network, arena: Arena) -> Iterator[Part]:
 def _resource_users(network: Network) -> tuple[IntArray, IntArray]:
     """Pairs of a node and a resource that it is bound to."""
     user, resource = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    # A process's bindings end where the next ones begin; groups that are repeated frame by frame share theirs.
+    # A process's bindings end where the next ones begin. Groups that repeat once per frame share theirs.
     begins = np.unique([g.first_resource[0] for g in network.groups if isinstance(g, Processes)])
     for first, group in network.numbered_groups:
         assert isinstance(group, Processes)
@@ -161,10 +161,10 @@ def _components(
     a = np.concatenate([producer[joined], user])
     b = np.concatenate([consumer[joined], first_user[resource]])
     label = np.arange(network.node_count)
-    # Both ends of every pair, and what labels them, get the lesser label; then each label is replaced by its own label.
-    # Labels only fall, to the least node of each component. The jumps halve the way in each round, where following
-    # neighbours one by one would take as many rounds as a chain has nodes (Shiloach and Vishkin, An O(log n) parallel
-    # connectivity algorithm, 1982).
+    # Both ends of every pair, and the nodes that label them, get the lesser label. Then each label is replaced by its
+    # own label. Labels only fall, to the least node of each component. The jumps halve the distance in each round;
+    # following single neighbours would take as many rounds as a chain has nodes (Shiloach and Vishkin, An O(log n)
+    # parallel connectivity algorithm, 1982).
     while len(a):
         low = np.minimum(label[a], label[b])
         new = label.copy()

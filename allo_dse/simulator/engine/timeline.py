@@ -295,8 +295,8 @@ class Timeline:
         puts, first_put = self._moves[State.PUT]
         gets, first_get = self._moves[State.GET]
         requests, first_request = self._moves[State.REQUEST]
-        # The n-th get of a stream takes the token of its n-th put (T2), the n-th put fills the slot that get n - depth
-        # freed (T3), and a server serves one request after the other (T11). Numbers go on from before the window.
+        # The n-th get of a stream takes the token of its n-th put (T2). The n-th put fills the slot that get n - depth
+        # freed (T3). A server serves one request after the other (T11). Numbers continue from before the window.
         ahead = window.first_put - window.first_get
         token = np.arange(len(gets)) - first_get[events.on[gets]]
         _link(result, gets, events.on[gets], token - ahead[events.on[gets]], puts, first_put)

@@ -30,7 +30,7 @@ class Arena:
     def __init__(self, network: Network, bodies: IntArray, token_bytes: IntArray, registers: Registers) -> None:
         """Make the image of a network; `bodies` numbers each task's body, 0 for table processes."""
         self._network = network
-        # Tokens in a pipeline's registers lie in the ring already.
+        # Tokens in a pipeline's registers take up space in the ring too.
         rings = _ring_sizes(network.depth + registers.per_stream)
         words = entry_words(token_bytes)
         queue = 1 << max(0, network.node_count - 1).bit_length()

@@ -1,7 +1,7 @@
-"""What one run executes, as plain data: streams, tasks, the nodes that run them, shared resources.
+"""Networks as plain data: streams, tasks, the nodes that run them, and shared resources.
 
-A network is built with `NetworkBuilder` from arrays (tens of thousands of tasks at a time) or one process at a time,
-and is immutable; an engine can run it any number of times.
+A network is built with `NetworkBuilder` from arrays (tens of thousands of tasks at a time) or one process at a time.
+It is immutable, and an engine can run it any number of times.
 
 Numbers: streams, resources, tasks and nodes are numbered in the order in which they are added.
 """
@@ -25,17 +25,17 @@ from ..codegen.signature import Pipeline, Signature
 from ..run_time.records import Arbitration, Code
 from .tables import Table
 
-# Channels that are whole arrays: a task fills a bank while another reads the one filled before (ping-pong buffers).
+# An array channel has several banks: a task fills one while another task reads the previous one (ping-pong buffers).
 #
-# The writer gets a bank when it starts and gives it away when it is done; the reader gets it when it starts, a cycle
-# later at the earliest, and frees it when it is done. Two streams say this. A writer puts to `banks` at its start, and
-# waits while as many banks are in use as there are; its reader takes that token out at its end. A writer puts to
-# `filled` at its end; its reader waits for that token at its start.
+# The writer acquires a bank when it starts and hands it over when it ends. The reader acquires it when it starts, at
+# least a cycle later, and frees it when it ends. Two streams implement this. A writer puts to `banks` at its start, and
+# waits while all banks are in use; its reader takes that token out at its end. A writer puts to `filled` at its end;
+# its reader waits for that token at its start.
 #
 #     writer:  put banks;  fill ...;  put filled
 #     reader:  get filled; read ...;  get banks
 #
-# The depth of `banks` is the number of banks. `filled` is as deep, so that it never holds the writer up (T14).
+# The depth of `banks` is the number of banks. `filled` is as deep, so that it never blocks the writer (T14).
 
 
 BANK_LATENCY = 1
@@ -69,7 +69,7 @@ def default_latency(depth: ArrayLike) -> IntArray:
 
 
 def read_latency(fixed: ArrayLike, depth: ArrayLike) -> IntArray:
-    """Cycles from put to get: `fixed`, and where that is `BY_DEPTH` as follows from the depth."""
+    """Cycles from put to get: `fixed`, or derived from the depth if that is `BY_DEPTH`."""
     return np.where(np.asarray(fixed) < 0, default_latency(depth), fixed)
 
 
@@ -108,7 +108,7 @@ class Network:
         costs: cycles per cost site.
         producer, consumer: per stream the tasks at its ends as far as the builder was told, else -1.
         arbitration: per shared resource an `Arbitration`.
-        arrays: channels that are whole arrays (see `array_channels`).
+        arrays: channels that are whole arrays (see `ArrayStreams`).
         tensors: arrays that task arguments point into; held here so that they outlive the run.
     """
 
@@ -237,7 +237,7 @@ class NetworkBuilder:
         return self._streams - 1
 
     def array(self, banks: int = 2, *, array_bytes: int = 0) -> ArrayStreams:
-        """Add a channel that is a whole array, of so many banks (2: a ping-pong buffer); see `array_channels`.
+        """Add a channel that is a whole array, of so many banks (2: a ping-pong buffer); see `ArrayStreams`.
 
         Args:
             array_bytes: what a token of the stream `filled` carries, for bodies that hand the array over in it.
@@ -251,7 +251,7 @@ class NetworkBuilder:
         """Add a shared resource, which serves one request at a time; returns its number.
 
         Args:
-            arbitration: whom it takes next, of those that wait when it becomes free.
+            arbitration: the choice of the next waiting task when it becomes free.
         """
         self._arbitration.append(arbitration)
         return len(self._arbitration) - 1
@@ -267,7 +267,7 @@ class NetworkBuilder:
         """Add a table process.
 
         Args:
-            streams, resources: what the table's ports stand for.
+            streams, resources: bound to the table's ports.
             log: how many clocks of marked operations to keep (the first ones).
 
         Returns:
@@ -284,7 +284,7 @@ class NetworkBuilder:
         """Add table processes that use no resources, one per row of `streams`.
 
         Args:
-            tables: what they do. which: per process, the position of its table among them.
+            tables: their operations. which: per process, the position of its table among them.
             streams: what the ports of each stand for, in order; -1 where a process has none: (processes, ports).
 
         Returns:
@@ -304,7 +304,11 @@ class NetworkBuilder:
         return np.arange(self._tasks - len(which), self._tasks)
 
     def _first_row(self, table: Table, streams: int, resources: int) -> int:
-        """Where a table begins, of which a process binds so many ports."""
+        """Return the first row of a table, after adding the table if it is new.
+
+        Args:
+            streams, resources: the numbers of ports that a process binds.
+        """
         if streams < table.stream_ports or resources < table.resource_ports:
             raise SimulationError(
                 f"an operation table uses {table.stream_ports} stream and {table.resource_ports} resource ports, "
@@ -434,9 +438,6 @@ def _require(condition: bool, message: str) -> None:
         raise SimulationError(message)
 
 
-# Names of the parts of a network in texts and drawings.
-
-
 class Labels:
     """Names of the parts of a network: their numbers, unless a class that derives from this knows better."""
 
@@ -472,9 +473,7 @@ def node_label(labels: Labels, network: Network, node: int) -> str:
     return name if end - first == 1 else f"{name} and {end - first - 1} more"
 
 
-# The pipelines of a network: whether their numbers make sense, and the registers that their puts need.
-#
-# Interval, depth and stages are cost sites, so they belong to a network, not to compiled code.
+# Interval, depth and stages of a pipeline are cost sites, so they belong to a network, not to compiled code.
 
 
 class Registers(Struct, frozen=True):
@@ -533,8 +532,7 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
             f"task body {body!r} has a pipeline with interval {ii}, depth {depth} and stages {stages}; "
             "intervals are at least 1, stages from 0 to the depth"
         )
-    # Behind an operation come the later ones of its round, and those of the next, of which the first is due at
-    # ii + least.
+    # An operation is followed by the later ones of its iteration, and by the next iteration, due from ii + least on.
     least = min(stages, default=0)
     for place, (stage, is_put) in enumerate(zip(stages, pipeline.is_put, strict=True)):
         if not is_put and stage > min([*stages[place + 1 :], ii + least]):
@@ -544,7 +542,7 @@ def _deferred(body: str, pipeline: Pipeline, costs: IntArray) -> tuple[bool, int
                 hint="give its gets one stage, or run it without payload",
             )
     in_order = not stages or (stages == sorted(stages) and stages[-1] <= ii + stages[0])
-    # A put leaves the registers at its stage: of the rounds begun until then, and of the next, puts can wait.
+    # A put leaves the registers at its stage: puts of the iterations begun until then, and of the next, can wait.
     return in_order, sum(pipeline.is_put) * (max(stages, default=0) // ii + 2)
 
 

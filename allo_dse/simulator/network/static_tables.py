@@ -1,6 +1,6 @@
-"""Compiled task bodies as operation tables, where what they do on their streams is known without running them.
+"""Task bodies as operation tables, if their stream operations are known without running them.
 
-A network in which all bodies are such, and only the times of which are wanted, is a network of tables: it can be
+If all bodies of a network are known, and only times are wanted, it becomes a network of tables, which can be
 extrapolated. It has the same tasks, nodes and streams.
 """
 
@@ -154,12 +154,12 @@ def _write_pipeline(table: Table, loop: Repeat, costs: IntArray, port: Mapping[i
     return True
 
 
-# Memories and buses that several tasks use, as shared resources and processes of a network.
+# Memories and buses that several tasks use are shared resources and processes of a network.
 #
-# * A memory port serves one access a cycle: `net.resource(...)`, and `table.request(port, 1)` for each access. * A bus
-# moves one beat a cycle: a burst holds it for as many cycles as it has beats. * An AXI master asks for bursts ahead of
-# the data: `outstanding` of them can be on their way, and the first data come `latency` cycles after the address. A
-# read port gives one token a burst to its task, a write port takes one.
+# * A memory port serves one access a cycle: `net.resource(...)`, and `table.request(port, 1)` for each access.
+# * A bus moves one beat a cycle: a burst holds it for as many cycles as it has beats.
+# * An AXI master requests bursts ahead of the data. Up to `outstanding` of them are in flight, and the first data come
+#   `latency` cycles after the address. A read port gives its task one token a burst, a write port takes one.
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _process_uses(network: Network, group: Processes) -> Iterator[tuple[bool, In
         if not len(found):
             continue
         ports = int(port[found].max()) + 1
-        # Processes share tables: operations are looked at once per table and port, and then handed out to processes.
+        # Processes share tables: examine operations once per table and port, then distribute them to processes.
         used = np.unique(table[found] * ports + port[found])
         first = np.searchsorted(used, np.arange(table[-1] + 2) * ports)
         of_task = table[group.first_row]

@@ -1,4 +1,4 @@
-"""Operation tables: what a table process does, as data."""
+"""Operation tables: the operations of a table process, as data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Table:
             self.wait(cycles)
 
     def request(self, port: int, cycles: int, *, mark: bool = False) -> None:
-        """Use a resource for `cycles` >= 0, after everyone who asked earlier; the clock then stands at the end."""
+        """Use a resource for `cycles` >= 0, after all earlier requests; the clock is then at the end of the use."""
         self.resource_ports = max(self.resource_ports, port + 1)
         self.words.extend((Code.REQUEST, port, _cycles(cycles), mark))
 
@@ -66,7 +66,7 @@ class Table:
 
     @contextmanager
     def repeat(self, count: int) -> Iterator[None]:
-        """Do what is added inside `count` >= 0 times."""
+        """Repeat the operations added inside `count` >= 0 times."""
         start = len(self)
         if self._nesting == MAX_NESTING:
             raise SimulationError(f"an operation table nests repeats more than {MAX_NESTING} deep")
@@ -129,8 +129,8 @@ def _write_pipeline(table: Table, ops: Sequence[tuple[int, str, int]], count: in
 
     Interval w, the `ii` cycles from w * ii on, holds stage s of round w - s // ii.
     """
-    # From interval `overlap` to count - 1 there is a round for every stage, so all these intervals do the same: one
-    # repeated section, and the table does not grow with the rounds.
+    # In intervals `overlap` to count - 1 every stage has an iteration, so all of them do the same. They are one
+    # repeated section, and the table does not grow with the iterations.
     overlap = max((stage // ii for stage, *_ in ops), default=0)
     by_interval: dict[int, list[tuple[int, int]]] = {}  # (phase, number), by the intervals after the round's begin
     for number, (stage, *_) in enumerate(ops):

@@ -66,7 +66,7 @@ def run_lanes(order: Order, ops: Operations, lanes: Lanes) -> None:
     """Replay `LANES` depth vectors in a given order of operations; sets all times of `lanes`."""
     due, port, slot, offset = ops.due, ops.port, ops.slot, ops.offset
     streams, wide = np.uint64(len(lanes.depth)), np.uint64(LANES)
-    # One index per number: with two of them half of the time would go into rows that are made of arrays.
+    # One index per number: with two, half of the time would go into making arrays for rows.
     depth, latency, stall = lanes.depth.ravel(), lanes.latency.ravel(), lanes.stall.ravel()
     put_time, get_time = lanes.put_time.ravel(), lanes.get_time.ravel()
     own = due.dtype.type  # sums of narrow integers would be wide ones

@@ -1,12 +1,13 @@
-"""The replay rules as compiled array kernels; see `replay_plan` for what the arrays mean.
+"""The replay rules as compiled array kernels; see `plan` for the meaning of the arrays.
 
-With the stall of a process so far (the sum of what its operations waited), an operation happens at `due + stall`, and
-rules T2, T3 and T7 of docs/timing.md become a running maximum: `stall = max(stall, ready - due)`, where `ready` is when
-the token can be read (put + read latency) or the slot can be filled again (get + 1). Each operation stores the `ready`
-time that its peer will ask for.
+The stall of a process is the sum of its waiting so far. An operation happens at `due + stall`, and rules T2, T3 and T7
+of docs/timing.md become a running maximum: `stall = max(stall, ready - due)`. Here `ready` is when the token can be
+read (put + read latency), or when the slot can be filled again (get + 1). Each operation stores the `ready` time for
+its peer.
 
-Times of tokens lie in one array: first per slot when the token can be read, then per stream as many entries as its
-depth that are ready from the start, followed by when the slot of token n can be filled again (by token n + depth).
+Times of tokens are in one array. First comes, per slot, the time when the token can be read. Then each stream has one
+entry per unit of depth that is ready from the start, followed by the times when the slot of token n can be filled again
+(by token n + depth).
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def turns_at(ops: Operations, depth: IntArray) -> NDArray[np.uint8]:
 def begun(
     ops: Operations, depth: IntArray, latency: IntArray, unset: int, turns: NDArray[np.uint8]
 ) -> tuple[Ready, Progress]:
-    """Before a run: nothing has happened, and as many slots as a stream is deep can be filled.
+    """The state before a run: no token times, and as many free slots as each stream is deep.
 
     Args:
         depth, latency: per stream.
@@ -139,7 +140,7 @@ def begun(
         tokens = ops.offset[s + 1] - ops.offset[s]
         free[s] = ops.producer[s] >= 0 and turns[ops.producer[s]] == 1 and depth[s] >= tokens
         if not free[s]:
-            times[start : start + depth[s]] = unset // 2  # long ago, and so far from the ends that no sum overflows
+            times[start : start + depth[s]] = unset // 2  # long ago, but no sum overflows
             times[start + depth[s] : start + depth[s] + tokens] = unset
         read[streams + s] = start - ops.offset[s]
         write[s] = read[streams + s] + depth[s]
@@ -151,13 +152,13 @@ def begun(
 
 @inlined
 def timed(times: Times, at: int, to: int, due: Any, delay: Any, wait: Any) -> Any:
-    """An operation of a process that has waited `wait` cycles so far; returns what it has then.
+    """Time one operation of a process that has waited `wait` cycles so far; returns its new wait.
 
     Args:
-        at, to: where it finds the time that it waits for, and notes its own.
+        at, to: the positions of the time that it waits for, and of its own.
     """
-    own = times.dtype.type  # sums of narrow integers would be wide ones, which take twice as long
-    # All later operations are held up by as much (T7): one number per process stands for all that it waited.
+    own = times.dtype.type  # sums of narrow integers would be wide, and take twice as long
+    # All later operations are delayed equally (T7), so one number per process stands for all its waiting.
     later = max(own(times[at] - due), wait)
     times[to] = own(own(due + later) + delay)
     return later
@@ -180,8 +181,8 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
     own = due.dtype.type
     while queue.ends[1] > 0:
         p = pop(queue)
-        # A process goes on as far as it can. Who runs first changes nothing: a time depends on those of the peer alone,
-        # each of which is known before it is read.
+        # A process runs as far as it can. The order of processes changes nothing: a time depends only on times of the
+        # peer, each of which is known before it is read.
         wait = stall[p]
         start = np.uint64(position[p])
         e = start
@@ -211,7 +212,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
                     awaited[p] = at + n
                     break
             while turn == 2 and e < end:
-                # The same where another port has every second turn.
+                # The same for two ports that alternate.
                 then = min(e + one, end - one)
                 q, other = port[e], port[then]
                 i, j = np.uint64(slot[e]), np.uint64(slot[then])
@@ -242,7 +243,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
             q = port[e]
             i = np.uint64(slot[e])
             at = i + read[q]
-            # Operations of a process happen in order, so the first that cannot be timed yet ends this visit.
+            # Operations of a process happen in order, so the first without a known time ends this visit.
             if times[at] == unset:
                 awaited[p] = at
                 break
@@ -256,7 +257,7 @@ def run(ops: Operations, ready: Ready, progress: Progress, turns: NDArray[np.uin
         stall[p] = wait
         position[p] = e
         if e > start:
-            # Run only processes whose awaited time is now known: so each run completes at least one operation.
+            # Run only processes whose awaited time is now known: each run completes at least one operation.
             for j in range(peers[p], peers[p + 1]):  # type: ignore[assignment]
                 x = peer[j]
                 if queue.is_in[x] == 0 and position[x] < first[x + 1] and times[awaited[x]] != unset:

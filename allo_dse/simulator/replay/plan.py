@@ -33,11 +33,11 @@ SAFE_32_BIT = 1 << 30
 
 
 class Operations(NamedTuple):
-    """What compiled code reads of a plan; see `Plan`.
+    """The arrays of a plan that compiled code reads; see `Plan`.
 
     Attributes:
-        turns: per process how many ports take turns, 1 or 2, as long as that pays, else 0.
-        until: per operation of these processes, the first after it that another port has than would be its turn.
+        turns: per process the number of ports that alternate, 1 or 2, if that pays, else 0.
+        until: per operation of these processes, the first later one whose port breaks the alternation.
         producer, consumer: per stream.
     """
 
@@ -171,8 +171,8 @@ def make_plan(data: TraceData) -> Plan:
     process_of = np.array([loop.process for loop in data.loops], np.int64)
     process = process_of[events.loop] if len(events) else events.loop
     due = _due(data)
-    # By loop before due time: a pipeline is empty before the next loop begins (T8). The sort is stable, so what is due
-    # in one cycle keeps the order of the program (T7).
+    # Sort by loop before due time, because a pipeline is empty before the next loop begins (T8). The sort is stable, so
+    # operations due in one cycle keep program order (T7).
     order = np.lexsort((due, events.loop, process))
     port = ((events.kind == PUT) * len(data.streams) + events.stream)[order]
     puts, gets = data.token_counts
@@ -181,7 +181,7 @@ def make_plan(data: TraceData) -> Plan:
         raise TraceError(f"trace {data.name!r} has {int(offset[-1]):,} tokens, more than replay can number")
     producer, consumer = data.ends
     peers, peer = _peers(producer, consumer, len(data.processes))
-    # A path of waits through the run takes each process's cycles once, and for each operation at most the cycles from
+    # A path of waits through the run contains each process's cycles once. Each operation adds at most the cycles from
     # one end of a stream to the other.
     longest = int(data.process_end.sum()) + max(2, int(data.fixed_latency.max(initial=0))) * len(events)
     return Plan(
@@ -229,13 +229,11 @@ def _peers(producer: IntArray, consumer: IntArray, processes: int) -> tuple[IntA
     return ends_of(np.bincount(pairs[0], minlength=processes)), pairs[1].astype(np.int32)
 
 
-# Streams that do the same at the same times, of which replay takes one for all.
-#
-# An array that is cut into banks becomes as many streams between the same two processes, and an unrolled loop uses all
-# of them in one cycle. Streams are *alike* if at both ends their n-th operations are due in the same cycle and follow
-# each other with no other operation in between, in the same order every time. With equal depths all times of one are
-# those of the other (by induction over the tokens: the first of them waits as long as any would, and the process is
-# then as late for the others), and only the first of them ever waits.
+# An array that is cut into banks becomes several streams between the same two processes, and an unrolled loop uses all
+# of them in one cycle. Streams are *alike* if at both ends their n-th operations are due in the same cycle, and follow
+# each other directly, in the same order every time. With equal depths they have equal times, so replay computes only
+# the first. By induction over the tokens: the first one waits as long as any would, and its process is then equally
+# late for the others, which never wait.
 
 
 WORTH_MERGING = 1.5
@@ -249,7 +247,7 @@ class Merged(Struct, frozen=True, eq=False):
 
     Attributes:
         plan: the operations of those streams that stand for others or for themselves alone.
-        leader: per stream the one that stands for it.
+        leader: per stream the one that represents it.
         operation: per operation of the plan, and for their end, which it is of all operations.
     """
 
@@ -259,7 +257,7 @@ class Merged(Struct, frozen=True, eq=False):
 
 
 class AlikeStreams:
-    """The plan of a trace, and what is left of it where depths are equal."""
+    """The plan of a trace, reduced to one of each group of alike streams with equal depths."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -282,7 +280,7 @@ class AlikeStreams:
                 ends = plan.producer[s], plan.consumer[s], plan.latency[s]
                 shape = *ends, *(array.tobytes() for own in (gets, puts) for array in (own - own[0], plan.due[own]))
             found.append((number.setdefault(shape, len(number)), *first, s))
-        # Those of one shape in the order of their first operations: alike are those that are one further at both ends.
+        # Sort streams of one shape by their first operations: alike neighbours are one step apart at both ends.
         ordered = np.array(sorted(found), np.int64).reshape(-1, 4)
         alike = np.zeros(plan.streams, bool)
         alike[1:] = (np.diff(ordered[:, :3], axis=0) == (0, 1, 1)).all(axis=1)
@@ -314,7 +312,7 @@ class AlikeStreams:
     def _merged(self, same: IntArray) -> Merged:
         plan, (order, _) = self.plan, self._order
         leader = np.arange(plan.streams)
-        # The last stream before that is not alike to its own predecessor leads.
+        # The leader is the last stream up to here that is not alike to its own predecessor.
         leader[order] = order[np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))]
         leads = leader == np.arange(plan.streams)
         if int((plan.puts + plan.gets)[leads].sum()) * WORTH_MERGING >= len(plan.port):
@@ -339,9 +337,6 @@ class AlikeStreams:
             leader,
             np.append(kept, len(plan.port)),
         )
-
-
-# Why a replay stopped before its end, in the trace's names.
 
 
 @dataclass(frozen=True)

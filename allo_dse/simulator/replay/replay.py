@@ -104,7 +104,7 @@ def replay_batch(data: TraceData, streams: AlikeStreams, depths: IntArray) -> In
     clipped = plan.clip(depths)
     in_lanes = fits_lanes(plan) and len(depths) >= LANES // 4
     fewest = LANES if in_lanes else 1
-    # An order that is possible with the least depth of each stream is so with all vectors: more room stops nobody.
+    # An order that works with the least depth of each stream works with all vectors: more room blocks nobody.
     common = LaneReplay(plan).order(clipped.min(axis=0)) if in_lanes else None
     threads = min(-(-len(depths) // fewest), usable_cores(), 1 + len(depths) * len(plan.port) // _WORTH_A_THREAD)
     together = fewest if common is None else -(-len(depths) // threads)

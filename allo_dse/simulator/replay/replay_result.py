@@ -22,7 +22,7 @@ ADVICE_RUNS = 200
 
 
 class TokenTimes(Struct, frozen=True, eq=False):
-    """Per slot (see `replay_plan`) the cycle of its put and of its get, -1 for those that did not happen."""
+    """Per slot (see `plan`) the cycle of its put and of its get, -1 for those that did not happen."""
 
     put: IntArray
     get: IntArray
@@ -32,7 +32,7 @@ class ReplayResult(Struct, frozen=True, eq=False, dict=True):
     """Times of one replay, in cycles from the design's start.
 
     Attributes:
-        trace, plan: what was replayed.
+        trace, plan: that were replayed.
         merged: the part of it that was, where streams are alike.
         depths: per stream, as asked for.
         process_end: per process the cycle in which it ends, or waits for ever.

@@ -25,11 +25,11 @@ from .trace_build import Process, build_trace, recorded_trace
 from .trace_data import GET, PUT, IntArray, LoopOp, TraceData, TraceError, TraceLoop, trace_notes
 from .trace_file import load_trace, save_trace
 
-# Replay of regular traces in a time that does not depend on trip counts: a run of the engine that skips what repeats.
+# The engine replays a regular trace in a time that does not depend on trip counts, because it skips repeated periods.
 #
-# A pipelined loop does its operations in the order in which they are due, and a blocked one delays all later ones by
-# the same (docs/timing.md, T6 and T7). So it is an operation table: its operations by due time, with the waits between
-# them.
+# A pipelined loop performs its operations in the order in which they are due, and a blocked one delays all later ones
+# equally (docs/timing.md, T6 and T7). So the loop is an operation table: its operations by due time, with the waits
+# between them.
 
 
 RING_ROOM = 1 << 26
@@ -100,10 +100,10 @@ def _room(data: TraceData, depths: IntArray) -> IntArray:
     """Per stream the tokens that there is memory for: its depth, unless it can hold all it carries."""
     puts, _ = data.token_counts
     depths = depths.copy()
-    # Filled banks of an array channel wait for free banks, and never for room in the stream that announces them.
+    # Filled banks of an array channel wait for free banks, never for room in the stream that announces them.
     depths[data.filled] = np.maximum(depths, puts)[data.filled]
-    # A stream that is never full needs no ring of its depth: slots are reused as tokens are read. Whether it was held
-    # up by the smaller ring is checked afterwards (`_require_room`).
+    # A stream that is never full needs no ring of its depth: slots are reused as tokens are read. `_require_room`
+    # checks afterwards that the smaller ring has not delayed it.
     room = np.where(depths < puts, depths, np.clip(puts, 1, UNBOUNDED_RING))
     if room.sum() > RING_ROOM:
         raise TraceError(
@@ -173,7 +173,7 @@ def _iteration(ops: Sequence[LoopOp], loop: TraceLoop, done: int) -> int:
     overlap = max(op.stage for op in ops) // loop.ii + 1
     first = max(0, done // len(ops) - overlap)
     near = range(first, min(loop.trip, done // len(ops) + overlap + 1))
-    # The sort counts iterations from `first` on; all operations of those before are among the `done` ones.
+    # Iterations count from `first`; all operations of earlier ones are among the `done` ones.
     due = sorted((k * loop.ii + op.stage, k) for k in near for op in ops)
     return due[done - first * len(ops)][1]
 
@@ -214,7 +214,7 @@ class Trace:
         clock_ns: float | None = None,
         looks_at_occupancy: Collection[str] = (),
     ) -> Trace:
-        """A trace from what another tool knows.
+        """Build a trace from another tool's data.
 
         Args:
             streams: depth of each stream, as built.
@@ -240,7 +240,7 @@ class Trace:
 
     @classmethod
     def recorded(cls, result: RunResult) -> Trace:
-        """What a run with `record=True` did, to be timed again for other stream depths.
+        """Build the trace of a run with `record=True`, to be timed again for other stream depths.
 
         Raises:
             TraceError: if the run did not finish, or waited for shared resources.
@@ -281,7 +281,7 @@ class Trace:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What is odd about the trace: streams whose puts and gets differ in number."""
+        """Return oddities of the trace: streams whose puts and gets differ in number."""
         return trace_notes(self.data)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Building traces in Python: what processes, loops and streams other tools saw.
+"""Building traces in Python, from the processes, loops and streams of other tools.
 
 Trace.build(
     streams={"a": 2, "b": 16},
@@ -49,9 +49,9 @@ class Loop(Struct, frozen=True):
     Args:
         trip: number of iterations.
         ii, depth: initiation interval and pipeline depth, in cycles.
-        ops: what every iteration does, in program order. A loop given so is *regular*.
+        ops: the operations of every iteration, in program order. A loop with them is *regular*.
         events: instead of `ops`, everything that happened, in program order, as (kind, stream, iteration).
-        source: where the loop stands in the program, for messages.
+        source: the loop's place in the program, for messages.
     """
 
     trip: int
@@ -147,7 +147,7 @@ def _loops(process: Process, arrays: Mapping[str, int], name: str) -> Iterator[t
     for frame in range(count):
         yield Loop(1, ops=begin), 0
         yield from ((loop, None) for loop in loops[:-1])
-        # T10: the frame is done, and its arrays change hands, in the cycle of the last stage.
+        # T10: the frame is done, and its arrays are handed over, in the cycle of the last stage.
         for loop in loops[-1:]:
             yield loop, max(0, loop.depth - 1, *(op.stage or 0 for op in loop.ops))
         yield Loop(1, ops=end), restart if frame < count - 1 else 0
@@ -203,11 +203,11 @@ def _listed(
     return np.array(rows, np.int64).reshape(-1, 5).T
 
 
-# Traces recorded from runs of the engine: a program is run once, and re-timed for other stream depths by replay.
+# A program is run once, and re-timed for other stream depths by replay.
 #
-# What a process does does not depend on when its tokens come, unless it looks at how full its streams are; so neither
-# do the times at which its operations would be due if it never had to wait. These are the clocks that were recorded
-# less all the waiting before, and they are what a trace holds: each node is one loop with an iteration per cycle.
+# Unless a process polls its streams, its operations do not depend on when tokens arrive. Neither do the times at which
+# they would be due without any waiting. A trace holds these times: the recorded clocks minus all waiting before them.
+# Each node is one loop with an iteration per cycle.
 
 
 def recorded_trace(timeline: Timeline, labels: Labels, polling_nodes: Collection[int], name: str) -> TraceData:
@@ -273,7 +273,7 @@ def _due(timeline: Timeline) -> tuple[IntArray, IntArray, IntArray]:
     rows = timeline.rows
     event_of_row = np.full(len(rows), -1)
     event_of_row[rows.of_event] = np.arange(len(rows.of_event))
-    # One running sum over the rows of all nodes; what it had come to at a node's first row is of the nodes before.
+    # One running sum over the rows of all nodes; its value before a node's first row belongs to earlier nodes.
     waited = np.cumsum(rows.completed - rows.requested)
     first = np.searchsorted(rows.node, np.arange(timeline.network.node_count + 1))
     before = waited - (rows.completed - rows.requested)

@@ -1,9 +1,9 @@
 """Contents of a trace: processes, their pipelined loops, the stream operations these issue, and the streams' depths.
 
 A loop's operations are given in one of two ways: as *events*, one by one, or, for a *regular* loop, as the operations
-that every iteration does. Regular loops cost nothing however often they run, until something needs their events.
+of every iteration. Regular loops cost nothing for any number of iterations, until something needs their events.
 
-When operations are due, and when a process is done, is said in docs/timing.md (T6, T8, T9, T10).
+The times when operations are due, and when a process is done, are defined in docs/timing.md (T6, T8, T9, T10).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class TraceLoop(Struct, frozen=True):
     Attributes:
         process: number of the process that runs it.
         ii, depth, trip: initiation interval, pipeline depth (cycles of one iteration), number of iterations.
-        ops: what every iteration does, in program order; None where the trace lists the events one by one.
-        source: where it stands in the user's program, for messages; may be empty.
+        ops: the operations of every iteration, in program order; None if the trace lists single events.
+        source: its place in the user's program, for messages; may be empty.
         tail: cycles from the start of the last iteration to the next loop's base, or the process's end; None: T8, T10.
     """
 
@@ -122,7 +122,7 @@ class Events(Struct, frozen=True):
 
 
 class TraceData(Struct, frozen=True, dict=True):
-    """A trace as plain data, checked by `check.check_trace`.
+    """A trace as plain data, checked by `check_trace`.
 
     Attributes:
         name, clock_ns: of the design; the clock period may be None.
@@ -133,8 +133,8 @@ class TraceData(Struct, frozen=True, dict=True):
         occupancy_dependent: numbers of processes that look at `empty()` or `full()`.
         start: base of the first loop of a process.
         latency: per stream the cycles from put to get, -1 where they follow from the depth; None: everywhere.
-        arrays: channels that are whole arrays, as pairs of streams (see `array_channels`).
-        places, place: where operations stand in the user's program, and which of these each listed event is.
+        arrays: channels that are whole arrays, as pairs of streams (see `ArrayStreams`).
+        places, place: places in the user's program, and the index of each listed event's place.
     """
 
     name: str
@@ -252,9 +252,6 @@ def _expand(number: int, loop: TraceLoop) -> Events:
     kind, stream, stage = (np.tile(column, loop.trip) for column in ops.T)
     iteration = np.repeat(np.arange(loop.trip, dtype=np.int64), len(ops))
     return Events(np.full(len(kind), number, np.int64), kind, stream, iteration, stage)
-
-
-# Requirements on a trace before anything replays it, and notes on what is odd but allowed.
 
 
 LARGEST = 1 << 40

@@ -5,7 +5,7 @@ JSON with `name`, `clock_ns`, `processes`, `loops`). Optional: the arrays `stage
 from the default), `place` (per event, a position in `meta.places`) and `latency` (per stream, -1: by depth), and in
 `meta` the lists `streams` (names), `looks_at_occupancy` (names of processes) and `places`, `arrays`
 (pairs of streams), `start` (first base), and
-per loop `ops` (what every iteration does: kind, stream, stage), `source` and `tail`.
+per loop `ops` (of every iteration: kind, stream, stage), `source` and `tail`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(stream)
         claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - stream.tell()
-        # Deflate makes no more than 1032 bytes of one.
+        # Deflate expands a byte to at most 1032.
         if dtype.hasobject or claimed != held or entry.file_size > 1032 * entry.compress_size + 1032:
             what = "Python objects" if dtype.hasobject else f"{claimed:,} bytes, of which {held:,} are there"
             raise ValueError(f"{entry.filename} claims to hold {what}")
@@ -169,7 +169,7 @@ def _from_arrays(arrays: dict[str, Array], stem: str) -> TraceData:
 
 
 def _events(arrays: dict[str, Array], loops: tuple[TraceLoop, ...]) -> Events:
-    """The events of loops that do not say what every iteration does."""
+    """The events of loops without `ops`."""
     columns = {name: _integers(arrays[name], name) for name in COLUMNS}
     lengths = {name: len(column) for name, column in columns.items()}
     if "stage" in arrays:

@@ -1,7 +1,7 @@
 """A small builder for run-time code: 64-bit integers, pointers, structured control flow and variables.
 
 It writes `func`, `arith`, `cf` and `llvm` operations at an insertion point. Control flow needs no block arguments:
-what changes lives in a `Variable` (a stack slot), which LLVM promotes to registers.
+values that change are in a `Variable` (a stack slot), which LLVM promotes to registers.
 """
 
 from __future__ import annotations

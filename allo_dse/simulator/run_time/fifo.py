@@ -192,9 +192,9 @@ def _wake(e: Emitter, header: ir.Value, stream: ir.Value, wake: str) -> None:
         e.call(wake, [header, e.field(stream, Stream.WAITER)])
 
 
-# T5: occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n:
-# the most ever held is the largest n + 1 - m over pairs with time(put n) <= time(get m). Whichever of the two is
-# executed later tests the pair, and only pairs that would raise the maximum are tested: one comparison per operation.
+# T5: occupancy in time, not in order of execution. Tokens m..n are in the FIFO together iff get m is not before put n.
+# So the maximum is the largest n + 1 - m over pairs with time(put n) <= time(get m). The later executed one of the two
+# tests the pair, and only pairs that would raise the maximum are tested: one comparison per operation.
 
 
 def _observe_get(e: Emitter, view: _View, now: ir.Value) -> None:
@@ -217,9 +217,7 @@ def _observe_put(e: Emitter, view: _View, now: ir.Value) -> None:
         e.set(first, e.sub(token, 1))
 
 
-# Code that writes the event log of a recorded run.
-#
-# The log is a buffer that Python empties: when it is full, nodes begin no operation any more and the run loop returns.
+# Python empties the event log's buffer. When it is full, nodes begin no new operation and the run loop returns.
 
 
 def is_full(e: Emitter, header: ir.Value) -> ir.Value:
@@ -245,9 +243,6 @@ def write(
     e.store(e.add(e.address(event), e.load(header, Header.EVENT_STEP)), header, Header.EVENT)
 
 
-# The variants in which one set of task bodies can be compiled.
-
-
 class Variant(Struct, frozen=True):
     """Features of compiled code beyond executing a network; a feature that is left out costs nothing.
 
@@ -267,11 +262,10 @@ PLAIN = Variant()
 """Values and times, no log."""
 
 
-# Code for the registers of a pipeline: puts that are due later than operations behind them in program order (T7).
+# Puts of a pipeline that are due later than following operations in program order wait in its registers (T7).
 #
-# They wait in a queue of the node, latest first, and are performed when their turn comes. Times in the queue do not
-# count the cycles for which the pipeline has been frozen since it was entered (`Node.FROZEN`); adding them gives the
-# clock.
+# They form a queue of the node, latest first, and are performed when they are due. Times in the queue exclude the
+# cycles for which the pipeline has been frozen since it was entered (`Node.FROZEN`); adding them gives the clock.
 
 
 FLUSH, DEFER = "df_flush", "df_defer"
@@ -329,7 +323,7 @@ def _define_defer(op: func.FuncOp) -> None:
     with e.forever() as (_, stop):
         at = e.get(place)
         e.leave_unless(e.is_(at, ">", 0), stop)
-        # What is due by then goes first, and at equal times what comes first in the program (T7).
+        # Operations due by then go first; at equal times the first in program order does (T7).
         other = _entry(e, node, e.sub(at, 1))
         with e.when(e.same_ptr(e.load_ptr(other, Deferred.STREAM), stream)):
             e.set(ahead, e.add(e.get(ahead), 1))

@@ -174,7 +174,7 @@ def _repeat(frame: _Frame, row: ir.Value) -> None:
             e.store(0, frame.header, Header.ANCHOR)
     left = e.sub(e.load(frame.header, Header.BUDGET), 1)
     e.store(left, frame.header, Header.BUDGET)
-    # A loop that never blocks must let compiled code return to Python all the same.
+    # Even a loop that never blocks must let compiled code return to Python.
     e.branch_if(e.is_(left, "<", 0), pause, after, odds=RARELY)
     e.go(pause)
     fifo.push_ready(e, frame.header, frame.node)

@@ -1,11 +1,11 @@
 """Code of the run loop: a queue of runnable nodes, and a heap of requests for shared resources.
 
-A blocked node is registered at its stream and queued again by the opposite operation, so a turn costs the same however
-many nodes there are. When no node can run, the pending request with the smallest (clock, node) is granted: every later
-request comes from a clock at least as large, so service in this order is first come, first served (T11). Where a
-server takes others first, a request is decided on when the server is free, at the earliest, among all that wait then.
-A poll whose answer is not decided by what has been executed is such a request without a resource: once it is granted,
-nothing can happen at its stream before its time any more.
+A blocked node is registered at its stream and queued again by the opposite operation, so the cost of a turn does not
+depend on the number of nodes. When no node can run, the pending request with the smallest (clock, node) is granted:
+every later request comes from a clock at least as large, so service in this order is first come, first served (T11).
+If a server takes others first, a request is decided when the server is free, at the earliest, among all that wait then.
+A poll whose answer is not yet decided is such a request without a resource: once it is granted, nothing can happen at
+its stream before its time any more.
 """
 
 from __future__ import annotations
@@ -230,9 +230,9 @@ def _define_grant(module: ir.Module, variant: Variant) -> None:
 
 
 def _define_choose(module: ir.Module) -> None:
-    """`df_choose(header, node, time)`: of those that wait at that time for the server of `node`, whom it takes.
+    """Define `df_choose(header, node, time)`: the choice of `node`'s server among the nodes that wait at that time.
 
-    Another than `node` leaves the heap, where `node` takes its place.
+    If it chooses another than `node`, that leaves the heap and `node` takes its place.
     """
     ptr = Emitter.pointer_type()
     op = function(module, CHOOSE, [ptr, ptr, Emitter.word_type()], [ptr])
@@ -250,7 +250,7 @@ def _define_choose(module: ir.Module) -> None:
         other = e.load_ptr(heap, at)
         e.leave_unless(e.same_ptr(e.load_ptr(other, Node.WAITS_ON), server), again)
         e.leave_unless(e.is_(e.load(other, Node.CLOCK), "<=", time), again)
-        # As unsigned numbers, nodes up to the one served last come behind all others.
+        # As unsigned differences, nodes up to the one served last come after all others.
         turn = e.sub(e.address(other), after)
         e.leave_unless(e.is_below(turn, e.get(least)), again)
         e.set(least, turn)
@@ -292,7 +292,7 @@ def _define_destroy(module: ir.Module) -> None:
     e.return_()
 
 
-# The run-time module: scheduler and table process, compiled once for all task bodies; and what bodies have of it.
+# The run-time module has the scheduler and the table process, compiled once for all task bodies.
 
 
 START_BODY = "df_start_body"
@@ -312,7 +312,7 @@ def add_bodies_runtime(module: ir.Module, starts: Sequence[str], variant: Varian
 
     Args:
         starts: names of functions (header, node, arguments) that start bodies, from number 1 on.
-        polls: whether any looks at how full its streams are.
+        polls: whether any body tests the fill of its streams.
     """
     ptr = Emitter.pointer_type()
     with ir.Location.unknown():

@@ -1,7 +1,7 @@
-"""Everything that can be chosen, a kind per file: parameters, folds, buffer depths, schedules, kernel libraries.
+"""The kinds of choices, one per file: parameters, folds, buffer depths, schedules, kernel libraries.
 
-Each file holds a `Choice` (`space/choice.py` says what that is). A choice imports the protocol and what is below
-`space`; it does not know the others, `Space`, or a sampler. To add a kind, write one file like `output_depth.py`.
+Each file holds a `Choice` (see `space/choice.py`). A choice imports the protocol and packages below `space`; it does
+not know the other choices, `Space`, or a sampler. To add a kind, write one file.
 
 Imports: backends, common, compiler, device, lang, mapper, space.
 Imported by: space, tune.

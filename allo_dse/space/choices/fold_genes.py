@@ -1,9 +1,9 @@
-"""How folds are written as genes.
+"""Genes of folds.
 
 Names: `fold.<kernel>.<axis>.spatial` (nodes along the axis), `fold.<kernel>.<axis>.how`,
 `fold.<kernel>.<axis>.pattern`, `fold.<kernel>.order` (number of the permutation of the axes, lexicographic),
 `fold.<kernel>.chain` (0: nodes of its own; n: it shares the nodes of the n-th kernel that it can be chained with). Axes
-of several kernels that are folded together are named after the first of them.
+of several kernels that are folded together are named after the first kernel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AxisOptions:
 
     Attributes:
         spatial: the legal numbers of nodes, ascending.
-        varies: which of "spatial", "how" and "pattern" leave a choice ("how" and "pattern": under the same `spatial`).
+        varies: those of "spatial", "how" and "pattern" that leave a choice (the last two under the same `spatial`).
     """
 
     def __init__(self, options: Sequence[AxisFold]) -> None:
@@ -46,13 +46,13 @@ class AxisOptions:
             self.varies.add("spatial")
 
     def nearest(self, wanted: int) -> int:
-        """The legal number of nodes nearest to the wanted one, in ratio; the smaller one when in doubt."""
+        """Return the legal number of nodes nearest in ratio to the wanted one; on a tie the smaller one."""
         if wanted not in self._nearest:
             self._nearest[wanted] = min(self.spatial, key=lambda s: (max(s, wanted) / min(s, wanted), s))
         return self._nearest[wanted]
 
     def match(self, wanted: WantedAxis, spatial: int) -> AxisFold:
-        """Of the options onto `spatial` nodes the one most like what is wanted: `how` first, then `pattern`."""
+        """Return the option onto `spatial` nodes most like the wanted one: first by `how`, then by `pattern`."""
         same = self.by_spatial[spatial]
         return (
             same[0] if len(same) == 1 else min(same, key=lambda o: (o.how != wanted.how, o.pattern != wanted.pattern))
@@ -60,7 +60,7 @@ class AxisOptions:
 
 
 class WantedAxis(Struct, frozen=True):
-    """What genes say about one axis, legal or not."""
+    """The fold of one axis that genes ask for, legal or not."""
 
     spatial: int
     how: str | None
@@ -71,8 +71,8 @@ class KernelOptions(Struct, frozen=True):
     """The legal folds of each axis of one kernel's mesh.
 
     Attributes:
-        axes: kernels whose axes are folded together hold the same object for them.
-        joins: positions of the kernels before it whose nodes it can share.
+        axes: options per axis; kernels whose axes are folded together share one object.
+        joins: positions of earlier kernels whose nodes it can share.
     """
 
     kernel: str
@@ -81,7 +81,7 @@ class KernelOptions(Struct, frozen=True):
 
 
 class KernelPlan(Struct, frozen=True):
-    """A decided fold of one kernel: an option per axis, and in which order to nest the axes (outermost first).
+    """A decided fold of one kernel: an option per axis, and the order of the axes, outermost first.
 
     Attributes:
         joined: position of a kernel whose nodes it shares; None when it has its own.
@@ -97,7 +97,7 @@ class KernelPlan(Struct, frozen=True):
 
 
 def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int) -> list[KernelPlan]:
-    """The legal fold nearest to what the genes want, on at most `max_nodes` nodes where that is possible."""
+    """Return the legal fold nearest to the genes, on at most `max_nodes` nodes where possible."""
     wanted: dict[AxisOptions, WantedAxis] = {}
     for k in kernels:
         for n, axis in enumerate(k.axes):
@@ -116,7 +116,10 @@ def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: 
 
 
 def _joined(kernel: KernelOptions, position: int, suggest: Suggest) -> int | None:
-    """The kernel whose nodes it shares. How many could be joined depends on the program, the gene's range must not."""
+    """Return the kernel whose nodes it shares.
+
+    The number of candidates depends on the program, but the range of the gene must not.
+    """
     if not kernel.joins:
         return None
     number = suggest(f"fold.{kernel.kernel}.chain", Gene(0, position, "categorical"))
@@ -124,7 +127,7 @@ def _joined(kernel: KernelOptions, position: int, suggest: Suggest) -> int | Non
 
 
 def _first(joined: Sequence[int | None], kernel: int) -> int | None:
-    """The kernel that begins the chain a kernel is part of; None when that is itself."""
+    """Return the first kernel of the chain that a kernel belongs to; None for the first itself."""
     head = joined[kernel]
     while head is not None and joined[head] is not None:
         head = joined[head]
@@ -132,12 +135,12 @@ def _first(joined: Sequence[int | None], kernel: int) -> int | None:
 
 
 def _layout(kernel: KernelOptions, sizes: Mapping[AxisOptions, int]) -> set[AxisOptions]:
-    """The axes along which a kernel has several nodes: kernels with the same ones can share nodes."""
+    """Return the axes along which a kernel has several nodes; kernels with the same axes can share nodes."""
     return {axis for axis in kernel.axes if sizes[axis] > 1}
 
 
 def encode_folds(kernels: Sequence[KernelOptions], plans: Sequence[KernelPlan]) -> Genes:
-    """Genes that decode to the given fold."""
+    """Return genes that decode to the given fold."""
     genes: Genes = {}
     seen: set[AxisOptions] = set()
     for kernel, plan in zip(kernels, plans, strict=True):
@@ -200,7 +203,7 @@ def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
 
 
 def _unrank(number: int, rank: int) -> tuple[int, ...]:
-    """The permutation of `range(rank)` with this lexicographic number."""
+    """Return the permutation of `range(rank)` with this lexicographic number."""
     rest, result = list(range(rank)), []
     for left in range(rank - 1, -1, -1):
         position, number = divmod(number, math.factorial(left))
@@ -209,7 +212,7 @@ def _unrank(number: int, rank: int) -> tuple[int, ...]:
 
 
 def _rank(permutation: Sequence[int]) -> int:
-    """The lexicographic number of a permutation."""
+    """Return the lexicographic number of a permutation."""
     rest, number = sorted(permutation), 0
     for left, item in zip(range(len(rest) - 1, -1, -1), permutation, strict=True):
         number += rest.index(item) * math.factorial(left)

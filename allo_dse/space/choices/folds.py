@@ -1,4 +1,4 @@
-"""How the program's kernels or tasks are folded onto nodes: what every such choice has in common."""
+"""Folds of kernels or single tasks onto nodes: the common base, and folds task by task."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Fold = MeshFold | NodeFold
 
 
 class FoldChoice(ABC):
-    """A fold, as plans of its kernels. Genes: those of `fold_genes`.
+    """A fold, given by plans of its kernels. Genes: see `fold_genes`.
 
     Args:
-        max_nodes: how many nodes a fold may have.
+        max_nodes: largest number of nodes of a fold.
     """
 
     reads = frozenset({"program"})
@@ -47,7 +47,7 @@ class FoldChoice(ABC):
         """The fold of these plans in canonical form, or None when it is not legal as a whole."""
 
     def buildable(self, program: Program, fold: Fold) -> Fold:
-        """The fold that is meant by one that what builds the design would refuse."""
+        """Return the equivalent fold that the builder accepts."""
         return fold
 
     @abstractmethod
@@ -60,7 +60,7 @@ class FoldChoice(ABC):
 
     @abstractmethod
     def fold_count(self, program: Program) -> int:
-        """How many folds `folds` yields."""
+        """Return the number of folds that `folds` yields."""
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
         plans = decode_folds(self.kernels(draft.compiled), suggest, self.max_nodes)
@@ -87,27 +87,24 @@ class FoldChoice(ABC):
 
 
 def bounds_of(graph: ProgramGraph, device: Device) -> FoldBounds | None:
-    """Lower bounds on what folds need, to leave out those that cannot fit."""
+    """Return lower bounds on the needs of folds, to leave out those that cannot fit."""
     from allo_dse.backends.npu.fold_bounds import FoldBounds
     from allo_dse.device.device import NpuDevice
 
     return FoldBounds(graph, device) if isinstance(device, NpuDevice) else None
 
 
-# Single tasks gathered in nodes, for programs whose kernels cannot be folded as a whole.
-#
-#     Study(..., folds="tasks")
-#
-# Every task is a choice: a node of its own, or that of a task before it. Small programs are searched exhaustively; of
-# larger ones the folds that a beam search finds, and whatever a sampler proposes.
+# `Study(..., folds="tasks")`: single tasks grouped in nodes, for programs whose kernels cannot be folded as a whole.
+# Each task takes a new node or the node of an earlier task. Small programs are enumerated; larger ones use the folds of
+# a beam search and the proposals of a sampler.
 
 
 MOST_ENUMERATED = 8
-"""Programs of more tasks are not enumerated: a set of 8 has 4,140 partitions, one of 12 has 4,213,597."""
+"""Programs with more tasks are not enumerated: a set of 8 has 4,140 partitions, one of 12 has 4,213,597."""
 
 
 class TaskFolds(FoldChoice):
-    """Folds task by task: each is a kernel without axes, which can join any before it.
+    """Folds task by task: each task is a kernel without axes, which can join any earlier one.
 
     Args:
         device: its compute tiles bound the number of nodes.
@@ -152,7 +149,11 @@ class TaskFolds(FoldChoice):
         return None if names[first] == task else first
 
     def folds(self, program: Program) -> Iterator[Fold]:
-        """Every fold of a small program, but for those that exchange alike tasks; the beam search's of a larger one."""
+        """Yield the folds of a program.
+
+        A small program yields all folds, up to an exchange of equal tasks. A larger one yields those of the beam
+        search.
+        """
         yield from self._node_folds(program)
 
     def fold_count(self, program: Program) -> int:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from allo_dse.device.device import Device
 
 MOST_KEPT = 10_000
-"""Decided folds that are kept: late in a search most proposals are repeats."""
+"""Cached folds: late in a search most proposals are repeats."""
 
 
 class KernelFolds(FoldChoice):
-    """Folds of the mapper's rules.
+    """Folds of whole kernels by the mapper's rules.
 
     Args:
         device: its compute tiles bound the number of nodes.
-        respell: the fold that is meant by one that what builds the design would refuse; None when it builds any.
+        respell: replaces a fold that the builder would reject by an equivalent one; None when it builds any.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class KernelFolds(FoldChoice):
         self._respelled: dict[tuple[Program, MeshFold], MeshFold] = {}
 
     def kernels(self, program: Program) -> Sequence[KernelOptions]:
-        """The legal folds of each kernel's axes, each onto at most as many nodes as the device has.
+        """Return the legal folds of each kernel's axes, onto at most as many nodes as the device has.
 
         Raises:
-            IllegalFold: when the program needs more nodes however it is folded.
+            IllegalFold: when every fold of the program needs more nodes.
         """
         if program not in self._options:
             space = self._space(program)
@@ -81,9 +81,9 @@ class KernelFolds(FoldChoice):
         return self._spaces[program]
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
-        """The normalised fold, or None when it needs more nodes than there are or breaks a rule.
+        """Return the normalised fold, or None when it needs more nodes than there are or breaks a rule.
 
-        Loops that several kernels share get one order: that of the first kernel, those that most kernels share first.
+        Loops shared by several kernels take the order of the first kernel; those shared by most kernels come first.
         """
         key = (program, tuple(plans))
         if key in self._decided:  # proposals repeat those of the last generations
@@ -123,7 +123,7 @@ class KernelFolds(FoldChoice):
         return iter(self._space(program))
 
     def contains(self, program: Program, fold: MeshFold) -> bool:
-        """Whether a fold is one of `folds`."""
+        """Return whether `folds` yields a fold."""
         return self._space(program).contains(fold)
 
     def pruned_share(self, program: Program) -> float:
@@ -134,15 +134,15 @@ class KernelFolds(FoldChoice):
         return self._space(program).count()
 
     def counts(self, draft: Draft) -> dict[int, int]:
-        """How many folds there are onto each number of nodes."""
+        """Return the number of folds onto each number of nodes."""
         return self._space(draft.compiled).counts()
 
     def layouts(self, draft: Draft, nodes: int) -> Iterator[Layout]:
-        """The options with so many nodes, by the number of nodes along each axis."""
+        """Yield the layouts with this number of nodes: groups of options with equal nodes along each axis."""
         return self._space(draft.compiled).layouts(nodes)
 
     def of_layout(self, draft: Draft, layout: Layout) -> Iterator[tuple[Draft, Genes]]:
-        """The options that have so many nodes along each axis."""
+        """Yield the options with these numbers of nodes along each axis."""
         for fold in layout.folds():
             yield replace(draft, fold=fold), self._genes(draft, fold)
 

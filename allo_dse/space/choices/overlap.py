@@ -1,4 +1,4 @@
-"""Whether independent parts of kernels are done one after the other, or at once by tasks of their own."""
+"""Overlap of independent parts of kernels: one after the other, or concurrent tasks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PARTS = ("in turn", "at once")
 
 
 class Overlap(QuestionChoice):
-    """Keeps kernels whole, or makes kernels of their parts. Gene: `parts`, for programs in which that differs.
+    """Keeps kernels whole, or turns their independent parts into kernels.
 
-    Programs with customizations of their own, which name their kernels, stay whole; so do those that are timed on
-    inputs.
+    Gene: `parts`, for programs where that makes a difference. Programs that customize kernels by name stay whole, as do
+    those that are timed on inputs.
     """
 
     reads = frozenset({"program"})

@@ -1,4 +1,4 @@
-"""The program's parameters: which values, and so which program."""
+"""Values of the program's parameters, and thereby the program."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..params import Assignment, Parameter, ParameterSpace
 from ..programs import Packed, Programs
 
 MOST_TRIED = 256
-"""Assignments around one that cannot be built that are looked at before it is left as it is."""
+"""Most neighbours that are tried for an assignment that cannot be built."""
 
 
 Positions = tuple[int, ...]
-"""In the values of all free parameters, in their order."""
+"""Positions in the values of all free parameters, in the order of the parameters."""
 
 
 class Meaning(NamedTuple):
-    """Which program genes mean, for other processes that need not find out."""
+    """The program that genes stand for, passed to other processes to save them the work."""
 
     wanted: Positions
     found: Positions
@@ -35,28 +35,32 @@ class Meaning(NamedTuple):
 
 
 class Builder(Watch, Protocol):
-    """What designs are to be built by. It may say so of a program while it is compiled.
+    """The target that designs are built by. It may reject a program during compilation.
 
     Attributes:
-        name: whose rules it goes by.
+        name: the name of the target whose rules it checks.
     """
 
     @property
     def name(self) -> str: ...
 
     def program(self, program: Program) -> None:
-        """Raises `Hopeless` where no design of a program can be built."""
+        """Check that a program has designs that can be built.
+
+        Raises:
+            Hopeless: when there is none.
+        """
         ...
 
 
 class ParameterChoice(QuestionChoice):
-    """Values of all parameters that are active. Genes: `param.<name>`, the position in the parameter's values.
+    """Values of all active parameters. Genes: `param.<name>`, the position in the parameter's values.
 
-    Genes of a program that cannot be built mean the nearest one that can: fewest steps of positions away, any other
-    value of an unordered parameter being one step.
+    Genes of a program that cannot be built stand for the nearest one that can. Distance counts steps of positions; any
+    other value of an unordered parameter is one step away.
 
     Args:
-        builder: says which programs have designs that can be built; None when all of them may.
+        builder: rejects programs without designs that can be built; None when all may have some.
     """
 
     writes = frozenset({"params", "program"})
@@ -73,12 +77,12 @@ class ParameterChoice(QuestionChoice):
         self._refused: dict[tuple[tuple[str, int], ...], AlloDseError] = {}
         self._free = tuple(parameters.free)
         self._repaired: dict[Positions, Draft | None] = {}
-        self._made: dict[Positions, Draft] = {}  # since it was last asked what is new
+        self._made: dict[Positions, Draft] = {}  # since the last call of `meanings`
         self._known: set[Positions] = set()
         self._told: dict[Positions, Meaning] = {}
 
     def decide(self, draft: Draft, ask: Ask) -> Draft | None:
-        """None where a condition of the study forbids the values.
+        """Return the draft with its program, or None if a condition of the study forbids the values.
 
         Raises:
             AlloDseError: when the program does not compile with them.
@@ -121,11 +125,11 @@ class ParameterChoice(QuestionChoice):
         return self._parameters.assign(lambda name, _: at[name])
 
     def wanted(self, genes: Genes) -> Positions:
-        """What genes of a design want."""
+        """Return the positions that the genes of a design ask for."""
         return tuple(genes.get(_gene(name), 0) for name in self._free)
 
     def meanings(self) -> list[Meaning]:
-        """What was found out since it was last asked, as far as others can be told."""
+        """Return the programs found since the last call, as far as they can be sent to others."""
         made, self._made = self._made, {}
         found = []
         for wanted, draft in made.items():
@@ -135,14 +139,14 @@ class ParameterChoice(QuestionChoice):
         return found
 
     def learn(self, meanings: Iterable[Meaning]) -> None:
-        """Take over what others have found out, from now on for what is new here."""
+        """Take over the findings of other processes, for genes not yet decoded here."""
         for meaning in meanings:
             if meaning.wanted not in self._known:
                 self._known.add(meaning.wanted)
                 self._told[meaning.wanted] = meaning
 
     def _nearest(self, draft: Draft, wanted: Mapping[str, int]) -> Draft | None:
-        """The nearest program that can be built, or None when there is none near."""
+        """Return the nearest program that can be built, or None when there is none near."""
         for positions in itertools.islice(nearest_first(wanted, self._parameters.free), MOST_TRIED):
             params = self._parameters.assign(lambda name, _, at=positions: at[name])  # type: ignore[misc]
             found = self._decided(draft, params) if self._parameters.allows(params) else None
@@ -151,7 +155,7 @@ class ParameterChoice(QuestionChoice):
         return None
 
     def _decided(self, draft: Draft, params: Assignment) -> Draft | None:
-        """The draft with these parameters, or None when the program does not compile or cannot be built."""
+        """Return the draft with these parameters, or None if its program cannot be compiled or built."""
         key = tuple(self._parameters.positions(params).items())
         if key in self._refused:
             return None
@@ -166,17 +170,19 @@ class ParameterChoice(QuestionChoice):
 
     @property
     def refused(self) -> list[list[str]]:
-        """Why programs were left out, of those that were looked at: reasons that differ in numbers only together, the
-        most frequent first."""
+        """Reasons why programs were left out, the most frequent first.
+
+        Reasons that differ in numbers only are grouped.
+        """
         return _alike(error.message for error in self._refused.values())
 
     @property
     def wrong(self) -> list[list[str]]:
-        """The same of those that do not compile."""
+        """Reasons why programs do not compile, grouped likewise."""
         return _alike(e.message for e in self._refused.values() if isinstance(e, ProgramError))
 
     def options(self, draft: Draft) -> Iterator[tuple[Draft | None, Genes]]:
-        """Parameters for which the program does not compile, or cannot be built, have none."""
+        """Yield all options, None for parameters whose program does not compile or cannot be built."""
         for params in self._parameters.assignments():
             genes = self._genes(dict(params))
             yield self._noted(self.wanted(genes), self._decided(draft, params)), genes
@@ -186,15 +192,15 @@ class ParameterChoice(QuestionChoice):
 
     @property
     def conditional(self) -> bool:
-        """Whether what is legal for one parameter depends on others."""
+        """Return whether the legal values of one parameter depend on others."""
         return self._parameters.conditional
 
     def holds(self, said: Mapping[str, object]) -> bool:
-        """Whether parameters that a log tells are legal still."""
+        """Return whether logged parameters are still legal."""
         return self._parameters.holds(said)
 
     def recorded(self, said: Mapping[str, object]) -> Genes | None:
-        """Genes of parameters that a log tells; None where they are not legal any more."""
+        """Return the genes of logged parameters; None if they are no longer legal."""
         params = self._parameters.recorded(said)
         return None if params is None else self._genes(dict(params))
 
@@ -218,8 +224,10 @@ def _gene(parameter: str) -> str:
 
 
 def nearest_first(start: Mapping[str, int], parameters: Mapping[str, Parameter]) -> Iterator[dict[str, int]]:
-    """All positions of parameters, those that are fewest steps away first: one value down or up in those that are
-    ordered, to any other value in the rest."""
+    """Yield all positions of parameters, those fewest steps away first.
+
+    A step moves an ordered parameter one value up or down, and any other parameter to any value.
+    """
     seen, ring = {tuple(start.values())}, [dict(start)]
     while ring:
         yield from ring

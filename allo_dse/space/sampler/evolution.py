@@ -1,6 +1,6 @@
 """Evolution: NSGA-II over genes, for spaces where most proposals are repeats or break a limit.
 
-What it does differently from Optuna's own NSGA-II:
+Differences from Optuna's own NSGA-II:
 
 * while there are few results, a model chooses among many children (`prospects`);
 * it screens a child before anything is spent on it, and breeds another one until a new and legal design is found;
@@ -34,12 +34,12 @@ from .pareto import Floats, Individual, Parents, Results, front_with
 from .prospects import Memory
 from .surrogate import one_thread
 
-MAX_ATTEMPTS = 1000  # per proposal, before nothing is bred any more
-MAX_FRUITLESS = 300  # the same where there is another way to find something new
-PICKY = 32  # children of a proposal that may be passed over because they cannot be better than the front
-MOST_SEEN = 20_000  # children that are kept to tell that they are bred again, which is late in a search most of them
+MAX_ATTEMPTS = 1000  # children per proposal before the search gives up
+MAX_FRUITLESS = 300  # the same if `otherwise` can find a new design
+PICKY = 32  # children per proposal that are skipped if they cannot be better than the front
+MOST_SEEN = 20_000  # remembered children: late in a search most are repeats
 NEAR = 3  # parents whose neighbours are candidates
-VALUES = 12  # of a gene that neighbours have
+VALUES = 12  # values per gene among the neighbours
 BRED, STRAYS = 200, 60  # candidates with parents, and without
 
 T = TypeVar("T")
@@ -47,16 +47,16 @@ Decided = tuple[tuple[str, int], ...]
 
 
 class Breeding(Struct, frozen=True):
-    """How designs are bred.
+    """Sizes and probabilities of the evolution.
 
     Attributes:
-        initial: how many designs are drawn at random to begin with.
-        population: how many designs are kept as parents.
-        children: how many designs are bred from them before parents are chosen anew.
+        initial: number of designs drawn at random to begin with.
+        population: number of designs kept as parents.
+        children: number of designs bred before parents are chosen anew.
         crossover: probability that a child has two parents.
         mutations: expected number of genes that change, beside the one that always does.
         wild: probability that a child has no parents at all.
-        modelled: how many of the first designs are chosen by a model among many children.
+        modelled: number of first designs that a model chooses among many children.
     """
 
     initial: int = 12
@@ -68,11 +68,11 @@ class Breeding(Struct, frozen=True):
     modelled: int = 256
 
     def generation(self, number: int) -> int:
-        """The generation of a proposal: the first is random and larger than the others."""
+        """Return the generation of a proposal; the first is random and larger than the others."""
         return max(0, (number - self.initial) // self.children + 1)
 
     def first_of(self, generation: int) -> int:
-        """The number of the first proposal of a generation."""
+        """Return the number of the first proposal of a generation."""
         return 0 if generation == 0 else self.initial + (generation - 1) * self.children
 
 
@@ -80,7 +80,7 @@ LEAST = {"initial": 1, "population": 1, "children": 1, "modelled": 0}
 
 
 def check_sizes(sizes: Mapping[str, object]) -> None:
-    """See whether a search can be given these sizes.
+    """Check that a search can have these sizes.
 
     Raises:
         StudyError: when there is no such size, or it is too small.
@@ -93,7 +93,7 @@ def check_sizes(sizes: Mapping[str, object]) -> None:
 
 
 def default_sizes(objectives: int) -> dict[str, int]:
-    """How many designs are drawn, kept and bred: a front is made of more of them than a minimum."""
+    """Return the default sizes of a search; a front takes more parents than a single minimum."""
     return {"initial": 12, "population": 8 if objectives == 1 else 16, "children": 4}
 
 
@@ -108,7 +108,7 @@ class _State:
     parents: list[Mapping[str, int]] = field(default_factory=list)  # genes of the selected, best first
     front: Floats = field(default_factory=lambda: np.empty((0, 1)))  # losses of the best of earlier generations
     promising: list[Genes] | None = (
-        None  # children of this generation by what a model expects, best first; None: not yet
+        None  # children of this generation, ranked by a model, best first; None: not ranked yet
     )
 
 
@@ -126,7 +126,7 @@ class Evolution:
         self.breeding = breeding
         self._state = _State(Parents(breeding.population))
         self._memory: Memory | None = Memory(genes)
-        # Genes that decide all, where that is known or illegal, and where it is no better than the front; for good.
+        # Genes that decide a known or illegal design, and those of designs no better than the front; both for good.
         self._seen: dict[Decided, None] = {}
         self._outdone: dict[Decided, None] = {}
 
@@ -136,7 +136,7 @@ class Evolution:
         return self._state.next_number
 
     def room(self, outstanding: int) -> int:
-        """How many proposals can be made before results of the current generation are needed."""
+        """Return the number of proposals possible before results of the current generation are needed."""
         number = self._state.next_number
         generation = self.breeding.generation(number)
         if outstanding and number == self.breeding.first_of(generation):
@@ -144,11 +144,11 @@ class Evolution:
         return self.breeding.first_of(generation + 1) - number
 
     def restore(self, results: Results, genes: Callable[[int], Mapping[str, int]], next_number: int) -> None:
-        """Go on after `next_number` proposals.
+        """Continue after `next_number` proposals.
 
         Args:
-            results: those that there are so far.
-            genes: of the result at a position.
+            results: the results so far.
+            genes: returns the genes of the result at a position.
         """
         self._state = state = _State(Parents(self.breeding.population), next_number)
         self._memory = Memory(self._genes)
@@ -187,10 +187,10 @@ class Evolution:
         self._state.next_number += 1
 
     def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
-        """Take in that losses and penalties have changed; parents are chosen by them from the next generation on.
+        """Update losses and penalties that have changed; the next generation's parents are chosen by them.
 
         Args:
-            results: losses and penalty of every design told, by number.
+            results: losses and penalty of every known design, by number.
         """
         state = self._state
         state.told = [Individual(i.number, i.genes, *results[i.number]) for i in state.told]
@@ -198,10 +198,10 @@ class Evolution:
             known = self._memory.designs
             self._memory = Memory(self._genes, [Individual(i.number, i.genes, *results[i.number]) for i in known])
         state.selection.revise(results)
-        state.front = state.front[:0]  # bounds are not of values that change
+        state.front = state.front[:0]  # bounds do not hold for values that change
 
     def outdoes(self, least: Sequence[float]) -> bool:
-        """Whether a design of an earlier generation is as good as losses in every objective."""
+        """Return whether some earlier design is at least as good as the given losses in every objective."""
         return bool((self._state.front <= np.array(least)).all(1).any())
 
     def propose(
@@ -209,11 +209,11 @@ class Evolution:
         screen: Callable[[Suggest, bool], T | Literal[False] | None],
         otherwise: Callable[[np.random.Generator], T | None] | None = None,
     ) -> T | None:
-        """The next new and legal design, or None when none could be found.
+        """Return the next new and legal design, or None when none could be found.
 
         Args:
-            screen: decodes a proposal; None when the design is known or illegal. Told to be picky, False when it cannot
-                be better than the front.
+            screen: decodes a proposal. It returns None when the design is known or illegal. With its second argument
+                true, it may return False for a design that cannot be better than the front.
             otherwise: finds one when the first children are all known or illegal.
         """
         number = self._state.next_number
@@ -234,14 +234,14 @@ class Evolution:
         return found
 
     def children(self, number: int) -> Iterator[tuple[Genes, np.random.Generator]]:
-        """The genes of a proposal, ever wilder ones until one is taken, and where missing ones are drawn from."""
+        """Yield genes for a proposal, ever wilder ones, with the generator that missing genes are drawn from."""
         generation = self.breeding.generation(number)
         if generation > self._state.generation:
             self._select(generation)
         rng = np.random.default_rng((self._seed, number))
         if self._state.promising is None:
             self._state.promising = self._promising()
-        # Designs that are proposed at the same time begin at different places.
+        # Concurrent proposals start at different ranks.
         rank = number - self.breeding.first_of(generation)
         for child in self._state.promising[rank:]:
             yield child, rng
@@ -249,7 +249,7 @@ class Evolution:
             yield self._child(rng, attempt), rng
 
     def _promising(self) -> list[Genes]:
-        """What a model expects most of; empty where there is none."""
+        """Return the candidates that a model expects most of; empty without a model."""
         if self._memory is None:
             return []
         with one_thread():
@@ -267,7 +267,7 @@ class Evolution:
         return [dict(genes) for genes in dict.fromkeys(tuple(sorted(child.items())) for child in found)]
 
     def _neighbours(self, parent: Mapping[str, int], rng: np.random.Generator) -> list[Genes]:
-        """All designs that differ from a parent in one gene; of genes with many values some."""
+        """Return all designs that differ from a parent in one gene; for genes with many values, some of them."""
         found = []
         for name in sorted(parent):
             gene = self._genes[name]
@@ -279,14 +279,14 @@ class Evolution:
         return found
 
     def _stray(self, rng: np.random.Generator) -> Genes:
-        """Any design that has the same genes as one of the parents."""
+        """Return a random design with the same set of genes as one of the parents."""
         parent = self._state.parents[int(rng.integers(len(self._state.parents)))]
         return {name: self._genes[name].draw(rng) for name in sorted(parent)}
 
     def _select(self, generation: int) -> None:
         """Choose the parents of a generation, and let models learn from those before it."""
         state = self._state
-        # Designs of others may be of the generation that begins: a run that is resumed then does not choose by them.
+        # Results may already belong to the generation that begins. Leave them out, as a resumed run would.
         end = self.breeding.first_of(generation) if generation > state.generation else sys.maxsize
         state.generation = generation
         told = sorted((i for i in state.told if i.number < end), key=lambda i: i.number)
@@ -339,7 +339,7 @@ class Evolution:
 
 
 def _noting(suggest: Suggest, names: list[str]) -> Suggest:
-    """The same, which writes down what it was asked for."""
+    """Wrap a suggester so that it records every gene asked for."""
 
     def noting(name: str, gene: Gene) -> int:
         names.append(name)

@@ -23,11 +23,8 @@ from ..params import rising
 from .evolution import Breeding, Evolution, check_sizes, default_sizes
 from .pareto import Individual, Results
 
-# Genes as Optuna's distributions, and Optuna's parameters as genes.
-
-
 GRID = 2**52
-"""Steps of a real number's range: as fine as floating-point numbers of one binade."""
+"""Steps of a real number's range: as fine as the floating-point numbers of one binade."""
 
 
 def distribution(gene: Gene) -> BaseDistribution:
@@ -66,7 +63,7 @@ def coding_of(distribution: BaseDistribution) -> Coding:
     if isinstance(distribution, CategoricalDistribution):
         choices, number = distribution.choices, distribution.to_internal_repr
         last = len(choices) - 1
-        # Optuna has no other way to say which numbers than as categories.
+        # Optuna can list arbitrary numbers only as categories.
         gene = Gene.ordered(0, last) if rising(choices) else Gene(0, last, "categorical")
         return Coding(gene, lambda n: choices[n], lambda v: int(number(v)))
     if not isinstance(distribution, IntDistribution | FloatDistribution):
@@ -153,22 +150,22 @@ class EvolutionSampler(BaseSampler):
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Everything else follows from the trials of a study.
+        # The rest of the state follows from the trials of a study.
         options: dict[str, Any] = {**structs.asdict(self._breeding), **self._sizes}
         return functools.partial(EvolutionSampler, **options), (self._seed,)
 
     def search(self, genes: Mapping[str, Gene], objectives: int) -> Evolution:
-        """A search outside Optuna.
+        """Start a search outside Optuna.
 
         Args:
             genes: the range of every gene met so far (a live view).
-            objectives: how many there are.
+            objectives: number of objectives.
         """
         sizes = {**default_sizes(objectives), **{name: size for name, size in self._sizes.items() if size is not None}}
         return Evolution(self._seed, genes, replace(self._breeding, **sizes))
 
-    # Parameters are decided one by one as the objective asks for them: which ones there are, and in which ranges, may
-    # depend on the values of those before. So to Optuna all of this is "independent" sampling.
+    # The objective asks for parameters one by one; their names and ranges may depend on earlier values. To Optuna this
+    # is all "independent" sampling.
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {}
@@ -198,21 +195,21 @@ class EvolutionSampler(BaseSampler):
 
 
 class _StudySearch:
-    """What is known of one Optuna study."""
+    """The search state of one Optuna study."""
 
     def __init__(self, sampler: EvolutionSampler, objectives: int) -> None:
         self._genes: dict[str, Gene] = {}
         self._codings: dict[str, Coding] = {}
         self._evolution = sampler.search(self._genes, objectives)
         self._generation = self._evolution.breeding.generation
-        self._current = -1  # the generation that the trials were looked at for
-        self._looked = 0  # trials looked at so far
-        self._open: list[int] = []  # of them those that had not finished
+        self._current = -1  # the generation for which trials were last read
+        self._looked = 0  # number of trials read so far
+        self._open: list[int] = []  # those among them that had not finished
         self._children: dict[int, tuple[Genes, np.random.Generator]] = {}
         self._seen = _Paths()
 
     def child(self, study: Study, trial: FrozenTrial) -> tuple[Genes, np.random.Generator]:
-        """The genes a trial starts with, and where others are drawn from."""
+        """Return the genes that a trial starts with, and the generator for the others."""
         if trial.number not in self._children:
             if self._generation(trial.number) > self._current:
                 self._look(study, trial.number)
@@ -229,11 +226,12 @@ class _StudySearch:
         self._see(trial, state)
 
     def _see(self, trial: FrozenTrial, state: TrialState) -> None:
-        if state in (TrialState.COMPLETE, TrialState.PRUNED):  # what failed may have stopped anywhere, and work again
+        # A failed trial may have stopped anywhere, and may succeed next time.
+        if state in (TrialState.COMPLETE, TrialState.PRUNED):
             self._seen.add(self._encoded(trial))
 
     def _look(self, study: Study, number: int) -> None:
-        """Take in the trials that have finished, whoever ran them, before the first trial of a generation."""
+        """Take in all finished trials of any process, before the first trial of a generation."""
         trials = study.get_trials(deepcopy=False)
         waiting = [*self._open, *range(self._looked, len(trials))]
         finished = [trials[n] for n in waiting if trials[n].state.is_finished()]
@@ -249,7 +247,7 @@ class _StudySearch:
         self._looked, self._current = len(trials), self._generation(number)
 
     def _individual(self, study: Study, trial: FrozenTrial) -> Individual:
-        """A trial that failed or was pruned has no losses, and ranks behind all that have."""
+        """Return a trial as an individual; failed and pruned ones have no losses, and rank last."""
         genes = self._encoded(trial)
         if trial.state != TrialState.COMPLETE:
             return Individual(trial.number, genes, (math.inf,) * len(study.directions), math.inf)
@@ -261,12 +259,12 @@ class _StudySearch:
         return self._rounded(name, self._genes[name].draw(rng))
 
     def _rounded(self, name: str, value: int) -> int:
-        """The same value for all that mean the same value of the parameter."""
+        """Map gene values with the same parameter value to one of them."""
         coding = self._codings[name]
         return coding.number(coding.value(value))
 
     def _encoded(self, trial: FrozenTrial) -> Genes:
-        """The genes of a trial, in the order in which they were asked for; those without a choice are left out."""
+        """Return a trial's genes in the order in which they were asked for, without those that had no choice."""
         genes: Genes = {}
         for name, value in trial.params.items():
             if not trial.distributions[name].single():
@@ -276,9 +274,9 @@ class _StudySearch:
 
 
 class _Paths:
-    """The ways through an objective that were taken: which parameter it asks for next depends on the values before.
+    """The sequences of parameters that an objective asked for; each may depend on the values before.
 
-    A tree of the names asked for and the values given; a trial that finds the end of a branch would repeat another.
+    They form a tree of names and values. A trial that reaches the end of a branch would repeat another.
     """
 
     def __init__(self) -> None:
@@ -291,7 +289,7 @@ class _Paths:
             node = node.setdefault(name, {}).setdefault(value, {})
 
     def lead_back(self, genes: Genes, draw: Callable[[str], int]) -> bool:
-        """Whether a trial that starts with these genes repeats one. Genes that it will ask for on its way are drawn."""
+        """Return whether a trial with these genes would repeat another; missing genes on its path are drawn."""
         node: dict[str, dict[int, Any]] | None = self._root or None
         while node:
             name = next(iter(node))

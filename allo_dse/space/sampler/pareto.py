@@ -1,4 +1,4 @@
-"""Who breeds, and the front of what has been evaluated."""
+"""Selection of parents, and the Pareto front of evaluated designs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-AT_ONCE = 512  # results that are compared with each other
-PAIRS = 8192  # of points that are compared at once
+AT_ONCE = 512  # results per pairwise comparison
+PAIRS = 8192  # pairs of points per comparison
 
 
 class Individual(Struct, frozen=True):
@@ -34,8 +34,9 @@ class Individual(Struct, frozen=True):
 
 
 class Results(Struct, frozen=True):
-    """Evaluated designs without their genes, in columns: selecting is arithmetic on a few dozen of them, thousands of
-    times when a search is resumed.
+    """Evaluated designs without their genes, in columns.
+
+    Selection computes on a few dozen at a time, thousands of times when a search is resumed.
 
     Attributes:
         numbers: of the proposals, (designs,).
@@ -72,10 +73,10 @@ class Results(Struct, frozen=True):
 
 
 class Parents:
-    """The best designs known, best first, chosen anew after every generation.
+    """The best known designs, best first, chosen anew after every generation.
 
     Args:
-        size: how many are kept.
+        size: number of parents.
     """
 
     def __init__(self, size: int) -> None:
@@ -83,28 +84,28 @@ class Parents:
         self._size = size
 
     def renew(self, children: Results, starts: Sequence[int] | None = None) -> None:
-        """Choose among the parents and the children of one generation, or of many, one after the other.
+        """Select among the parents and the children of one or several generations, one after the other.
 
         Args:
             children: ordered by number.
-            starts: where each generation begins, and where the last one ends.
+            starts: the start of each generation, and the end of the last one.
         """
         known = self.best + children
         ends = len(self.best) + np.array([0, len(children)] if starts is None else starts)
         if len(known):
-            pass  # imports Numba: a quarter of the time of a command of a few trials
+            pass  # imports Numba, a quarter of the time of a command with a few trials
 
             self.best = known[selected(known.losses, known.penalty, ends, self._size)]
 
     def revise(self, results: Mapping[int, tuple[tuple[float, ...], float]]) -> None:
-        """Losses and penalties of the parents have changed, by number."""
+        """Replace losses and penalties of the parents, by number."""
         numbers = self.best.numbers
         losses, penalty = zip(*(results[n] for n in numbers.tolist()), strict=True) if len(numbers) else ((), ())
         self.best = Results(numbers, np.array(losses, float), np.array(penalty, float))
 
 
 def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
-    """Which of `losses` (rows) dominates which of `others` (columns): nowhere worse, and better somewhere."""
+    """Return a matrix: `losses` (rows) that dominate `others` (columns), nowhere worse and somewhere better."""
     # Objectives first: reducing over a short last axis is several times slower.
     left, right = losses.T[:, :, None], others.T[:, None, :]
     dominating: NDArray[np.bool_] = np.logical_and.reduce(left <= right) & np.logical_or.reduce(left < right)
@@ -112,11 +113,11 @@ def dominates(losses: Floats, others: Floats) -> NDArray[np.bool_]:
 
 
 def beaten(points: Floats, front: Floats) -> Booleans:
-    """Which of many points, (designs, objectives), some point of a front is nowhere worse than."""
+    """Return a mask of points, (designs, objectives), that some point of a front matches or beats everywhere."""
     left, columns = np.arange(len(points)), np.ascontiguousarray(points.T)
     start = 0
     while start < len(front) and len(left):
-        # Few beat most: of many points some are left soon, and those are compared with more at once.
+        # A few points of the front beat most others. The rest can be compared with more at once.
         some = front[start : start + max(1, PAIRS // len(left))]
         start += len(some)
         under = np.logical_and.reduce(some.T[:, :, None] <= columns[:, None, :]).any(0)
@@ -128,7 +129,7 @@ def beaten(points: Floats, front: Floats) -> Booleans:
 
 
 def front_with(front: Floats, results: Results) -> Floats:
-    """A front, (designs, objectives), when feasible results have been added to it."""
+    """Return a front, (designs, objectives), with feasible results added to it."""
     losses = results.losses[results.penalty <= 0]
     for start in range(0, len(losses), AT_ONCE):
         some = losses[start : start + AT_ONCE]
@@ -141,8 +142,8 @@ def front_with(front: Floats, results: Results) -> Floats:
     return front
 
 
-# The choice of parents, generation after generation, in machine code: by domination rank, then by crowding distance,
-# as in NSGA-II. There are a few dozen designs at a time, and as many as 10^5 generations when a search is resumed.
+# Selection as in NSGA-II (domination rank, then crowding distance), compiled to machine code: each step has a few dozen
+# designs, but resuming a search replays up to 10^5 generations.
 
 
 @inlined
@@ -157,7 +158,7 @@ def _dominates(losses: Floats, one: int, other: int) -> bool:
 
 @called
 def _by(ranks: Integers, values: Floats) -> Integers:
-    """Positions by rank, then by value; in order where both are equal."""
+    """Return positions sorted by rank, then by value; ties stay in order."""
     order = np.arange(len(ranks))
     for one in range(1, len(ranks)):
         moved, place = order[one], one
@@ -173,12 +174,14 @@ def _by(ranks: Integers, values: Floats) -> Integers:
 
 @compiled
 def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Integers:
-    """Of the designs at positions. 0: dominated by nothing; 1: by rank 0 only, and so on; infeasible ones follow, by
-    penalty."""
+    """Return the domination rank of the designs at these positions.
+
+    Rank 0 is dominated by nothing, rank 1 by rank 0 only, and so on. Infeasible designs follow, by penalty.
+    """
     count = len(those)
     ranks = np.zeros(count, np.int64)
     penalties = np.empty(count)
-    dominating = np.zeros(count, np.int64)  # by how many designs of the ranks to come each one is dominated
+    dominating = np.zeros(count, np.int64)  # number of unranked designs that dominate each one
     left = 0
     for one in range(count):
         penalties[one] = penalty[those[one]]
@@ -220,8 +223,11 @@ def domination_ranks(losses: Floats, penalty: Floats, those: Integers) -> Intege
 
 @compiled
 def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floats:
-    """How lonely each design is among those of its rank: the sum over objectives of the gap between its two neighbours,
-    as a share of the rank's span. An objective in which a rank does not differ, or is not finite, counts nothing."""
+    """Return the crowding distance of each design within its rank.
+
+    It is the sum over objectives of the gap between its two neighbours, as a share of the rank's span. An objective
+    counts nothing if it is constant within the rank, or not finite.
+    """
     count = len(those)
     distance = np.zeros(count)
     values = np.empty(count)
@@ -246,7 +252,7 @@ def crowding_distances(losses: Floats, those: Integers, ranks: Integers) -> Floa
 
 @called
 def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end: int) -> bool:
-    """Whether each child is infeasible or dominated by a parent of the worst rank."""
+    """Return whether each child is infeasible or dominated by a parent of the worst rank."""
     for child in range(start, end):
         beaten = penalty[child] > 0
         for parent in fence:
@@ -258,7 +264,7 @@ def _outranked(losses: Floats, penalty: Floats, fence: Integers, start: int, end
 
 @called
 def _and_range(these: Integers, start: int, end: int) -> Integers:
-    """Some positions, then all of a range."""
+    """Return some positions, then all of a range."""
     joined = np.empty(len(these) + end - start, np.int64)
     for place in range(len(these)):
         joined[place] = these[place]
@@ -269,15 +275,15 @@ def _and_range(these: Integers, start: int, end: int) -> Integers:
 
 @compiled
 def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> Integers:
-    """The positions of the parents, best first, after some generations.
+    """Return the positions of the parents, best first, after some generations.
 
-    Late in a search few children get among them. Those generations are passed over: children of a worse rank than every
-    parent change neither ranks nor crowding of the parents.
+    Late in a search few children become parents. Generations without one are skipped: children of a worse rank than
+    every parent change neither ranks nor crowding of the parents.
 
     Args:
         losses: (designs, objectives), penalty: (designs,): of the parents so far, then of the children by number.
-        starts: (generations + 1,) where each generation begins, and where the last one ends.
-        size: how many parents are kept.
+        starts: (generations + 1,), the start of each generation, and the end of the last one.
+        size: number of parents.
     """
     best = np.arange(starts[0])
     fence = np.zeros(0, np.int64)
@@ -303,5 +309,5 @@ def selected(losses: Floats, penalty: Floats, starts: Integers, size: int) -> In
             fenced = fenced and penalty[kept[place]] == 0
             worst += ranks[order[place]] == ranks[order[-1]]
         best = kept
-        fence = best[len(best) - worst :]  # they are in order of their ranks
+        fence = best[len(best) - worst :]  # sorted by rank
     return best

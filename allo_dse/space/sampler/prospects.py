@@ -1,4 +1,4 @@
-"""Which of many candidates to evaluate next, by models of the objectives and of what designs fail."""
+"""Ranking of candidates for evaluation, by models of the objectives and of feasibility."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..choice import Gene, Genes
 from .pareto import Booleans, Floats, Individual, Integers, dominates
 from .surrogate import LENGTH, NOISE, Features, Scales, Surrogate, fitted_scales
 
-DRAWS = 64  # values and directions in which the improvement by a candidate is averaged
-WORST_SHARE = 0.1  # of the losses that count as equally bad, so that models attend to what is good
-REFERENCE_MARGIN = 0.1  # of the hypervolume's reference point beyond the front, as a share of its span
-GROWTH = 1.2  # of the number of designs between two fits of a model's scales
-FEWEST = 3  # designs with losses to learn from
+DRAWS = 64  # samples of values and directions to average a candidate's improvement over
+WORST_SHARE = 0.1  # share of the losses that count as equally bad, so that models attend to good ones
+REFERENCE_MARGIN = 0.1  # distance of the hypervolume's reference point from the front, as a share of its span
+GROWTH = 1.2  # factor on the number of designs between two fits of a model's scales
+FEWEST = 3  # least number of designs with losses to learn from
 
 
 class Memory:
     """The designs that models learn from, and the scales found for the first of them.
 
-    What is found depends on the designs only, not on when it was asked for: a resumed search goes on with the same.
+    Scales depend on the designs only, not on the time of the request, so a resumed search continues with the same.
     """
 
     def __init__(self, genes: Mapping[str, Gene], designs: Sequence[Individual] = ()) -> None:
@@ -30,7 +30,7 @@ class Memory:
         self._scales: dict[tuple[int, int], tuple[dict[str, float], float]] = {}
 
     def models(self) -> Prospects | None:
-        """Models of all designs; None when there is nothing to learn."""
+        """Return models of all designs; None when there is nothing to learn."""
         lessons = _Lessons.of(sorted(self.designs, key=lambda i: i.number), self._genes)
         if lessons is None:
             return None
@@ -62,13 +62,13 @@ class Memory:
 
 
 class _Lessons(Struct, frozen=True):
-    """What there is to learn from designs.
+    """Training data of the models.
 
     Attributes:
-        coded: their features, (designs, features).
-        subjects: which designs each model learns from, and what: the losses of each objective, then, when some
-            designs are infeasible, which are. Means are 0 and variances 1.
-        measured: which designs have losses; `feasible`: which of all satisfy everything.
+        coded: features of the designs, (designs, features).
+        subjects: per model, the positions of its designs and their targets. There is one model of the losses of each
+            objective, and one of feasibility when some designs are infeasible. Targets have mean 0 and variance 1.
+        measured: positions of designs with losses; `feasible`: mask of designs that satisfy everything.
     """
 
     designs: Sequence[Individual]
@@ -80,7 +80,7 @@ class _Lessons(Struct, frozen=True):
 
     @classmethod
     def of(cls, designs: Sequence[Individual], genes: Mapping[str, Gene]) -> _Lessons | None:
-        """None when there is nothing to learn."""
+        """Return the training data of these designs; None when there is nothing to learn."""
         features = Features.of([design.genes for design in designs], genes)
         losses = np.array([design.losses for design in designs], float)
         measured = np.flatnonzero(np.isfinite(losses).all(1)) if len(designs) else np.zeros(0, np.int64)
@@ -104,12 +104,12 @@ def _milestone(count: int) -> int:
 
 
 def magnitude(losses: Floats) -> int:
-    """The power of two above all of them: without it, squares are neither too large nor too small for a number."""
+    """Return the power of two above all values; dividing by it keeps squares within the range of numbers."""
     return int(np.frexp(np.abs(losses).max(initial=0.0))[1])
 
 
 def _leveled(losses: Floats) -> Floats:
-    """Losses such that ratios count rather than differences, and the worst are all alike; of mean 0 and variance 1."""
+    """Return losses scaled so that ratios count and the worst are alike, with mean 0 and variance 1."""
     if (losses > 0).all():
         losses = np.log(losses)
     elif (losses < 0).all():
@@ -122,13 +122,13 @@ def _leveled(losses: Floats) -> Floats:
 
 
 class Prospects:
-    """Ranks candidates by the hypervolume that they are expected to add, times the probability that they are feasible.
+    """Ranks candidates by their expected hypervolume gain times the probability that they are feasible.
 
     The hypervolume is averaged over directions (D. Golovin and Q. Zhang, "Random hypervolume scalarizations for
     provable multi-objective black box optimization", ICML 2020); with one objective that is the expected improvement.
 
     Args:
-        fits: a model of each of the lessons' subjects.
+        fits: a model for each of the subjects.
     """
 
     def __init__(self, lessons: _Lessons, fits: Sequence[Surrogate]) -> None:
@@ -141,7 +141,7 @@ class Prospects:
         self._reference = self._front.max(0) + REFERENCE_MARGIN * np.maximum(np.ptp(self._front, 0), 1.0)
 
     def feasibility(self, designs: Sequence[Mapping[str, int]]) -> Floats:
-        """Probability that each design is feasible."""
+        """Return the probability that each design is feasible."""
         if len(self._fits) == self._objectives:
             return np.ones(len(designs))
         return self._probability(self._features.encode(designs))
@@ -154,12 +154,12 @@ class Prospects:
         return probability
 
     def ranked(self, candidates: Sequence[Genes], rng: np.random.Generator) -> list[Genes]:
-        """The candidates, most promising first."""
+        """Return the candidates, most promising first."""
         coded = self._features.encode(candidates)
         worth = self._gain(coded, rng)
         if len(self._fits) > self._objectives:
             worth = worth * self._probability(coded)
-        # Those that are equally good stay in order, also where another machine rounds differently.
+        # Round, so that equally good candidates stay in order on every machine.
         order = np.argsort(-np.round(worth / worth.max(), 7), kind="stable")
         return [candidates[n] for n in order.tolist()]
 
@@ -192,13 +192,13 @@ def expected_gain(
         known = np.minimum(known, (reference[n] - front[:, n, None]) / along)
     best = known.max(0, initial=0.0)
     gain: Floats = (np.maximum(reached, best) ** count - best**count).mean(1)
-    # Where no draw is an improvement, what comes nearest to one is the best.
+    # If no draw is an improvement, prefer the nearest miss.
     gain += 1e-6 * np.exp(np.minimum(expected - best, 0)).mean(1)
     return gain
 
 
 def _quantiles() -> Floats:
-    """Of the standard normal distribution: the middles of `DRAWS` equally probable parts."""
+    """Return quantiles of the standard normal distribution: the middles of `DRAWS` equally probable parts."""
     grid = np.linspace(-4, 4, 8001)
     share = np.cumsum(np.exp(-(grid**2) / 2))
     return np.interp((np.arange(DRAWS) + 0.5) / DRAWS, share / share[-1], grid)

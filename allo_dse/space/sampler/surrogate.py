@@ -1,4 +1,4 @@
-"""A model of what designs are worth: Gaussian-process regression with an automatically found length per feature.
+"""A surrogate model of losses: Gaussian-process regression with an automatically fitted length per feature.
 
 Covariance is Matern with smoothness 5/2 (C. Rasmussen and C. Williams, "Gaussian Processes for Machine Learning", MIT
 Press 2006, chapters 2, 4 and 5). Lengths and noise maximise the marginal likelihood times a prior; the scale of the
@@ -24,16 +24,16 @@ STEPS = 25  # of gradient ascent, each of at most RATE in the logarithms of leng
 RATE = 0.2
 LENGTH, NOISE = math.log(0.8), math.log(0.15)  # centre of the prior: a feature spans 0 to 1, losses have variance 1
 SHORTEST, LONGEST = math.log(0.02), math.log(50)
-SPREAD = 1.0  # standard deviation of the prior, of the logarithms
+SPREAD = 1.0  # standard deviation of the prior, in logarithms
 JITTER = 1e-6
 
 
 class Scales(Struct, frozen=True):
-    """Over which distances features make a difference, and how much they do not explain.
+    """Length scales of features, and the noise that they leave unexplained.
 
     Attributes:
-        lengths: logarithms of the distances, (groups of features,).
-        noise: logarithm of the standard deviation of what features do not explain, as a share of what they do.
+        lengths: logarithms of the length scales, (groups of features,).
+        noise: logarithm of the standard deviation that features do not explain, as a share of what they do.
     """
 
     lengths: Floats
@@ -41,13 +41,13 @@ class Scales(Struct, frozen=True):
 
 
 class Surrogate:
-    """Mean and standard deviation of a loss where it was not measured.
+    """Gaussian process: mean and standard deviation of an unmeasured loss.
 
     Args:
         features: of the measured designs, (designs, features).
         losses: (designs,), of about mean 0 and variance 1.
         groups: the group of each feature; those of a group (the categories of one parameter) share a length.
-        scales: as `fitted_scales` found them.
+        scales: from `fitted_scales`.
     """
 
     def __init__(self, features: Floats, losses: Floats, groups: Integers, scales: Scales) -> None:
@@ -116,18 +116,15 @@ def _matern(squares: Floats) -> tuple[Floats, Floats]:
     return (1 + distances + 5 / 3 * squares) * decay, 5 / 3 * (1 + distances) * decay
 
 
-# Designs as points: what a model takes to be alike.
-
-
-ABSENT = -0.5  # feature of a gene that a design does not have; those that it has are 0 to 1
+ABSENT = -0.5  # feature of an absent gene; present ones range from 0 to 1
 
 
 class Features(Struct, frozen=True):
     """Genes as numbers: positions in their ranges from 0 to 1, and one number per category that was met.
 
     Attributes:
-        names: of the genes.
-        met: the categories of each gene that is one of them, that designs have.
+        names: names of the genes.
+        met: the categories of each categorical gene that designs have.
         groups: the position in `names` of the gene that each feature belongs to, (features,).
     """
 
@@ -154,7 +151,7 @@ class Features(Struct, frozen=True):
         for name, gene, met in zip(self.names, self.ranges, self.met, strict=True):
             values = np.array([design.get(name, gene.low - 1) for design in designs], float)
             if gene.kind == "categorical":
-                # Each is at distance 1 from those that were met; all others are as far from these, and share a number.
+                # Each met category is at distance 1 from the others. Unmet ones share a number, at the same distance.
                 others = (values >= gene.low) & ~np.isin(values, met)
                 columns += [which * 0.5**0.5 for which in (*(values == value for value in met), others)]
             else:
@@ -171,10 +168,10 @@ def _position(values: Floats, gene: Gene) -> Floats:
 
 
 class Numbers(Struct, frozen=True):
-    """Numbers that are features as they are, from 0 to 1 where they were met first.
+    """Numbers that are features themselves, scaled from 0 to 1 over the first designs.
 
     Attributes:
-        low, span: of each number, (numbers,); a span of 0 where it makes no difference.
+        low, span: of each number, (numbers,); a span of 0 for a constant one.
     """
 
     low: Floats
@@ -187,7 +184,7 @@ class Numbers(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many of them differ."""
+        """Number of features that vary."""
         return int((self.span > 0).sum())
 
     def encode(self, numbers: Floats) -> Floats:
@@ -197,14 +194,16 @@ class Numbers(Struct, frozen=True):
         return coded
 
 
-# Linear algebra on one thread: for matrices of some hundred rows, threads that wait for each other on a busy machine
-# take twenty times as long as one alone, and what they find depends on their number.
+# Linear algebra on one thread: on a busy machine, threads that wait for each other take twenty times as long as one for
+# a few hundred rows. Results would also depend on the number of threads.
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within it NumPy's linear algebra uses one thread, where NumPy brings the OpenBLAS that its wheels are made with;
-    elsewhere nothing changes."""
+    """Restrict NumPy's linear algebra to one thread within the context.
+
+    It changes nothing unless NumPy uses the OpenBLAS of its wheels.
+    """
     library = _openblas()
     if library is None:
         yield

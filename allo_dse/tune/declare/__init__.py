@@ -1,4 +1,4 @@
-"""What a study declares, checked.
+"""Declaration of a study, with its checks.
 
 Imports: backends, common, compiler, device, eval, lang, mapper, space, tune.search, tune.store.
 Imported by: dashboard, tune, tune.results, tune.run, tune.show, tune.workers.

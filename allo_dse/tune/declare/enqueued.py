@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Wanted: TypeAlias = Design | Fold | Sequence[Primitive] | Mapping[str, Any] | str | Path
 
-MOST_DRAWN = 1000  # designs with given parameters, before there seems to be no legal one
-MOST_OF_RUN = 8  # designs that are taken over from another run
-LOOKED_AT = 100  # designs of another run that are asked whether they are legal here
+MOST_DRAWN = 1000  # attempts to find a legal design with given parameters
+MOST_OF_RUN = 8  # designs to take over from another run
+LOOKED_AT = 100  # designs of another run to check for legality here
 
 
 def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None
 
 
 class Beginning(Struct, frozen=True):
-    """Genes of what a study begins with.
+    """Genes of the designs that a study begins with.
 
     Raises:
         StudyError: by its methods, when the study's space has no such design.
@@ -119,9 +119,9 @@ class Beginning(Struct, frozen=True):
         raise IllegalFold("the list makes a graph that is none of the study's folds")
 
     def _of_run(self, run: Path) -> list[Genes]:
-        """The best designs of a run, of whatever size and device, that are legal here.
+        """Return the best designs of a run of any size and device that are legal here.
 
-        Tiles may be meant by their number or by their place among the values of a parameter, and both are tried.
+        Tiles may correspond by their number or by their position among a parameter's values; both are tried.
         """
         found: dict[tuple[tuple[str, int], ...], Genes] = {}
         for record in self._best_of(find_run(run)):

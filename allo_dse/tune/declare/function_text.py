@@ -1,4 +1,4 @@
-"""Functions as texts that are the same in every process: what they do, and with what."""
+"""Texts that identify functions in every process, by their code and the values it uses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from allo_dse.lang.region import Instance, Region
 
 
 def told(value: Any, known: list[FunctionType] | None = None) -> str:
-    """Plain data as it is; a function, or an object that is made of one, by what it does and what it takes from around
-    it, but for where it stands, comments and docstrings; anything else by its kind.
+    """Return a text that identifies a value in every process.
+
+    Plain data appears as it is. A function, or an object made from one, appears as its code and the values it uses,
+    without comments, docstrings and position. Anything else appears as its type.
 
     Args:
-        known: functions that are told of already; added to.
+        known: functions that were described before; added to.
     """
     known = [] if known is None else known
     function = _function(value)
@@ -48,7 +50,10 @@ def _function(value: Any) -> FunctionType | None:
 
 
 def _told_of(function: FunctionType, known: list[FunctionType]) -> str:
-    """What functions of installed packages do, and count on, is those packages' matter."""
+    """Describe a function by its code and the values that it uses.
+
+    Functions of installed packages count by their closures and defaults only.
+    """
     own = not known or is_users(function.__code__.co_filename)
     known.append(function)
     text, names = _read(function) if own else ("", [])
@@ -61,13 +66,13 @@ def _told_of(function: FunctionType, known: list[FunctionType]) -> str:
 
 
 def _read(function: FunctionType) -> tuple[str, Sequence[str]]:
-    """What a function does, and the names that it looks up, with those that functions which are defined in it do."""
+    """Return a function's text and the names it looks up, with those of nested functions."""
     code = function.__code__
     try:
         _, node = function_source(function)
     except ProgramError:  # a lambda, or without source
         return _code_text(code), list(_names(code))
-    # Python leaves annotations of variables out of the code.
+    # Compiled code does not contain annotations of variables.
     return _source_text(node), [*_names(code), *_names_in_annotations(node)]
 
 
@@ -88,7 +93,7 @@ def _names_in_annotations(node: ast.FunctionDef) -> Iterator[str]:
 
 def _source_text(node: ast.FunctionDef) -> str:
     """Without comments and docstrings."""
-    bare = ast.parse(ast.unparse(node))  # the node itself is the compiler's
+    bare = ast.parse(ast.unparse(node))  # a copy: the node belongs to the compiler
     for part in ast.walk(bare):
         if isinstance(part, ast.FunctionDef) and ast.get_docstring(part, clean=False) is not None:
             part.body[0] = ast.Pass()

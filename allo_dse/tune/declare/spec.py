@@ -1,4 +1,4 @@
-"""What a study declares: a program, what may vary, on which device, and what is wanted."""
+"""Declaration of a study: program, parameters, device, objectives and constraints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_REBUILT = 64
 
 @dataclass(frozen=True)
 class StudySource:
-    """Where a study was loaded from, so that worker processes can load it too.
+    """Origin of a loaded study, so that worker processes can load it too.
 
     Attributes:
         file: path of the study file.
@@ -55,7 +55,7 @@ class StudySource:
 
 
 class StudySpec:
-    """The declaration of a study, without what runs it; see `Study` for the arguments."""
+    """Declaration of a study, without the means to run it; see `Study` for the arguments."""
 
     def __init__(  # noqa: PLR0913 (a public constructor)
         self,
@@ -152,14 +152,14 @@ class StudySpec:
         return CompiledPrograms(self.program, None if self.inputs is None else self._observed)
 
     def _observed(self, program: Program) -> Program:
-        """A program with what it decides on the study's inputs, where data decides."""
+        """Return a program with its data-dependent decisions on the study's inputs."""
         from allo_dse.eval.execute.observe import observed, sets_of
 
         return observed(program, sets_of(self.inputs, program))
 
     @cached_property
     def folds(self) -> FoldChoice:
-        """How programs may be folded.
+        """Choice of legal folds of a program.
 
         Raises:
             StudyError: for an unknown name.
@@ -177,7 +177,7 @@ class StudySpec:
 
     @cached_property
     def target(self) -> Target:
-        """What shall build the winner.
+        """Target that builds the winner.
 
         Raises:
             AlloDseError: when there is no such target for the device.
@@ -222,14 +222,14 @@ class StudySpec:
         return Space(Draft(self.device), [*choices, *self._extra_choices])
 
     def candidate(self, record: Record) -> Candidate:
-        """A design that a log describes, rebuilt; those rebuilt last are kept with all that was derived from them.
+        """Rebuild a design from a log. The latest ones are cached with all values derived from them.
 
         Raises:
             StudyError: when it is not in the study's space any more.
         """
         if (known := self._rebuilt.get(record.key)) is not None:
             return known
-        # Genes that conditions did not allow may mean another design since these have changed; its parameters are told.
+        # If conditions have changed, genes may mean another design. Then try the recorded parameters as well.
         parameters = parameters_of(self.space)
         told = parameters.recorded(record.params) if parameters else None
         for genes in (record.genes, {**record.genes, **(told or {})}):
@@ -245,13 +245,13 @@ class StudySpec:
 
     @cached_property
     def answers(self) -> Callable[..., object] | None:
-        """The reference, which remembers what it was asked for last."""
+        """The reference, with a cache of its latest results."""
         from allo_dse.eval.golden_data import Remembered
 
         return None if self.reference is None else Remembered(self.reference)
 
     def make_evaluator(self) -> Evaluator:
-        """The evaluator of every design, made anew where the study was given a way to make it."""
+        """Return the first rung's evaluator, a new one if the study has a function that makes it."""
         if self._evaluator is None:
             return _default_evaluator(self.device)
         return self._made(self._evaluator)
@@ -265,7 +265,7 @@ class StudySpec:
         self._evaluator = evaluator
 
     def _made(self, given: Any) -> Evaluator:
-        """An evaluator, told the study's reference where it wants to know."""
+        """Return an evaluator, bound to the study's reference if it has a method `bind`."""
         from allo_dse.eval.evaluator import FunctionEvaluator, needs_arguments, takes_a_design
 
         if takes_a_design(given):
@@ -284,11 +284,10 @@ class StudySpec:
         return evaluator
 
     def least_losses(self, evaluator: Evaluator | None) -> LeastLosses:
-        """What the objectives of designs cannot be better than, as an evaluator of every design will find them.
+        """Return lower bounds of the objectives, as an evaluator of every design will find them.
 
-        Nothing is known of no evaluator.
-
-        What rungs above the first measure changes what is predicted: nothing is known beforehand then.
+        Nothing is known without an evaluator. With rungs above the first nothing is known either, because their
+        measurements change the predictions.
         """
         from allo_dse.eval.evaluator import bounding_of
 
@@ -296,13 +295,13 @@ class StudySpec:
         return LeastLosses(self.objectives, self.constraints, bounding)
 
     def check(self, design: Design) -> Sequence[Any]:
-        """What limits of the device a design breaks."""
+        """Return the device limits that a design breaks."""
         if self._check is not None:
             return self._check(design)
         return self.target.check(design.mapping)
 
     def check_soon(self, design: Design) -> Sequence[Any]:
-        """Those of them that are known soonest."""
+        """Return the broken limits that are cheapest to check."""
         return () if self._check is not None else self.target.check_soon(design.mapping)
 
     def verify(self, design: Design, seed: int = 0) -> Verification:
@@ -317,13 +316,13 @@ class StudySpec:
         return Verification(found.ok, found.message, found.seconds)
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
-        """Whether a design computes what its program does, for all inputs: `allo_dse.equivalent` of the two.
+        """Decide whether a design and its program are `allo_dse.equivalent` for all inputs.
 
         Args:
-            exported: a folder that it was written to, whose program and mapping are compared instead.
+            exported: folder of an exported design; its program and mapping are compared instead.
 
         Raises:
-            Undecidable: where data decides on more than values.
+            Undecidable: if data decides on more than values.
         """
         from allo_dse.eval.verify import prove_design
 
@@ -340,20 +339,22 @@ class StudySpec:
         return placement
 
     def fingerprint(self) -> tuple[str, str]:
-        """Digests of the program and of the device. The program's are of what it is compiled to for its first
-        parameters, and of what its function says, which decides about the others.
+        """Return digests of the program and of the device.
+
+        The program is identified by its compiled form for the first parameters and by its function, which determines
+        it for all others.
 
         Raises:
             StudyError: when no parameters are legal.
             AlloDseError: when the program does not compile.
         """
-        said = self._program_said  # before it is executed
+        said = self._program_said  # read before the program runs
         return f"{self.first_program().digest} {said}", f"{self.device.name} {self.device.key}"
 
     @cached_property
     def _program_said(self) -> str:
-        """Digest of what the program's function says; once: what it keeps around it may change when it is executed."""
-        from .function_text import told  # brings the front end along
+        """Digest of the program's function, computed once: its execution may change values that it refers to."""
+        from .function_text import told  # imported late: it imports the front end
 
         return hashlib.sha256(told(self.program).encode()).hexdigest()[:16]
 
@@ -370,16 +371,16 @@ class StudySpec:
         return self.programs.load(params)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What workers need: the declaration, without compiled programs."""
+        """Return the declaration for workers, without compiled programs."""
         return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
 
 
 _DERIVED = ("space", "device", "programs", "folds", "target", "_rebuilt", "answers")
-"""What is made from a declaration when it is asked for, and made anew in each worker."""
+"""Attributes derived on demand, and anew in each worker."""
 
 
 def _listed(name: str, given: Any) -> Sequence[Any]:
-    """What is a list, told from one of its elements."""
+    """Return an argument as a list; reject a single element."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise StudyError(f"Study(..., {name}={given!r}) is not a list", hint=f"{name}=[...], also of one")
     return list(given)

@@ -1,4 +1,4 @@
-"""What a run has found: data frames, designs in words, files to build from.
+"""Results of a run: data frames, designs in words, files to build from.
 
 Imports: backends, common, drawing, eval, mapper, space, tune.declare, tune.search, tune.store.
 Imported by: allo_dse, cli, dashboard, networks, tune, tune.run, tune.show.

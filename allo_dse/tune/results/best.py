@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from allo_dse.mapper.program import Program
     from allo_dse.space.design import Design
 
-# A design as files that someone else can build from.
-
-
-# Files that not every design has: those of an earlier export must not stay beside another design's.
+# Files that not every design has. Export removes them, so that none of an earlier design is left.
 _SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 
@@ -92,7 +89,7 @@ def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -
 
 
 def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Program) -> list[Inputs]:
-    """The study's inputs for a program; first those that the design's latency is of."""
+    """Return the study's inputs for a program, first the set that determines the design's latency."""
     from allo_dse.eval.execute.observe import sets_of
 
     sets = sets_of(study.inputs, program)
@@ -102,7 +99,7 @@ def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Progra
 
 
 def _layouts(design: Design) -> dict[str, Any]:
-    """Where the layouts of tensors change, for designs in which they do."""
+    """Return the changes of tensor layouts; empty for designs without any."""
     choices = [choice.to_dict() for choice in design_layouts(design)]
     return {"layouts": choices} if choices else {}
 
@@ -124,9 +121,9 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     """A design that a run found, with its metrics.
 
     Attributes:
-        run_dir: where its placement is kept.
-        near: of the fastest design, how many predictions cannot tell from it, in words.
-        verification: whether it computes what it should, and how far roundings take it from that.
+        run_dir: directory of its placement.
+        near: for the fastest design, a text on the designs that predictions cannot tell from it.
+        verification: whether its numbers are correct, and how far rounding takes them off.
     """
 
     study: StudySpec
@@ -146,7 +143,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
         return "".join(parts)
 
     def _pictures(self) -> Iterator[tuple[str, str]]:
-        """What of the program can be drawn: nothing where the study's file has changed since the run."""
+        """Yield drawings of the program; none if the study's file has changed since the run."""
         with contextlib.suppress(AlloDseError):
             yield "graph", self.design.vmg._repr_html_()
             if isinstance(self.placement, PlacedDesign):
@@ -154,7 +151,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def candidate(self) -> Candidate:
-        """The design and the program's parameters, rebuilt from what the log keeps."""
+        """The design and the program's parameters, rebuilt from the log."""
         return self.study.candidate(self.record)
 
     @property

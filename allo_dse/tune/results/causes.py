@@ -1,4 +1,4 @@
-"""Why designs died, in words of choices: which value of which choice each cause hangs on."""
+"""Causes that rule out designs, with the choices and values most associated with them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..store.record import Record, decode_entry, json_value
 from ..store.run_info import failure_kind
 from ..store.rundir import LOG
 
-# What was chosen of a design, flat: one named value per parameter, axis, buffer and directive.
+# Choices of a design, flat: one named value per parameter, axis, buffer and directive.
 
 
 TEXTS = ("params", "fold", "buffering", "schedule", "depths")
-"""What describes a design. Many designs share each."""
+"""Fields of a record that describe its design. Many designs share the same text."""
 
 
 def choices_of(record: Record) -> dict[str, object]:
@@ -40,7 +40,7 @@ def _known_choices(part: str, text: bytes) -> tuple[tuple[str, object], ...]:
 
 
 def mapping_choices(part: str, value: object) -> list[tuple[str, object]]:
-    """How the program is mapped: the fold of each kernel axis, buffers, and whatever else decides a design."""
+    """Return the named choices of one part of the mapping, such as the fold of each kernel axis or the buffers."""
     if part == "fold":
         return [*_fold(value.get("kernels", [])), *_chains(value.get("chains", []))] if isinstance(value, dict) else []
     if isinstance(value, dict):
@@ -61,7 +61,7 @@ def _fold(kernels: list[JsonObject]) -> Iterator[tuple[str, object]]:
 
 
 def _chains(chains: list[list[str]]) -> Iterator[tuple[str, object]]:
-    """Which kernels each kernel is folded together with."""
+    """Return, for each kernel, the chain of kernels that it is folded in."""
     return ((f"{kernel}.with", " ".join(chain)) for chain in chains for kernel in chain)
 
 
@@ -79,21 +79,21 @@ def _directives(directives: list[str]) -> Iterator[tuple[str, object]]:
         yield name, int(said[0]) if len(said) == 1 and said[0].isdecimal() else "; ".join(said)
 
 
-MOST_LOOKED_AT = 10_000  # lines of a log
-FEWEST_DIED = 5  # designs of one cause, before a choice is named
-MOST_VALUES = 3  # of a choice that are named
-ABSENT = "none"  # of a choice that a design does not have
-LEAST_TOLD = 0.05  # share of what is to be known of a cause that a choice must tell
+MOST_LOOKED_AT = 10_000  # lines of a log to read
+FEWEST_DIED = 5  # fewest designs with one cause for which a choice is named
+MOST_VALUES = 3  # values of a choice to name
+ABSENT = "none"  # value of a choice that a design does not make
+LEAST_TOLD = 0.05  # least mutual information of a choice, as a share of the cause's entropy
 
 
 class Cause(Struct, frozen=True):
-    """What designs died of, and the choice that says most about which.
+    """Reason why designs were ruled out, and the choice most associated with it.
 
     Attributes:
-        name: of a limit, a constraint, or a kind of failure.
-        count: designs that died of it, of those that were `looked_at`.
-        choice: a parameter of the program or a part of the mapping; "" where none says much.
-        values: of the choice, those that it strikes most, and the share of their designs that die of it.
+        name: name of a limit, a constraint, or a kind of failure.
+        count: designs ruled out by it, among `looked_at`.
+        choice: a parameter of the program or a part of the mapping; "" if none says much.
+        values: values of the choice that are ruled out most often, with the share ruled out.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Cause(Struct, frozen=True):
 
 
 def causes_in(run_dir: Path) -> list[Cause]:
-    """The causes of a run, as far as the first lines of its log say."""
+    """Return the causes in the first lines of a run's log."""
     with (run_dir / LOG).open("rb") as log:
         lines = [line.removesuffix(b"\n") for line in islice(log, MOST_LOOKED_AT)]
     entries = (decode_entry(line) for line in lines if sealed(line))
@@ -125,10 +125,10 @@ def causes_in(run_dir: Path) -> list[Cause]:
 
 
 def causes_of(records: Iterable[Record]) -> list[Cause]:
-    """What designs died of; what killed most first. A design that breaks several limits counts for each.
+    """Return the causes that rule out designs, the most frequent first.
 
-    Of all choices that one is named that tells most about whether a design dies of a cause: whose mutual information
-    with that, less what chance makes of it (half a nat per further value and design: G. Miller, 1955), is largest.
+    A design that breaks several limits counts for each. Each cause names the choice with the largest mutual
+    information, less its expectation by chance (half a nat per further value and design: G. Miller, 1955).
     """
     died, chosen = [], []
     for record in records:
@@ -151,11 +151,11 @@ def died_of(record: Record) -> set[str]:
 
 
 def _cause(name: str, dead: Sequence[bool], columns: Mapping[str, Sequence[object]]) -> Cause:
-    """A cause with the choice that tells most about it.
+    """Return a cause with the choice most associated with it.
 
     Args:
-        dead: whether each design died of it.
-        columns: what was chosen of each design, by choice.
+        dead: whether each design was ruled out by it.
+        columns: value in each design, by choice.
     """
     alone = Cause(name, sum(dead), len(dead))
     tables = {choice: _shares(column, dead) for choice, column in columns.items()}
@@ -169,7 +169,7 @@ def _cause(name: str, dead: Sequence[bool], columns: Mapping[str, Sequence[objec
 
 
 def _shares(column: Sequence[object], dead: Sequence[bool]) -> dict[object, tuple[int, float]]:
-    """How often each value was chosen, and the share that died."""
+    """Return, for each value, how often it was chosen and the share that was ruled out."""
     died = Counter(compress(column, dead))
     return {value: (number, died[value] / number) for value, number in Counter(column).items()}
 
@@ -181,5 +181,5 @@ def _told(cause: Cause, table: Mapping[object, tuple[int, float]]) -> float:
 
 
 def _entropy(share: float) -> float:
-    """In nats."""
+    """Entropy in nats."""
     return -sum(p * math.log(p) for p in (share, 1 - share) if p > 0)

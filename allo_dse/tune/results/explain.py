@@ -1,4 +1,4 @@
-"""A design in words: what shares a core, in which order, and what it waits for."""
+"""A design in words: kernels that share a core, their order, and the bottleneck."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
 
 
 def _counted_once_words(design: Design) -> str:
-    """What the model of an NPU leaves out where data decides how often something is done."""
+    """Warn if the NPU model counts loops once because data decides how often they run; else empty."""
     if getattr(getattr(design, "device", None), "family", None) != "npu":
         return ""
     classes = (cls for kernel in design.program.kernels for cls in kernel.by_work[0])
@@ -62,9 +62,9 @@ def _counted_once_words(design: Design) -> str:
 
 
 def latency_range_words(metrics: Mapping[str, Any]) -> str:
-    """How good a predicted latency is: "latency +-7 %, 62 measurements" or "latency not fitted"; empty if not said.
+    """Describe the accuracy of a predicted latency: "latency +-7 %, 62 measurements" or "latency not fitted".
 
-    Where data decides on it, the sets of inputs that it was found on.
+    If data decides on the latency, describe the sets of inputs it was found on. Empty if the metrics say neither.
     """
     inputs = metrics.get("timed_on")
     if isinstance(inputs, Mapping):
@@ -80,7 +80,7 @@ def latency_range_words(metrics: Mapping[str, Any]) -> str:
 
 
 def timed_on_words(metrics: Mapping[str, Any]) -> str:
-    """On how many sets of inputs designs were timed, where data decides; empty where it does not."""
+    """Describe the sets of inputs that designs were timed on; empty if latency does not depend on data."""
     inputs = metrics.get("timed_on")
     if not isinstance(inputs, Mapping):
         return ""
@@ -89,7 +89,7 @@ def timed_on_words(metrics: Mapping[str, Any]) -> str:
 
 
 def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str:
-    """How many designs predictions cannot tell from the fastest one; empty if none, or if it was measured.
+    """Describe the designs that predictions cannot tell from the fastest; empty if none, or if it was measured.
 
     Args:
         metrics: of the fastest design.
@@ -110,12 +110,12 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
 
 
 def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
-    """How loops are unrolled, tensors whose banks do not serve all kernels, and the resource that is used most."""
+    """Describe unrolled loops, tensors with bank conflicts, and the resource with the highest use."""
     from allo_dse.backends.fpga.mapping import partition_conflicts
 
     unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
     words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
-    with suppress(SimulationError):  # where data decides, what loops do is not known
+    with suppress(SimulationError):  # data-dependent loops cannot be analysed
         words += map(str, partition_conflicts(design.mapping.fpga))
     binding, share = metrics.get("binding"), metrics.get("utilization")
     if binding is not None and share is not None:
@@ -124,7 +124,7 @@ def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
 
 
 def _library_words(device: Any) -> list[str]:
-    """The kernel library, where it is not the device file's first."""
+    """Describe the kernel library, unless it is the first in the device file."""
     libraries = getattr(device, "kernels", None)
     if not libraries or device.kernel_library == next(iter(libraries)):
         return []
@@ -167,7 +167,7 @@ def _loop_words(fold: Any, bundled: list[int]) -> str:
 
 
 def _reduces(kernel: Any, axes: list[int]) -> bool:
-    """Whether no written tensor is split along the axes: steps along them accumulate."""
+    """Return whether no written tensor is split along the axes, so that steps along them accumulate."""
     written = _written_axes(kernel)
     return bool(written) and not written.intersection(axes)
 

@@ -1,4 +1,4 @@
-"""What a run found, as data frames and as designs to build."""
+"""Result of a run, as data frames and as designs to build."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from allo_dse.space.choice import Genes
 
-# Which choices decide whether a design is among the best: asked by a run's summary, the page and the report.
+# Importance of choices, for a run's summary, the page and the report.
 
 
-MOST_WEIGHED = 1000  # designs: enough for a stable order, and half a second
+MOST_WEIGHED = 1000  # designs; enough for a stable order, in half a second
 LEAST_WEIGHED = 20
 
 
@@ -51,18 +51,18 @@ def weighed(count: int) -> NDArray[np.int64]:
 
 
 def importances(choices: Mapping[str, Sequence[Hashable]], losses: Sequence[float]) -> dict[str, float]:
-    """How much each choice decides about being among the designs with small losses; the largest first, in sum 1.
+    """Return how much each choice decides whether losses are small; largest first, with sum 1.
 
-    PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023) as Optuna computes it, of values without an order. Empty of
-    fewer than `LEAST_WEIGHED` designs, and where nothing varies.
+    PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023) as Optuna computes it, for values without an order. Empty if
+    there are fewer than `LEAST_WEIGHED` designs, or nothing varies.
 
     Args:
-        choices: per choice what each design has; None where it does not have to choose.
+        choices: for each choice, its value in every design; None in a design that does not make the choice.
     """
     varying = {name: numbers for name, values in choices.items() if any(numbers := _numbered(values))}
     if len(losses) < LEAST_WEIGHED or not varying:
         return {}
-    import optuna  # takes as long as a small run
+    import optuna  # imported late: it takes as long as a small run
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     spread: dict[str, optuna.distributions.BaseDistribution] = {
@@ -77,26 +77,26 @@ def importances(choices: Mapping[str, Sequence[Hashable]], losses: Sequence[floa
         ]
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that less is better, and that no tenth of the designs stands out
+        warnings.simplefilter("ignore", UserWarning)  # less is better; no tenth of the designs stands out
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:
-    """Of each value the number of those that came before it first."""
+    """Number values by first occurrence."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
-# A run's designs as Optuna's trials: for Optuna's plots, importances and dashboard, and for storages.
+# Designs as Optuna trials, for Optuna's plots, importances, dashboard and storages.
 
 
 class Trials:
-    """Makes trials of records: parameters are genes, states COMPLETE or FAIL.
+    """Converts records to trials: parameters are genes, states COMPLETE or FAIL.
 
     Args:
-        genes: range of every gene met so far (a live view).
+        genes: range of every gene seen so far (a live view).
     """
 
     def __init__(self, judge: Judge, genes: Mapping[str, Gene]) -> None:
@@ -107,7 +107,7 @@ class Trials:
         """The trial of a record.
 
         Args:
-            attributes: what is to be known of it beside key, parameters of the program, evaluator, metrics, error and
+            attributes: user attributes in addition to key, parameters of the program, evaluator, metrics, error and
                 seconds.
         """
         import optuna
@@ -151,10 +151,11 @@ def study_of(study: StudySpec, records: Sequence[Record]) -> optuna.Study:
 
 
 class RungFailures(Struct, frozen=True):
-    """What became of designs that were promoted to an evaluator.
+    """Failures of designs that were promoted to an evaluator.
 
     Attributes:
-        promoted: how many it was given. errors: why it failed, and how often.
+        promoted: number of promoted designs.
+        errors: reasons of failures, with counts.
     """
 
     evaluator: str
@@ -175,7 +176,7 @@ class RungFailures(Struct, frozen=True):
 
 
 def failure_words(result: Result) -> str:
-    """How many designs failed, of what, and what to do; "" where none did."""
+    """Describe how many designs failed and why, with a hint; "" if none did."""
     found = result.failures
     if not found:
         return ""
@@ -193,14 +194,14 @@ class Result:
 
     Attributes:
         records: every evaluated design.
-        values: objective values by key, of the designs that satisfy everything.
-        verified: by key, for designs whose numbers were compared with the reference.
-        placed: by key, for designs that were placed on the device's array, or could not be.
+        values: objective values of feasible designs, by key.
+        verified: comparisons with the reference, by key.
+        placed: placements on the device's array, or reasons for failures, by key.
         stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
-        run_dir: where the log and the tables are.
-        correction: what measured designs say of predictions.
-        certificate: what the run has decided about the space, where its sampler decides about designs unevaluated.
-        limits: how many designs each limit of the device ruled out before they were evaluated.
+        run_dir: directory of the log and the tables.
+        correction: correction of predictions by measurements.
+        certificate: decisions about the space, if the sampler decides designs without evaluating them.
+        limits: number of designs that each limit of the device ruled out before evaluation.
         enqueued: genes of the designs that the study began with.
     """
 
@@ -218,7 +219,7 @@ class Result:
 
     @property
     def baseline(self) -> BestDesign | None:
-        """The first design that the study had enqueued: what others are compared with."""
+        """The first enqueued design, with which others are compared."""
         for genes in self.enqueued[:1]:
             known = next((r for r in self.records if r.genes == genes and r.key in self.values), None)
             if known is not None:
@@ -227,7 +228,7 @@ class Result:
 
     @property
     def against_baseline(self) -> str:
-        """The best value of each objective over the baseline's, in words; "" where there is none."""
+        """Describe the best value of each objective relative to the baseline; "" without one."""
         if self.baseline is None or not self.front:
             return ""
         there = self.baseline.values
@@ -236,21 +237,21 @@ class Result:
 
     @property
     def ruled_out(self) -> dict[str, int]:
-        """How many designs each limit and constraint ruled out, and how many failed; what ruled out most first."""
+        """Number of designs that each limit and constraint ruled out, and of failures; most frequent first."""
         failed = {"evaluator failed": self.failures.total()} if self.failures else {}
         return dict((Counter(self.limits) + Counter(self.unmet) + Counter(failed)).most_common())
 
     @cached_property
     def causes(self) -> list[Cause]:
-        """What designs died of, and on which choice each cause hangs."""
+        """Causes that rule out designs, each with the choice most associated with it."""
         return causes_in(self.run_dir)
 
     @cached_property
     def importances(self) -> dict[str, float]:
-        """How much each parameter and part of the mapping decides about reaching good values of the first objective, in
-        shares of 1; empty where there is too little to say.
+        """Share of each parameter and part of the mapping in reaching good values of the first objective.
 
-        PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023, as Optuna computes it) of at most 1,000 feasible designs.
+        Shares add up to 1; empty if there is too little data. PED-ANOVA (S. Watanabe, A. Bansal and F. Hutter, 2023, as
+        Optuna computes it) of at most 1,000 feasible designs.
         """
         usable = self._usable
         looked_at = [usable[position] for position in weighed(len(usable))]
@@ -269,7 +270,7 @@ class Result:
 
     @property
     def unverified(self) -> int:
-        """How many designs of the front have not been run and compared with the reference."""
+        """Number of designs on the front that were not run and compared with the reference."""
         return sum(design.key not in self.verified for design in self.front)
 
     @property
@@ -279,7 +280,7 @@ class Result:
 
     @property
     def rung_failures(self) -> list[RungFailures]:
-        """What failed at evaluators above the first, the cheapest first; such designs are not on the front."""
+        """Failures of evaluators above the first, the cheapest first; such designs are not on the front."""
         given: dict[tuple[int, str], list[Measurement]] = {}
         for record in self.records:
             for one in record.measurements:
@@ -351,7 +352,7 @@ class Result:
         return replace(found, near=self._near(found)) if name == LATENCY else found
 
     def _near(self, fastest: BestDesign) -> str:
-        """How many designs predictions cannot tell from the fastest one."""
+        """Describe the designs that predictions cannot tell from the fastest one."""
         feasible = [r.metrics or {} for r in self.records if r.key in self.values]
         return near_words(fastest.record.metrics or {}, [m[LATENCY] for m in feasible if LATENCY in m])
 
@@ -384,7 +385,7 @@ class Result:
         return pandas.DataFrame(rows, columns=pandas.Index(columns))
 
     def table(self, records: Sequence[Record]) -> tuple[list[str], list[Sequence[object]]]:
-        """The columns that describe some of the records, and a row for each record; None where there is nothing."""
+        """Return columns that describe some records, and a row for each; None for missing cells."""
         named: dict[tuple[str, ...], tuple[str, ...]] = {}  # most rows have the same names
         rows: list[tuple[tuple[str, ...], tuple[object, ...]]] = []
         for record in records:

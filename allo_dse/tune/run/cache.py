@@ -1,7 +1,7 @@
 """Results of evaluations, across runs.
 
-One append-only file per evaluator, lines as in the log of a run. A result is found by what decides it: the program's
-digest, the design, and what its evaluator is known by.
+One append-only file per evaluator, with lines as in the log of a run. The key of a result is the program's digest, the
+design, and the key of its evaluator.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from allo_dse.space.space import Candidate
 from ..declare.function_text import told
 from ..store.log import decode_line, encode_line
 
-# What results of an evaluator are kept by, across runs.
+# Keys of an evaluator's results, across runs.
 
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 def evaluator_key(evaluator: Evaluator) -> str:
-    """Name, version, source code and, of an evaluator that is not of this package, the plain data it was made with: of
-    an object its public attributes, of functions what they take from around them and their defaults."""
+    """Return an evaluator's name, version and digest of its source code.
+
+    For evaluators from outside this package, add the data they were made with: an object's public attributes, or a
+    function's closure, globals and defaults.
+    """
     function = getattr(evaluator, "function", None)
     made_of: Any = type(evaluator) if function is None else function
     around = "" if made_of.__module__.partition(".")[0] == _PACKAGE else _surroundings(evaluator, function)
@@ -48,8 +51,11 @@ def _surroundings(evaluator: Evaluator, function: Any) -> str:
 
 @cache
 def _source_digest(kind: Any) -> str:
-    """Of the code behind an evaluator: all of this package for one of ours, else the module that defines its class or
-    function; nothing more than its name in a notebook."""
+    """Return a digest of an evaluator's code.
+
+    The code is all of this package for its own evaluators, else the module of the class or function. In a notebook only
+    the name counts.
+    """
     digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}".encode())
     if kind.__module__.partition(".")[0] == _PACKAGE:
         files = sorted(Path(__file__).parents[2].rglob("*.py"))
@@ -64,7 +70,7 @@ def _source_digest(kind: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-SECONDS = 1e-4  # evaluations that are faster than looking up a result are not kept
+SECONDS = 1e-4  # faster evaluations are not kept: a lookup takes as long
 _KEY_BYTES = 32
 _START = b'{"id":"'
 
@@ -120,12 +126,12 @@ class ResultCache:
         if seconds < SECONDS or key in self._where:
             return
         line = encode_line({"id": key.decode(), "metrics": metrics})
-        # One write to a file opened for appending: lines of several processes do not mix. A torn line of a process that
-        # was killed is ended by the newline before the next.
+        # A single append does not mix with lines of other processes. If a killed process left a torn line, a newline
+        # ends it first.
         try:
             os.write(self._fd, line if self._ends_a_line() else b"\n" + line)
         except OSError:
-            return  # e.g. a full disk: the run's own log says so, and a result that is not kept costs time only
+            return  # e.g. a full disk, which the run's log reports; a lost result costs only time
         self._index()
 
     def _ends_a_line(self) -> bool:

@@ -1,4 +1,4 @@
-"""The loop of a run: propose, screen, evaluate, write down, count, tell, show."""
+"""Main loop of a run: propose, screen, evaluate, log, count, learn, show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..workers.executor import Job
 from ..workers.workforce import Workforce
 from .ledger import Ledger, SideFiles
 
-PROPOSE_AT_ONCE = 16  # designs: an idle worker gets work before all others have theirs
+PROPOSE_AT_ONCE = 16  # designs; small, so that an idle worker need not wait until all others have work
 
 
 @dataclass
@@ -28,12 +28,12 @@ class Driver:
     """Runs a study until its budget is spent, its space exhausted or a stop requested, then finishes the ladder.
 
     Args:
-        proposer: where designs come from.
-        workforce: who evaluates them.
-        ledger: what is known of them.
+        proposer: source of designs.
+        workforce: executor of their evaluation.
+        ledger: records of their results.
         side_files: results for other runs, printed output and running totals, kept beside the log.
-        stop: asked between batches.
-        renew: makes the proposer anew from what the ledger knows, when bounds were withdrawn.
+        stop: checked between batches.
+        renew: recreates the proposer from the ledger after bounds were withdrawn.
     """
 
     proposer: Proposer
@@ -83,7 +83,7 @@ class Driver:
         self._show_decided(last=True)
 
     def run(self) -> str:
-        """Returns why the run ended: "trials", "time", "exhausted" or what requested the stop."""
+        """Run to the end; return the reason: "trials", "time", "exhausted" or the source of the stop request."""
         self.reporter.start(self._view)
         reason = ""
         try:
@@ -107,7 +107,7 @@ class Driver:
                 self._learn()
                 self._show()
         except BaseException as ended:
-            if found := self._executor.finished():  # before it was interrupted
+            if found := self._executor.finished():  # results from before the interruption
                 self._record(found)
             if isinstance(ended, StepLeft):
                 return self.stop.requested
@@ -121,12 +121,12 @@ class Driver:
         return "time" if self.budget.search_time_is_up else "trials"
 
     def _propose(self) -> None:
-        """Keep the workers busy: with what was enqueued, and when that is known with what is proposed."""
+        """Keep the workers busy: first with enqueued designs, and with proposals once their results are known."""
         if self._withdrawn:
             return
         if self._enqueued:
             first, self._enqueued = self._enqueued[: self.budget.trials_left(self.ledger.tally.done)], []
-            # What is learnt from them gives them their numbers.
+            # They are numbered when the proposer learns from them.
             self._submit(0, [(-1 - n, candidate) for n, candidate in enumerate(first)])
         if any(number < 0 for number, _ in self._pending):
             return
@@ -138,11 +138,11 @@ class Driver:
             try:
                 with self.stop.leaving():
                     found = self.proposer.ask(count, outstanding) if count > 0 else []
-            except StudyError:  # it gives up; the next run looks at others
+            except StudyError:  # keep the violations, so that the next run tries other designs
                 self.ledger.note_violations(self._at)
                 self.ledger.add([])
                 raise
-            # Deciding which comes next may have taken the time that was left.
+            # The choice may have used up the remaining time.
             found = found[: self.budget.trials_left(self.ledger.tally.done + outstanding)]
             self.ledger.note_violations(self._at)
             if not found:
@@ -151,7 +151,7 @@ class Driver:
             room -= len(found)
 
     def _promote(self) -> None:
-        """Give expensive evaluators designs: those with own workers during the search, the rest after it."""
+        """Promote designs: during the search to evaluators with workers of their own, after it to all."""
         over = self._executor.outstanding(0) == 0
         for rung in self._ladder.usable:
             if over or self._executor.separate(rung):
@@ -166,7 +166,7 @@ class Driver:
             self._executor.submit([Job(number, rung, c, self._known(number, rung, c)) for number, c in designs])
 
     def _known(self, number: int, rung: int, candidate: Candidate) -> Measurement | None:
-        """What an earlier run found out."""
+        """Return an earlier run's result for a design, if there is one."""
         metrics = self.side_files.known(candidate, rung)
         if metrics is None:
             return None
@@ -191,7 +191,7 @@ class Driver:
             self.proposer.tell(record.number, self.ledger.judge.told(record))
 
     def _learn(self) -> None:
-        """After measurements, what is predicted changes, and designs turn out to fail: the search goes on from that."""
+        """Revise the proposer's results after corrections of predictions or failures at higher rungs."""
         changed, refuted = self.ledger.learn(), self.ledger.tally.refuted
         if changed or len(refuted) > self._refuted:
             self._refuted = len(refuted)

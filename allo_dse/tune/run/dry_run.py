@@ -1,6 +1,6 @@
-"""What a run would have before it: how large the space is, how much of it is ruled out, how long it takes to close.
+"""Outlook of a run: size of the space, share of it that is ruled out, time to close it.
 
-Nothing is written. Designs are evaluated only where evaluating is cheap enough to have bounds: by a simulator.
+Nothing is written. Designs are evaluated only by a fast evaluator with bounds, such as a simulator.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ..store.record import Measurement, Record, described
 from .options import RunOptions
 
 MOST_COUNTED = 1_000_000
-LOOKED_AT = 64  # designs of a space whose designs have no bounds
+LOOKED_AT = 64  # designs to check if there are no bounds
 SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run would have before it.
+    """Estimate of the work before a run.
 
     Attributes:
-        designs: of the space; None when they are more than `MOST_COUNTED`.
-        sampler: what would propose designs.
+        designs: number of designs in the space; None if there are more than `MOST_COUNTED`.
+        sampler: name of the sampler that would propose designs.
         looked_at, refused: designs that were checked, and how many of them break a limit.
-        listing_seconds, seconds: spent until the first design was proposed, and deciding designs.
-        certificate: what was decided in that time; None where the sampler decides nothing.
+        listing_seconds, seconds: time until the first design was proposed, and time spent deciding designs.
+        certificate: decisions in that time; None if the sampler makes none.
     """
 
     study: str
@@ -53,7 +53,7 @@ class Outlook:
 
     @property
     def closing_seconds(self) -> float | None:
-        """Estimated time until the space is closed, if what is open has to be built as what was looked at."""
+        """Estimated time to close the space, if open designs take as long as those decided so far."""
         found = self.certificate
         left = None if found is None else found.closing_seconds(self.seconds, found.evaluated + found.refused)
         return None if left is None else self.listing_seconds + self.seconds + left
@@ -120,6 +120,6 @@ def _measured(evaluator: Evaluator, judge: Judge, candidate: Candidate) -> Recor
     fields = {**msgspec.structs.asdict(found), "printed": ""}
     try:
         fields |= {"metrics": dict(evaluator.evaluate(candidate.design)), "status": "ok"}
-    except Exception as error:  # it costs that one design
+    except Exception as error:  # a failure costs only this design
         fields |= {"error": f"{type(error).__name__}: {error}", "status": "failed"}
     return judge.judged(Record(**fields, **described(candidate), at=0.0))

@@ -1,4 +1,4 @@
-"""What a run knows of designs: in the log first, then counted, then copied to a storage."""
+"""Bookkeeping of a run: records are logged first, then counted, then copied to a storage."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from .cache import ResultCache
 from .optuna_storage import StorageCopy
 from .restore import History, corrected, correction_of, read_history, revaluations
 
-LOOK_SECONDS = 0.5  # between looks whether the log is still there
+LOOK_SECONDS = 0.5  # between checks that the log still exists
 
 
 class Ledger:
-    """Takes in measurements and gives out what is known of their designs. Opening it takes over earlier runs.
+    """Records of all measurements, with what is derived from them. Opening it restores earlier runs.
 
     Args:
-        directory: whose log it keeps.
-        evaluators: of all rungs.
+        directory: directory of its log.
+        evaluators: evaluators of all rungs.
 
     Attributes:
-        names: of the evaluators of all rungs.
+        names: names of these evaluators.
         history: earlier runs.
-        least: what is known of designs before they are evaluated; nothing after a measurement has contradicted it.
+        least: bounds of designs before evaluation; none after a measurement has contradicted them.
     """
 
     def __init__(self, study: StudySpec, directory: RunDirectory, evaluators: Sequence[Evaluator]) -> None:
@@ -55,9 +55,9 @@ class Ledger:
         self.screen = Screen(study.space, study.check, study.check_soon)
         self._storage: StorageCopy | None = None
         self._pending: list[Record] = []  # violations, for the next write
-        self._looked = time.monotonic()  # whether the log is still there
+        self._looked = time.monotonic()  # time of the last check that the log exists
         self._news: list[str] = []
-        self._measured = 0  # at higher rungs since it was last learned from
+        self._measured = 0  # results of higher rungs since the correction was last fitted
         self._log = RunLog(directory.log)
         self.notes = list(self._log.content.notes)
         try:
@@ -99,7 +99,7 @@ class Ledger:
             self._storage.put(record)
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Write to the log what is no result."""
+        """Write entries to the log that are not results."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._stay()
         self._log.append(map(entry_dict, entries))
@@ -123,12 +123,12 @@ class Ledger:
         )
 
     def news(self) -> list[str]:
-        """What has happened to the log since it was last asked, in words."""
+        """Return messages about the log since the last call."""
         said, self._news = self._news, []
         return said
 
     def left_out(self) -> list[str]:
-        """What programs are no part of the space since they do not compile, in words."""
+        """Describe programs that are left out of the space because they do not compile."""
         parameters = parameters_of(self.study.space)
         wrong = [] if parameters is None else parameters.wrong
         many = sum(map(len, wrong))
@@ -147,8 +147,9 @@ class Ledger:
         ]
 
     def record(self, candidate: Candidate, found: Measurement, *, at: float, log: str | None = None) -> Record:
-        """The record of a measurement. One of a higher rung is judged by the metrics of all: objectives may need those
-        of the rungs below.
+        """Return the record of a measurement.
+
+        At a higher rung it is judged by the metrics of all rungs, as objectives may need those of lower ones.
 
         Args:
             log: file with what the evaluator printed.
@@ -200,20 +201,23 @@ class Ledger:
         return {key for key, verification in self.history.verified.items() if not verification.ok}
 
     def told(self) -> Callable[[Record], Told]:
-        """What a proposer learns of a record now: what computed wrong numbers or fails at a higher rung has failed."""
+        """Return a function that turns records into results for a proposer.
+
+        Designs with wrong numbers, or that fail at a higher rung, count as failed.
+        """
         refuted = self.wrong | self.tally.refuted
         return lambda record: self.judge.told(record, refuted)
 
     @property
     def next_number(self) -> int:
-        """Of the next proposal."""
+        """Number of the next proposal."""
         return max((r.number for r in (*self.tally.records, *self.history.outside)), default=-1) + 1
 
     def learn(self) -> list[Record]:
-        """Learn from what has been measured. When that changes predictions, all are counted anew, and the log says so.
+        """Fit predictions to the measurements. If they change, count all designs anew and log the changes.
 
         Returns:
-            What the first rung says of all designs then; empty when nothing has changed.
+            New first-rung records of all designs; empty when nothing has changed.
         """
         if self._measured < self.tally.correction.step:
             return []
@@ -236,7 +240,7 @@ class Ledger:
 
     @property
     def first(self) -> list[Record]:
-        """What the first rung says of all designs, as it is corrected now."""
+        """First-rung records of all designs, under the present correction."""
         return [self.judge.judged(corrected(_first(record), self.tally.correction)) for record in self.tally.records]
 
     def _correction(self) -> Correction:
@@ -244,7 +248,7 @@ class Ledger:
         return correction_of((r.key, r.rungs[0], m) for rung, r in records for m in r.rungs if m.rung == rung)
 
     def result(self, reason: str) -> Result:
-        """What the study has found.
+        """Return the result of the study.
 
         Args:
             reason: why the run ended.
@@ -263,7 +267,7 @@ class Ledger:
         )
 
     def refuse_nothing(self) -> None:
-        """For a space that is exhausted.
+        """Raise an error if an exhausted space had nothing to evaluate.
 
         Raises:
             StudyError: when every proposal was ruled out before it could be evaluated.
@@ -277,7 +281,7 @@ class Ledger:
                 f"all {self.screen.invalid} designs tried break a limit of the device: {limits}",
                 hint=f"{self._advice()}; {self.directory.log} has the violations in full",
             )
-        self.screen.examine(suggest_from({}))  # any proposal shows what is wrong
+        self.screen.examine(suggest_from({}))  # any proposal shows the problem
         parameters = parameters_of(self.study.space)
         if parameters is not None and (refused := parameters.refused):
             raise StudyError(
@@ -287,7 +291,9 @@ class Ledger:
         raise StudyError("no design of the space is legal", hint=self.screen.first_problem)
 
     def _advice(self) -> str:
-        """What to do about the limit that most designs break; control that depends on data is the program's matter."""
+        """Suggest a remedy for the limit that most designs break. Only the program can avoid control that depends on
+        data.
+        """
         most, _ = self.screen.killed.most_common(1)[0]
         return self.screen.examples[most] if most == "static_control" else "widen the parameters"
 
@@ -297,11 +303,11 @@ def _reasons(kinds: Sequence[Sequence[str]]) -> str:
 
 
 def _first(record: Record) -> Record:
-    """What the first rung said of a design."""
+    """Return a design's record as the first rung measured it."""
     return replace(record, **structs.asdict(record.rungs[0]), rungs=()) if record.rungs else record
 
 
-# What a run keeps beside its records: results for other runs, what failed evaluations printed, running totals.
+# Files beside the records: results for other runs, output of failed evaluations, running totals.
 
 
 TICK_SECONDS = 2.0
@@ -324,7 +330,7 @@ class SideFiles:
         return self._caches[rung].get(candidate) if self._caches else None
 
     def keep(self, candidate: Candidate, found: Measurement) -> str | None:
-        """Keep what comes with a measurement; returns the file that has what was printed, if anything was."""
+        """Keep the side results of a measurement; return the file with its printed output, if any."""
         if found.metrics is not None and not found.cached and self._caches:
             self._caches[found.rung].put(candidate, found.metrics, found.seconds)
         if found.metrics is not None or not found.printed:
@@ -336,9 +342,9 @@ class SideFiles:
     def tick(
         self, at: float, evaluated: int, certificate: Callable[[], Certificate | None], *, last: bool
     ) -> Tick | None:
-        """Running totals for the log, when they have changed: now and then, and with every tenth more designs.
+        """Return running totals for the log if they changed: from time to time, and with every 10 % more designs.
 
-        What is decided about the space is written where readers of the run look for it, too.
+        Decisions about the space are also written to `run.json`, for readers of the run.
         """
         now = time.monotonic()
         if not last and now - self._ticked < TICK_SECONDS and evaluated < self._next:

@@ -1,4 +1,4 @@
-"""How a run may be asked for: the one place that says what there is to choose, for `Study.run` and for `allo-tune`."""
+"""Options of a run, defined once for `Study.run` and `allo-tune`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ P = ParamSpec("P")
 S = TypeVar("S")
 Options = TypeVar("Options")
 R = TypeVar("R")
-SEEDS = 1 << 31  # all random number generators take these, also with the number of trials added
-MOST_WORKERS = 4096  # more than any cluster that this has been tried on has processors
-SEARCH_SHARE = 0.6  # of a time budget, where expensive evaluators follow
+SEEDS = 1 << 31  # limit of all generators, with room to add the number of trials
+MOST_WORKERS = 4096  # more than the processors of any cluster this was tried on
+SEARCH_SHARE = 0.6  # of a time budget, if expensive evaluators follow
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run a study.
+    """Options of a run.
 
     Args:
         trials: Designs to evaluate in all, those of earlier runs included.
@@ -112,27 +112,27 @@ class RunOptions:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What the sampler is told to draw, keep and breed."""
+        """Sizes of the sampler that were given."""
         return {name: size for name in LEAST if (size := getattr(self, name)) is not None}
 
     @property
     def inline(self) -> bool:
-        """Whether this process evaluates: then nothing depends on who is ready first."""
+        """True if this process evaluates: then nothing depends on which worker is ready first."""
         return self.workers in (None, 1) and self.ray_address is None
 
     @property
     def deadlines(self) -> Mapping[str, str | float]:
-        """By an evaluator's name, or under "" for all."""
+        """Deadlines by an evaluator's name, or under "" for all."""
         if isinstance(self.deadline, Mapping):
             return self.deadline
         return {} if self.deadline is None else {"": self.deadline}
 
     def budget(self, trials: int, *, ladder: bool) -> Budget:
-        """What may be spent, from now on.
+        """Return the budget of a run that starts now.
 
         Args:
-            trials: of a run that is told neither trials nor time.
-            ladder: whether some of the time is for rungs above the first.
+            trials: limit of a run that sets neither trials nor time.
+            ladder: whether to reserve some of the time for rungs above the first.
         """
         seconds = None if self.time is None else parse_duration(self.time)
         wanted = trials if self.trials is None and seconds is None else self.trials
@@ -140,7 +140,7 @@ class RunOptions:
 
     @classmethod
     def help(cls) -> dict[str, str]:
-        """What each option means, by name: its entry in the text above."""
+        """Return the description of each option, by name, from the docstring above."""
         entries = inspect.cleandoc(cls.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
         found: dict[str, str] = {}
         for line in inspect.cleandoc(entries).splitlines():
@@ -154,10 +154,10 @@ class RunOptions:
 
 
 def method(run: Callable[[S, Options], R], options: Callable[P, Options]) -> Callable[Concatenate[S, P], R]:
-    """A function of an object and its options as a method that is given the options one by one.
+    """Turn a function of an object and its options into a method that takes the options one by one.
 
     Args:
-        options: makes them; what is said of its arguments is said of the method's.
+        options: makes the options; the method gets the documentation of its arguments.
     """
 
     def taking(self: S, /, *args: P.args, **named: P.kwargs) -> R:

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 CLOSE_SECONDS = 60.0  # for the last designs to be copied
 OPEN_ATTEMPTS, OPEN_SECONDS = 3, 0.5
-MAKING_SECONDS = 60.0  # for another run to make the tables; a remote database takes a while for each of them
+MAKING_SECONDS = 60.0  # for another run to create the tables; a remote database is slow at each
 JOURNAL = "journal"
 _IDENTITY = "allo_dse"
 _KINDS = "postgresql://..., sqlite:///file.db, mysql://..., journal or journal:FILE"
@@ -41,12 +41,12 @@ class StorageCopy:
     """A copy of a run's designs in an Optuna storage.
 
     Args:
-        identity: program, device, evaluator and space, which must be those of the trials that are there.
+        identity: program, device, evaluator and space; must match those of existing trials.
         evaluators: names of the evaluators of all rungs.
-        genes: range of every gene met so far; kept up to date by others.
+        genes: range of every gene seen so far (a live view).
 
     Attributes:
-        problem: why not every design could be copied; empty while all could.
+        problem: why some designs could not be copied; empty if there are none.
 
     Raises:
         StudyError: when the storage cannot be opened, or holds another study of that name.
@@ -101,12 +101,12 @@ class StorageCopy:
                 if record.key not in self._copied[record.rung]:
                     self._copied[record.rung].add(record.key)
                     self._studies[record.rung].add_trial(self._trials.trial(record))
-        except Exception as error:  # each database has its own; the log has everything
+        except Exception as error:  # each database has its own errors; the log has everything
             first = _cause(error)
             self.problem = f"{type(first).__name__}: {_first_line(first)}"
 
     def close(self) -> None:
-        """Copy what is left."""
+        """Copy the remaining designs."""
         self._waiting.put(None)
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
@@ -138,7 +138,7 @@ def reach_storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
 
 
 def _open(url: str, storage: optuna.storages.BaseStorage, name: str, directions: Sequence[str]) -> optuna.Study:
-    """The study, made where there is none."""
+    """Open the study; create it if there is none."""
     import optuna
 
     ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
@@ -167,7 +167,7 @@ def _patiently(url: str, action: Callable[[], R]) -> R:
     for attempt in itertools.count(1):
         try:
             return action()
-        except Exception as error:  # each database has its own
+        except Exception as error:  # each database has its own errors
             being_made = _is_being_made(error) and time.monotonic() < until
             if "://" not in url or (attempt >= OPEN_ATTEMPTS and not being_made):
                 raise StudyError(
@@ -183,12 +183,12 @@ def _first_line(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The first of a chain of errors: Optuna guesses at a reason instead of the one that the database gave."""
+    """Return the first of a chain of errors: Optuna guesses at a reason and hides the database's."""
     return error if error.__cause__ is None else _cause(error.__cause__)
 
 
 def _is_being_made(error: Exception) -> bool:
-    """Whether the tables or the study were not there a moment ago, and are now."""
+    """Return whether an error means that another run is creating the same tables or study."""
     from sqlalchemy.exc import IntegrityError
 
     return isinstance(error, IntegrityError) or "already exists" in str(error)

@@ -1,6 +1,4 @@
-"""Proposing again what the runs of a log proposed: with one worker and the same seed, the same designs in the same
-order.
-"""
+"""Repetition of a log's proposals: with one worker and the same seed, the same designs in the same order."""
 
 from __future__ import annotations
 
@@ -26,14 +24,14 @@ from .restore import read_history
 
 @dataclass
 class Reproposal:
-    """What proposing again has found so far.
+    """Progress and findings of making the proposals again.
 
     Attributes:
-        proposed: designs that the log has and that were proposed again in their turn; the same for `violations`, those
-            that broke a device limit.
-        difference: the first one, in words; empty while there is none.
-        skipped: designs of runs whose proposals cannot be made again, by the reason.
-        stopped: what ended it early.
+        proposed: logged designs that were proposed again in their turn.
+        violations: the same, for designs that broke a device limit.
+        difference: description of the first difference; empty while there is none.
+        skipped: designs of runs whose proposals cannot be made again, by reason.
+        stopped: reason for an early end.
     """
 
     proposed: int = 0
@@ -68,11 +66,11 @@ class _Run(Struct, frozen=True):
 
 
 def propose_again(study: StudySpec, lines: Sequence[bytes], stop_requested: Callable[[], str]) -> Reproposal:
-    """Propose what a log's runs proposed, with the results it holds; nothing is evaluated.
+    """Make a log's proposals again with the results that it holds. Nothing is evaluated.
 
     Args:
-        lines: of the log, intact.
-        stop_requested: asked before every design; a text to stop, empty to go on.
+        lines: intact lines of the log.
+        stop_requested: called before every design; returns a reason to stop, or an empty text.
     """
     found = Reproposal()
     for run in _runs(lines):
@@ -100,7 +98,7 @@ def _runs(lines: Sequence[bytes]) -> Iterator[_Run]:
 
 
 def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_requested: Callable[[], str]) -> None:
-    """Propose again what one run proposed."""
+    """Make the proposals of one run again."""
     judge = Judge(study.objectives, study.constraints)
     violations: list[str] = []
     screen = Screen(study.space, study.check, study.check_soon)
@@ -114,7 +112,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
     )  # fmt: skip
     try:
         proposer.restore(history.designs, history.told(judge), how.done)
-        begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # which were not proposed
+        begun = {candidate.key for candidate in screen.new_of(how.enqueued)}  # enqueued, not proposed
         for record in run.designs:
             found.stopped = stop_requested()
             if found.stopped:
@@ -136,7 +134,7 @@ def _repeat(study: StudySpec, run: _Run, how: Session, found: Reproposal, stop_r
 
 
 def _ask(proposer: Proposer, record: Record) -> str:
-    """How the next proposal differs from a record."""
+    """Describe how the next proposal differs from a record; empty if it does not."""
     proposals = proposer.ask(1, 0)
     if not proposals:
         return f"proposal {record.number}: the log has {record.key} ({_said(record.params)}), now there is none"
@@ -152,7 +150,7 @@ def _ask(proposer: Proposer, record: Record) -> str:
 
 
 def _broken(before: Sequence[Record], now: Iterable[str]) -> str:
-    """How the designs that broke a device limit differ."""
+    """Describe a difference in the designs that broke a device limit; empty if there is none."""
     for position, key in enumerate(now):
         if position >= len(before) or before[position].key != key:
             then = before[position].key if position < len(before) else "none"

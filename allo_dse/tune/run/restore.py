@@ -1,4 +1,4 @@
-"""What a log holds of earlier runs, under the objectives and constraints of today."""
+"""Earlier runs in a log, under the objectives and constraints of today."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..store.record import (
 )
 
 Stated: TypeAlias = Record | Revaluation
-"""What says how a design counts: its status and the values of its objectives."""
+"""Entry of the log with a design's status and objective values."""
 
 
 @dataclass
@@ -37,13 +37,13 @@ class History:
     """Earlier runs of a study.
 
     Attributes:
-        designs: evaluated by the first rung, in the order in which their results came in; what was predicted is
-            corrected by all that has been measured.
-        outside: the same of parameters that conditions of the study (`where=`, `when=`) do not allow any more.
-        higher: what rungs above the first found out.
+        designs: designs evaluated by the first rung, in the order of results; predictions are corrected by all
+            measurements.
+        outside: the same, for parameters that the study's conditions (`where=`, `when=`) no longer allow.
+        higher: results of rungs above the first.
         enqueued: genes of the designs that the first run began with.
-        verified, placed: by key, what became of designs of a front.
-        stated: by key, the entry of the log that said last what a design's values are.
+        verified, placed: results for designs of a front, by key.
+        stated: latest entry of the log with a design's values, by key.
         withdrawn: whether a design has contradicted the bounds of today's first evaluator.
         started_at: seconds the study had run for.
     """
@@ -61,11 +61,14 @@ class History:
 
     @property
     def next_number(self) -> int:
-        """Of the next proposal."""
+        """Number of the next proposal."""
         return max((record.number for record in (*self.designs, *self.outside)), default=-1) + 1
 
     def told(self, judge: Judge) -> Callable[[Record], Told]:
-        """What a proposer learns of a record: what computed wrong numbers, or fails at a higher rung, has failed."""
+        """Return a function that turns records into results for a proposer.
+
+        Designs with wrong numbers, or that fail at a higher rung, count as failed.
+        """
         refuted = {key for key, verification in self.verified.items() if not verification.ok}
         if self.higher:
             tally = Tally(judge.objectives)
@@ -77,8 +80,8 @@ class History:
         """Count everything.
 
         Returns:
-            Entries for the log on designs that count otherwise than it says: objectives and constraints may have
-            changed since, and readers of the log want to know.
+            Entries for the log on designs whose status or values have changed, for its readers. The study may have
+            new objectives or constraints.
         """
         tally.restore(self.designs, [judge.values(record) for record in self.designs])
         for record in self.higher:
@@ -89,7 +92,7 @@ class History:
 
 
 def revaluations(tally: Tally, stated: Mapping[str, Stated]) -> list[Revaluation]:
-    """Entries for the log on the designs that count otherwise than is stated of them, by key."""
+    """Return log entries for the designs whose status or values differ from those stated by key."""
     return [
         Revaluation(key=now.key, status=now.status, values=now.values or {})
         for now in tally.records
@@ -98,7 +101,7 @@ def revaluations(tally: Tally, stated: Mapping[str, Stated]) -> list[Revaluation
 
 
 def _differ(now: Stated, before: Stated) -> bool:
-    """Whether a design counts otherwise than before."""
+    """Return whether a design's status or values have changed."""
     return now is not before and (now.status, now.values or None) != (before.status, before.values or None)
 
 
@@ -106,10 +109,10 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
     """Take over the intact lines of a log; the screen learns which designs are known.
 
     Args:
-        names: of today's evaluators; what others found above the first rung counts nothing.
+        names: names of today's evaluators; results of others above the first rung are ignored.
     """
     history, found = History(), []
-    seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # a line that is there twice counts once
+    seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)  # duplicate lines count once
     for line in lines:
         entry = decode_entry(line)
         if isinstance(entry, Record):
@@ -146,14 +149,14 @@ def read_history(lines: Iterable[bytes], judge: Judge, screen: Screen, names: Se
 
 
 def _in(space: Space) -> Callable[[Record], bool]:
-    """Whether a design's parameters are legal in a space, by today's conditions."""
+    """Return a function that checks whether a design's parameters are legal under today's conditions."""
     parameters = parameters_of(space)
     if parameters is None:
         return lambda record: True
     holds = parameters.holds
     if not parameters.conditional:
         return lambda record: record.params_json == NOTHING or holds(record.params)
-    known = {bytes(NOTHING): True}  # conditions are functions of the study, which may take their time
+    known = {bytes(NOTHING): True}  # conditions are user functions and may be slow
 
     def inside(record: Record) -> bool:
         text = bytes(record.params_json)
@@ -173,11 +176,11 @@ def corrected(record: Record, correction: Correction) -> Record:
 
 
 def correction_of(measured: Iterable[tuple[str, Measurement, Measurement]]) -> Correction:
-    """What higher rungs have measured of the designs of the first.
+    """Fit the correction of the first rung to the measurements of higher rungs.
 
     Args:
-        measured: a design's key, and what the first rung and a higher one said of it, in the order of the latter's
-            results. The highest counts.
+        measured: key of a design, with its measurements by the first rung and by a higher one, in the order of the
+            higher results. The highest rung counts.
     """
     pairs: dict[str, Pair] = {}
     for key, first, higher in sorted(measured, key=lambda both: both[2].rung):

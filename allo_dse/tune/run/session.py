@@ -35,8 +35,8 @@ from .ledger import Ledger, SideFiles
 from .options import RunOptions
 from .optuna_storage import StorageCopy, reach_storage, without_password
 
-QUICK_MODELLED = 64  # designs that models propose where evaluating one takes no longer
-RESULTS = ".results"  # beside the run directories: what evaluators found, across runs
+QUICK_MODELLED = 64  # model proposals, if an evaluation is as fast as one
+RESULTS = ".results"  # folder beside the run directories, with results shared across runs
 
 
 def run_study(study: StudySpec, options: RunOptions) -> Result:
@@ -62,7 +62,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             for note in ledger.notes:
                 reporter.note(note)
             certificate: Certificate | None = None
-            # With rungs, designs may be waiting for their promotion.
+            # With rungs, designs may still wait for promotion.
             if not study.rungs and budget.trials is not None and ledger.tally.done >= budget.trials:
                 reporter.note(f"all {budget.trials} trials are done: ask for more to go on")
                 reason = "trials"
@@ -72,7 +72,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                         renew = partial(_proposer, ledger, options, seed, budget, evaluators[0], reporter)
                         proposer = renew()
                         workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
-                except StepLeft as left:  # before there is anything to search with
+                except StepLeft as left:  # the setup was interrupted
                     reason = str(left)
                 else:
                     with closing(workforce.executor), _copied(ledger, options.storage, reporter):
@@ -91,7 +91,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                             reporter.note("what only wrong designs were better than is open again")
                             proposer = renew()
                     certificate = certificate_of(proposer)
-            if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds of constraints may be why
+            if reason == "exhausted" and not (certificate and certificate.bounded):  # bounds may rule all out
                 ledger.refuse_nothing()
             if options.verify:
                 with suppress(StepLeft), stop.leaving():
@@ -114,7 +114,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
 
 
 def _certified(result: Result, certificate: Certificate | None, directory: RunDirectory) -> Result:
-    """The result with what was decided about the space, which the directory keeps too."""
+    """Add the decisions about the space to the result and to the directory."""
     if certificate is None:
         return result
     certificate = replace(certificate, wrong=len(result.wrong))
@@ -123,8 +123,7 @@ def _certified(result: Result, certificate: Certificate | None, directory: RunDi
 
 
 def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory) -> RunInfo:
-    """Compare with what the directory holds, and write down what is run: when all that can be wrong with what was asked
-    for has been looked at."""
+    """Compare the run with the directory and write its `run.json`, after all other checks of the request."""
     earlier = None if options.fresh else directory.earlier()
     program, device = study.fingerprint()
     sampler, source = options.sampler, study.source
@@ -160,7 +159,7 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
 def _proposer(
     ledger: Ledger, options: RunOptions, seed: int, budget: Budget, evaluator: Evaluator, reporter: Reporter
 ) -> Proposer:
-    """Where designs come from, with what earlier runs have found."""
+    """Create the proposer and restore it from earlier runs."""
     study, done = ledger.study, ledger.next_number
     sizes = _sizes(study, options, evaluator)
     make = partial(
@@ -185,14 +184,14 @@ def _proposer(
 
 
 def _sizes(study: StudySpec, options: RunOptions, evaluator: Evaluator) -> dict[str, int]:
-    """Of our own sampler."""
+    """Return the sizes of the sampler "evolution"."""
     return {**({"modelled": QUICK_MODELLED} if needs(evaluator).quick else {}), **study.sizes, **options.sizes}
 
 
 def _caches(
     study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator], directory: RunDirectory
 ) -> list[ResultCache]:
-    """Results shared with other runs, one per rung; none where that is not wanted."""
+    """Return caches of results shared with other runs, one per rung; none if disabled."""
     where = options.cache
     if where is None and options.run_dir is None:
         where = directory.path.parent / RESULTS
@@ -224,7 +223,7 @@ def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator
 
 
 def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) -> None:
-    """Verify the front; a wrong design leaves it, and what it had hidden is verified in turn."""
+    """Verify the front. A wrong design leaves it, and designs that it dominated are verified in turn."""
     verified = ledger.history.verified
     while not stop.requested:
         pending = [best for best in ledger.result("").front if best.key not in verified]
@@ -246,14 +245,14 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
     try:
         return study.verify(design, seed)
-    except (KeyboardInterrupt, StudyError):  # the latter where the study's own reference fails, whatever the design
+    except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
         raise
-    except BaseException as error:  # a verifier that cannot run a design has not shown it to be right
+    except BaseException as error:  # a design that cannot be run is not verified
         return Verification(False, error_text(error), 0.0)
 
 
 def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:
-    """Place the front's designs on the array: the search only asked whether they fit in number."""
+    """Place the front's designs on the array; the search only checked their counts against the limits."""
     placed = ledger.history.placed
     for best in ledger.result("").front:
         if stop.requested:

@@ -27,13 +27,14 @@ MOST_OUTDONE = 100_000  # keys that are kept
 
 
 class EvolutionProposer:
-    """Our sampler, outside Optuna: its children are screened before they count, and no Optuna trials are made, which
-    would take a fifth of the driver's time.
+    """Evolutionary sampler of this package, outside Optuna.
+
+    Children are screened before they count. No Optuna trials are made, which would take a fifth of the driver's time.
 
     Args:
-        strict: whether proposals must not depend on the time evaluations take.
-        alone: whether it proposes what it did not breed when it breeds nothing new any more, until all designs of the
-            space are known.
+        strict: whether proposals must not depend on evaluation times.
+        alone: whether to propose unseen designs that it did not breed once it breeds nothing new, until all designs of
+            the space are known.
     """
 
     name = "evolution"
@@ -55,7 +56,7 @@ class EvolutionProposer:
         self._signs = [o.sign for o in least.objectives]
         self._strict = strict
         self._genes: dict[int, dict[str, int]] = {}
-        self._outdone: dict[str, None] = {}  # keys of designs that were found to be
+        self._outdone: dict[str, None] = {}  # keys of designs found to be outdone
         self.exhausted = False
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -76,8 +77,10 @@ class EvolutionProposer:
         return self._screen.decode_unless(self._is_outdone if picky else None, suggest)
 
     def _is_outdone(self, design: Design) -> bool:
-        """Whether some design is as good as all that this one can be: a change that leaves as it was what holds designs
-        up is seen from bounds."""
+        """Return whether a design that was found is at least as good as this one can be.
+
+        Bounds reveal a change that leaves the bottleneck as it was.
+        """
         if design.key in self._outdone:
             return True
         bounds = (self._least(design, level) for level in range(self._least.levels))
@@ -115,7 +118,7 @@ class EvolutionProposer:
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         from allo_dse.space.sampler.pareto import Results
 
-        # What is told of a design is not kept: that of a million takes as long to allocate as to compute.
+        # Convert results one by one: to keep a million of them takes as long to allocate as to compute.
         rows = ((*self._losses(one), one.penalty) for one in map(told, history))
         found = np.fromiter(chain.from_iterable(rows), float).reshape(-1, len(self._signs) + 1)
         numbers = np.array([record.number for record in history], np.int64)

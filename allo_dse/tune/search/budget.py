@@ -1,4 +1,4 @@
-"""When a run ends: budgets of trials and time, and requests to stop."""
+"""Budgets of trials and time, and requests to stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse_duration(text: str | float, what: str = "a time budget") -> float:
     """Seconds of "90s", "5m", "1h30m", "250ms", or a number of seconds.
 
     Args:
-        what: the duration is, for messages.
+        what: name of the duration, for messages.
 
     Raises:
         StudyError: for anything else, or when it is not positive.
@@ -48,11 +48,11 @@ def parse_duration(text: str | float, what: str = "a time budget") -> float:
 
 @dataclass
 class Budget:
-    """How much a run may spend.
+    """Limits on the trials and time of a run.
 
     Attributes:
         trials: evaluated designs in the study in all, those of earlier runs included; None for no limit.
-        seconds: of this run; None for no limit.
+        seconds: duration of this run; None for no limit.
         search_share: share of the time for evaluating every design; the rest is for the rungs above.
     """
 
@@ -74,7 +74,10 @@ class Budget:
         return self.seconds is not None and self.elapsed >= self.search_share * self.seconds
 
     def trials_left(self, done: int) -> int:
-        """How many more designs may be started; one in any case, however short the time, so that there is a result."""
+        """Return how many more designs may be started.
+
+        If time is up before the first one, one may still be started, so that there is a result.
+        """
         if self.search_time_is_up:
             return 0 if done else 1
         return 1 << 30 if self.trials is None else max(0, self.trials - done)
@@ -90,20 +93,18 @@ class Budget:
 
 
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-"""By which a user stops a run; the last one when the terminal is closed."""
+"""Signals with which a user stops a run; the last one is sent when the terminal is closed."""
 
 
 class StepLeft(KeyboardInterrupt):
-    """A stop was requested (its argument says how), and the step that runs has not ended by itself."""
+    """Abandons a step that did not end after a stop request; its argument names the source."""
 
 
 class StopSignals:
-    """Turns signals into a request to stop; a second one interrupts at once. `nohup` has SIGHUP ignored, which it
-    stays.
+    """Turns signals into a request to stop; a second one interrupts at once. An ignored SIGHUP (`nohup`) stays ignored.
 
-    A step that goes on for longer than `patience_seconds` after the request, and that stands in a `leaving` block, is
-    left: `StepLeft` is raised in it. `insisted` counts how often that was tried. Outside the main thread, where
-    handlers cannot be installed, nothing is changed.
+    `StepLeft` is raised in a `leaving` block that runs for longer than `patience_seconds` after the request. `insisted`
+    counts the attempts. Nothing changes outside the main thread, where handlers cannot be installed.
     """
 
     def __init__(self, patience_seconds: float = 1.0) -> None:
@@ -126,17 +127,17 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._signalling:  # a signal that comes once the handlers are others' would be theirs
+        with self._signalling:  # no signal may be sent once the old handlers are back
             self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     @contextmanager
     def leaving(self) -> Iterator[None]:
-        """What is done within may be left half done, by `StepLeft`.
+        """Let a step that does not end after a stop request be abandoned: `StepLeft` is raised in it.
 
-        So may be an import or a callback of a C library, which makes an error of its own of that, or, as Ray does, a
-        `KeyboardInterrupt` without a word.
+        The signal may interrupt an import or a callback of a C library, which raises an error of its own instead. Ray
+        raises a `KeyboardInterrupt` without a message. Both are turned into `StepLeft` again.
         """
         before, self._leavable = self._leavable, True
         insisted = self.insisted
@@ -162,9 +163,9 @@ class StopSignals:
             threading.Thread(target=self._insist, daemon=True).start()
 
     def _insist(self) -> None:
-        """Signal again until the run has ended: a signal also ends what waits in the operating system.
+        """Signal again until the run has ended, as signals also interrupt system calls.
 
-        By SIGINT, whatever came: Ray has a SIGTERM end the process while it shuts down.
+        Always use SIGINT: while Ray shuts down, a SIGTERM would end the process.
         """
         main = threading.main_thread().ident
         assert main is not None

@@ -1,4 +1,4 @@
-"""When nothing that is evaluated can count, a run stops after a few designs and says why."""
+"""Early stop of a run in which no evaluated design can count, with the reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from allo_dse.common.errors import StudyError
 from ..store.record import Record
 from ..store.run_info import failure_kind
 
-MISSING = 5  # designs in whose metrics an objective or constraint finds nothing
-FAILED = 10  # designs for which the evaluator fails in the same way
-UNMET = 200  # designs that break a constraint by the same amount, so that nothing tells the search where to look
+MISSING = 5  # designs whose metrics lack one that an objective or constraint needs
+FAILED = 10  # designs that fail with the same error
+UNMET = 200  # designs that break a constraint by the same amount, which gives the search no direction
 AGAIN = "the same command tries other designs, and keeps these"
 
 
@@ -20,8 +20,8 @@ class Doubt:
     """Watches the designs that a run evaluates, until one is feasible.
 
     Args:
-        earlier: designs of the run before it was resumed. Where one is feasible, the constraints can be met, and a
-            failure that was there beside it says nothing.
+        earlier: designs of the run before it was resumed. If one is feasible, the constraints can be met, and failures
+            of that time are no reason to stop.
     """
 
     def __init__(self, earlier: Sequence[Record] = ()) -> None:
@@ -29,10 +29,10 @@ class Doubt:
         self._usual = {failure_kind(r.error) for r in earlier if self._met and r.status == "failed"}
         self._evaluated = self._missing = 0
         self._kinds: Counter[str] = Counter()
-        self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same
+        self._unmet: dict[str, float] | None = None  # constraints that all designs break by the same amount
 
     def look(self, records: Sequence[Record]) -> None:
-        """Take in what was evaluated by the first rung.
+        """Take in results of the first rung.
 
         Raises:
             StudyError: when there is no point in going on.

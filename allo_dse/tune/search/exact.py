@@ -1,8 +1,7 @@
-"""Searches that end with a proof: designs in the order of their bounds, and those that cannot be better never built.
+"""Exact search, which ends with a proof: designs in the order of their bounds; those that cannot be better are skipped.
 
-A design whose bounds are no better than a design of the front, in every objective, is decided without being built. What
-is proposed next depends on bounds and results alone, not on what was looked at before: a run that was interrupted goes
-on as if it had not been.
+A design is decided without being built if its bounds are no better than a design of the front in every objective. The
+next proposal depends on bounds and results alone, so an interrupted run resumes as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .least import LeastLosses, Losses
 from .prospect import Prospect
 from .screening import Screen
 
-# What proposes designs, whatever it is: the protocol that the driver's loop speaks.
+# The protocol between proposers and the driver's loop.
 
 
 class Proposal(Struct, frozen=True):
@@ -33,28 +32,28 @@ class Proposal(Struct, frozen=True):
 
 
 class Told(NamedTuple):
-    """What a model learns of an evaluated design: its values, or why it has none that count."""
+    """Result of a design as a model learns it: its values, or why it has none that count."""
 
     values: tuple[float, ...] | None
     constraints: Mapping[str, float]
 
     @property
     def penalty(self) -> float:
-        """How much the constraints are violated in all."""
+        """Total violation of the constraints."""
         return sum(self.constraints.values())
 
 
 class Proposer(Protocol):
     """Proposes designs and learns from their results.
 
-    One that decides about designs without evaluating them has a method `certificate()` that says how far it is.
+    A proposer that decides designs without evaluating them has a method `certificate()` that reports its progress.
     """
 
     name: str
     exhausted: bool
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
-        """Up to `count` proposals; fewer, or none, when results of the `outstanding` ones are needed first."""
+        """Return up to `count` proposals; fewer, or none, if results of the `outstanding` ones are needed first."""
         ...
 
     def tell(self, number: int, told: Told) -> None:
@@ -70,33 +69,32 @@ class Proposer(Protocol):
         ...
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
-        """Go on where an earlier run stopped, after `next_number` proposals.
+        """Resume after an earlier run with `next_number` proposals.
 
         Args:
-            told: what a model learns of a record.
+            told: turns a record into the result that a model learns.
         """
         ...
 
 
 def certificate_of(proposer: Proposer) -> Certificate | None:
-    """What a proposer has decided about the space; None of one that decides nothing."""
+    """Return the proposer's decisions about the space, or None if it makes none."""
     decided = getattr(proposer, "certificate", None)
     found: Certificate | None = decided() if callable(decided) else None
     return found
 
 
 class ExactProposer:
-    """Proposes designs by their bounds until all are decided: next the one that the front is furthest from.
+    """Proposes the design whose bounds are furthest from the front, until all are decided.
 
-    No design can turn out further away from the front than its bounds are (`undecided.py`), so that the front soon is
-    near to all that is open. The parts of a region, and then their designs, are made when it is what the front is
-    furthest from (`prospect.py`).
+    No design is further away from the front than its bounds (`undecided.py`). So the front soon is near to all open
+    designs. A region is expanded into parts, and then into designs, when it is the furthest item (`prospect.py`).
 
     Args:
-        strict: whether proposals must not depend on the time evaluations take.
+        strict: whether proposals must not depend on evaluation times.
 
     Attributes:
-        ground: where designs are found.
+        ground: source of designs.
     """
 
     name = "exact"
@@ -140,7 +138,7 @@ class ExactProposer:
         self.ground.found(np.array([[s * v for s, v in zip(self._signs, told.values, strict=True)]]))
 
     def revise(self, told: Mapping[int, Told]) -> None:
-        """Values change where there are rungs above the first, and then nothing is ruled out by bounds."""
+        """Do nothing: values only change with rungs above the first, and then bounds rule nothing out."""
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         for record in history:
@@ -148,9 +146,9 @@ class ExactProposer:
         self._number = next_number
 
     def certificate(self) -> Certificate:
-        """What is decided by now."""
+        """Return the decisions made so far."""
         ground, evaluated, refused = self.ground, self._evaluated, self._screen.invalid
-        # It may hold designs that an earlier run has decided, until they would come next.
+        # Designs that an earlier run decided stay open until it is their turn.
         still = ground.open + len(self._proposed)
         return Certificate(
             designs=ground.designs,
@@ -166,13 +164,12 @@ class ExactProposer:
         )
 
     def _gaps(self) -> tuple[Gap, ...]:
-        """By how much a design that is not decided can be better at most, in each objective."""
+        """Return the largest improvement that an undecided design can bring, for each objective."""
         objectives = self._least.objectives
         if not self.ground.listed:
             return tuple(Gap(o.name, o.direction, None) for o in objectives)
         best = self.ground.front.min(0, initial=math.inf)
-        # What is still open may be as good as its bound; what is being evaluated as good as the bound it was proposed
-        # with.
+        # An open design may be as good as its bound; one under evaluation, as good as the bound it was proposed with.
         undecided = np.vstack([best, self.ground.least, *self._proposed.values()])
         return tuple(
             Gap(o.name, o.direction, _share(found, bound), None if math.isinf(bound) else o.sign * bound)
@@ -181,7 +178,7 @@ class ExactProposer:
 
 
 def _share(found: float, bound: float) -> float | None:
-    """By how much a bound is better than what was found; None where that cannot be said."""
+    """Return how much better a bound is than the best value, as a share of it; None if it is undefined."""
     if math.isinf(found) or math.isinf(bound):
         return None
     return (found - bound) / abs(found) if found else None if bound < 0 else 0.0

@@ -1,4 +1,4 @@
-"""What a study makes of what evaluators say: objective values, constraint violations, and what a model learns."""
+"""Conversion of metrics to objective values, constraint violations and results for a model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Judge(Struct, frozen=True, dict=True):
 
     @cached_property
     def _pick(self) -> Callable[[dict[str, float]], tuple[float, ...]]:
-        """The objectives' values, of which there are at least one."""
+        """Return a function that picks the objective values of a record, at least one."""
         first, *more = [objective.name for objective in self.objectives]
         return itemgetter(first, *more) if more else lambda values: (values[first],)
 
@@ -42,17 +42,17 @@ class Judge(Struct, frozen=True, dict=True):
         return self._pick(record.values or {})
 
     def told(self, record: Record, refuted: Container[str] = ()) -> Told:
-        """What a model learns of an evaluated design.
+        """Return the result of an evaluated design as a model learns it.
 
         Args:
-            refuted: keys of designs that failed later, whatever their evaluators said.
+            refuted: keys of designs that failed later, at a higher rung or in verification.
         """
         if record.status == "failed":
             return Told(None, {FAILED: 1.0, **dict.fromkeys((c.name for c in self.constraints), 0.0)})
         return Told(self._measured(record), {FAILED: float(record.key in refuted), **(record.constraints or {})})
 
     def judged(self, record: Record) -> Record:
-        """A record under today's objectives and constraints, which may differ from those it was made with."""
+        """Return a record under today's objectives and constraints, which may have changed since it was made."""
         if not record.evaluated or record.metrics is None:
             return record
         status, error, values, constraints = ruling = self._rule(record.metrics)
@@ -61,7 +61,7 @@ class Judge(Struct, frozen=True, dict=True):
         return replace(record, status=status, error=error, values=values, constraints=constraints)
 
     def _rule(self, found: dict[str, Any]) -> _Ruling:
-        """What follows from metrics."""
+        """Derive status, error, objective values and violations from metrics."""
         try:
             metrics = Metrics(**found)
             values = {o.name: o.value(metrics) for o in self.objectives}
@@ -72,7 +72,7 @@ class Judge(Struct, frozen=True, dict=True):
         return status, None, values, violated or None
 
     def merged(self, below: Record, record: Record) -> Record:
-        """A design after a higher rung: the metrics of all, those of the higher one where both have them."""
+        """Merge a design's record with that of a higher rung, whose metrics take precedence."""
         metrics = merged_metrics(below.metrics, record.metrics)
         rungs = (*below.measurements, record.measurement)
         together = replace(record, metrics=metrics, rungs=rungs)

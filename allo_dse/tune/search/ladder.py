@@ -27,29 +27,28 @@ if TYPE_CHECKING:
 
     from .tally import Tally
 
-# What an expensive evaluator is expected to say of designs that it has not measured, from what it said of others.
+# Prediction of an expensive evaluator's results from those of other designs.
 #
-# What a cheaper one says of a design is taken for true up to a factor that depends on the design: a Gaussian process
-# over its genes and the cheaper evaluator's values (two fidelities, as in M. Kennedy and A. O'Hagan, "Predicting the
-# output from a complex computer code when fast approximations are available", Biometrika 87(1), 2000). Another is of
-# what fails.
+# The cheaper evaluator is assumed to be right up to a factor that depends on the design: a Gaussian process over its
+# genes and the cheaper values (two fidelities, as in M. Kennedy and A. O'Hagan, "Predicting the output from a complex
+# computer code when fast approximations are available", Biometrika 87(1), 2000). A second process predicts failures.
 
 
 FEWEST = 3  # measured designs to learn from
-MOST = 128  # the same, so that a fit takes a tenth of a second: its time grows with their cube
-EXACT = 1e-9  # standard deviation up to which what is left unexplained is rounding
+MOST = 128  # most of them: a fit then takes 0.1 s, and its time grows with their cube
+EXACT = 1e-9  # standard deviation up to which residuals are rounding
 
 Losses = tuple[float, ...]
 
 
 class Foresight:
-    """What a rung is expected to say of designs. It depends on no order of theirs.
+    """Prediction of a rung's results. It does not depend on the order of the designs.
 
     Args:
-        genes: of the designs, by key.
-        ranges: of all these genes.
-        below: losses by the rung below, of all these designs.
-        measured: losses by the rung, of some; None for those that failed or do not hold.
+        genes: genes of each design, by key.
+        ranges: range of each gene.
+        below: losses measured by the rung below, for all these designs.
+        measured: losses measured by the rung itself, for some of them; None for a failed or infeasible design.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Foresight:
         return np.stack([scale.to(column) for scale, column in zip(self._scales, losses.T, strict=True)], 1)
 
     def _telling(self, measured: Integers) -> Integers:
-        """Which of these designs are learnt from: where there are many, the best by the rung below."""
+        """Select the designs to learn from: if there are many, the best by the rung below."""
         prior = self._prior[measured]
         total = ((prior - prior.mean(0)) / np.maximum(prior.std(0), EXACT)).sum(1) if len(prior) else np.zeros(0)
         return np.sort(np.argsort(np.round(total, 7), kind="stable")[:MOST])
@@ -109,27 +108,31 @@ class Foresight:
         return probability
 
     def _expected(self, coded: Floats, believed: Floats | None = None) -> tuple[Floats, Floats]:
-        """Means and standard deviations of what designs measure beyond what is predicted, (designs, objectives), when
-        some are believed to be as expected."""
+        """Return means and standard deviations of the excess over the prediction, (designs, objectives).
+
+        The believed designs count as measured with their expected values.
+        """
         found = [process.predict(coded, believed) for process in self._excess]
         means, deviations = (np.stack(of, 1) for of in zip(*found, strict=True))
         return means, deviations
 
     def best(self, count: int, among: Collection[str], under_way: Collection[str] = ()) -> list[str]:
-        """Designs to measure next: those that are expected to add most hypervolume to what was measured, times the
-        probability that they do not fail. Each is chosen as if those before it, and those that are being measured, were
-        found to be as expected (D. Ginsbourger et al., "Kriging is well-suited to parallelize optimization", 2010).
+        """Return the designs to measure next: those with the largest expected gain in hypervolume.
+
+        The gain is weighted by the probability that the design does not fail. Each choice assumes that earlier choices
+        and running measurements turn out as expected (D. Ginsbourger et al., "Kriging is well-suited to parallelize
+        optimization", 2010).
 
         Args:
-            among: keys of designs.
-            under_way: keys of those that are being measured.
+            among: keys of candidates.
+            under_way: keys of designs that are being measured.
         """
         left, believed = self._rows(sorted(among)), self._rows(sorted(k for k in under_way if k in self._row))
         chosen: list[str] = []
         with one_thread():
             while len(chosen) < count and len(left):
                 worth = self._worth(left, believed)
-                row = left[int(np.round(worth / worth.max(), 7).argmax())]  # equal ones also where rounding differs
+                row = left[int(np.round(worth / worth.max(), 7).argmax())]  # so that ties do not depend on rounding
                 chosen.append(self.keys[row])
                 left, believed = left[left != row], np.append(believed, row)
         return chosen
@@ -139,7 +142,7 @@ class Foresight:
         means = self._prior[left] + excess
         front = np.concatenate((self._measured, self.means[believed[self.probability[believed] >= 0.5]]))
         front = front[pareto_positions(front)]
-        # Measured fronts begin in a corner: what counts is how far the whole one is expected to reach.
+        # Measured fronts begin in a corner, so the box must hold the whole front as it is expected to become.
         reach = np.concatenate((front, means))
         reach = reach[pareto_positions(reach)]
         low, span = reach.min(0), np.ptp(reach, 0)
@@ -154,7 +157,7 @@ class Foresight:
 
 
 class _Scale(Struct, frozen=True):
-    """Losses whose ratios count where they all have one sign, and differences in parts of a power of two elsewhere."""
+    """Scale of losses: logarithmic if all have one sign, else linear in units of a power of two."""
 
     sign: int
     magnitude: int
@@ -171,9 +174,9 @@ class _Process:
     """A Gaussian process around a mean.
 
     Args:
-        coded: features of the designs that something is known of, (designs, features).
-        groups: of each feature.
-        values: what is known, (designs,).
+        coded: features of the observed designs, (designs, features).
+        groups: group of each feature.
+        values: observed values, (designs,).
     """
 
     def __init__(self, coded: Floats, groups: Integers, values: Floats, mean: float) -> None:
@@ -197,15 +200,15 @@ class _Process:
         return self._mean + self._deviation * mean, self._deviation * deviation
 
 
-POOL = 1000  # designs of which the next is chosen: the best by the rung below, so that choosing takes 0.1 s at most
+POOL = 1000  # candidates for the next promotion, the best by the rung below: the choice takes at most 0.1 s
 
 
 @dataclass(frozen=True)
 class Rung:
-    """A more expensive evaluator, and how many designs of the rung below it measures.
+    """A more expensive evaluator, and the number of designs that it measures.
 
-    The first are the best by the rung below. Once some are measured, those come next that are expected to add most to
-    what was measured, by a model of how measured values differ from those of the rung below, and of what fails.
+    The first are the best by the rung below. Later ones have the largest expected gain, by a model of failures and of
+    differences between the two rungs.
 
         Study(..., rungs=[Rung(CoSimulation, best=0.02, at_most=50)])
 
@@ -214,8 +217,8 @@ class Rung:
         front: promote at least as many designs as the Pareto front of the rung below has.
         best: promote this share of the rung below (its feasible designs), those of `front` included.
         at_most: how many designs to promote in all.
-        pruner: a pruner of Optuna, which may keep designs from going up: to it each is a trial whose first objective is
-            reported at every rung.
+        pruner: an Optuna pruner that may stop promotions; each design is a trial that reports its first objective at
+            every rung.
     """
 
     evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]
@@ -232,7 +235,7 @@ class Rung:
 
 
 def as_rung(given: Rung | Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]) -> Rung:
-    """A rung, or one for an evaluator: with `top`, so many designs go up to it."""
+    """Return a rung as it is, or one for an evaluator, which promotes `top` designs if it is set."""
     if isinstance(given, Rung):
         return given
     top = getattr(given, "top", None)
@@ -251,13 +254,21 @@ def promoted(rung: Rung, values: Mapping[str, tuple[float, ...]], signs: tuple[f
 
 
 def _allowed(rung: Rung, count: int, front: int) -> int:
-    """How many of so many feasible designs, of which some are the front, may go up in all."""
+    """Return how many designs may be promoted in all.
+
+    Args:
+        count: number of feasible designs.
+        front: number of designs on the front.
+    """
     return min(rung.at_most, max(math.ceil(rung.best * count), front if rung.front else 0))
 
 
 def _in_layers(values: Mapping[str, tuple[float, ...]], signs: tuple[float, ...], least: int) -> tuple[list[str], int]:
-    """At least so many designs in the order of layers (the front, the front of the rest, ...), and within a layer of
-    their distance from the ideal point when each objective spans 0 to 1; and how many the first layer has."""
+    """Return at least `least` designs in the order of layers, and the size of the first layer.
+
+    Layers are the front, the front of the rest, and so on. Within a layer, designs are ordered by their distance from
+    the ideal point, with each objective scaled to 0 to 1.
+    """
     keys, chosen, front = list(values), np.zeros(0, np.int64), 0
     losses = np.array([values[key] for key in keys], float).reshape(len(keys), len(signs)) * np.array(signs)
     left = np.arange(len(keys))
@@ -276,7 +287,7 @@ def _by_distance(losses: Points, positions: np.ndarray) -> np.ndarray:
 
 
 class Gate:
-    """What a pruner of Optuna lets go up: a trial per design, which ends at the last rung.
+    """Promotion by an Optuna pruner, with one trial per design that ends at the last rung.
 
     Args:
         last: number of the highest rung.
@@ -291,10 +302,10 @@ class Gate:
         self._reported: set[tuple[int, str]] = set()
 
     def passed(self, keys: Sequence[str], losses: Callable[[int], Mapping[str, float]], below: int) -> list[str]:
-        """Those of the designs that the pruner does not stop.
+        """Return the designs that the pruner does not stop.
 
         Args:
-            losses: of all designs that a rung has measured.
+            losses: returns the losses of all designs that a rung has measured.
             below: the rung that the designs would leave.
         """
         for number in (*range(below + 1), self._last):
@@ -314,12 +325,12 @@ class Gate:
 
 
 class Ladder:
-    """Which designs go up, and when.
+    """Choice of the designs to promote, and when.
 
     Args:
-        rungs: above the first; None for one that cannot be used.
-        ranges: of the genes of designs.
-        learn: adds to `ranges` those of a design's genes: who lists a space meets none.
+        rungs: rungs above the first; None for one that cannot be used.
+        ranges: ranges of the genes.
+        learn: adds a design's genes to `ranges`; needed when the space is listed and no genes are drawn.
     """
 
     def __init__(
@@ -347,8 +358,8 @@ class Ladder:
         """Up to `room` designs to promote to a rung.
 
         Args:
-            over: whether the rung below has seen everything it will see. Until then at most half of what may be
-                promoted goes up: the first fronts of a search are not worth much.
+            over: whether the rung below has finished. Until then at most half of the allowed designs are promoted,
+                because early fronts are poor.
         """
         rung = self._rungs[number - 1]
         sent = self._sent[number]

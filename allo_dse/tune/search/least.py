@@ -1,4 +1,4 @@
-"""What a design's objectives cannot be better than, from bounds of its metrics."""
+"""Lower bounds of a design's objectives, derived from bounds of its metrics."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from allo_dse.space.space import Region
 
 Losses = tuple[float, ...]
-ROUNDING = 1e-9  # of a metric and its bound, which are sums of the same numbers in another order
+ROUNDING = 1e-9  # relative; a metric and its bound add the same numbers in different orders
 
 
 def metric_of(objective: Objective) -> str | None:
-    """The metric that an objective is as it stands, such as that of `lambda m: m.pe_count`; None where it computes.
+    """Return the metric that an objective merely reads, as in `lambda m: m.pe_count`; None if it computes.
 
-    Nothing is executed: the function's instructions are those of an access to one entry of its only argument. Anything
-    else (a call, a condition, a handler of exceptions, a name from outside) is not known before an evaluation.
+    Nothing is executed: the function's instructions must be those of reading one entry of its only argument. Anything
+    else (a call, a condition, an exception handler, an outside name) is not known before an evaluation.
     """
     if type(objective) is not Objective:
         return None
@@ -62,7 +62,7 @@ _OF_MAPPINGS = frozenset(dir(Metrics))
 
 
 def _instructions(code: CodeType) -> list[tuple[str, Any]]:
-    """What code does, wherever it stands."""
+    """Return the instructions of a function body, without their positions."""
     return [(one.opname, one.argval) for one in dis.get_instructions(code) if one.opname not in ("RESUME", "NOP")]
 
 
@@ -83,27 +83,26 @@ class LeastLosses(Struct, frozen=True, dict=True):
 
     @cached_property
     def unbounded(self) -> list[str]:
-        """Objectives of which nothing is known before a design is evaluated."""
+        """Objectives without bounds before a design is evaluated."""
         known = self.bounding.metrics if self.bounding else frozenset()
         return [o.name for o, metric in zip(self.objectives, self._metrics, strict=True) if metric not in known]
 
     @property
     def levels(self) -> int:
-        """How many bounds there are, each tighter than the one before, and dearer."""
+        """Number of bounds per design; each is tighter and more expensive than the one before."""
         return self.bounding.levels if self.bounding else 0
 
     def __call__(self, design: Design, level: int) -> Losses | None:
-        """The least that each objective's loss can be; None for a design that cannot satisfy the constraints."""
+        """Return lower bounds of the losses; None for a design that cannot satisfy the constraints."""
         return self._losses(None if self.bounding is None else partial(self.bounding, design, level))
 
     @property
     def knows_regions(self) -> bool:
-        """Whether something is known of regions of a space."""
+        """True if there are bounds for regions of a space."""
         return hasattr(self.bounding, "of_region")
 
     def of_region(self, region: Region) -> Losses | None:
-        """The least that each objective's loss can be in a region; None where none of its designs can satisfy the
-        constraints."""
+        """Return lower bounds of the losses in a region; None if no design in it can satisfy the constraints."""
         bounding = cast(RegionBounding, self.bounding)
         return self._losses(partial(bounding.of_region, region.draft, region.nodes, region.layout))
 
@@ -112,14 +111,14 @@ class LeastLosses(Struct, frozen=True, dict=True):
             return self.nothing
         try:
             bounds = bound()
-        except AlloDseError:  # its evaluation says why
+        except AlloDseError:  # its evaluation reports the error
             return self.nothing
         if any(_is_violated(constraint, bounds) for constraint in self.constraints):
             return None
         return tuple(_least(o, m, bounds) for o, m in zip(self.objectives, self._metrics, strict=True))
 
     def contradiction(self, design: Design, metrics: Mapping[str, Any]) -> str:
-        """How a measurement contradicts a bound of the design, in words; empty where it keeps all of them."""
+        """Describe how a measurement contradicts a bound of the design; empty if it does not."""
         for level in range(self.levels):
             assert self.bounding is not None
             try:
@@ -144,7 +143,7 @@ class LeastLosses(Struct, frozen=True, dict=True):
 
     @property
     def nothing(self) -> Losses:
-        """What is known of a design of which nothing is known."""
+        """Bounds of a design about which nothing is known."""
         return (-math.inf,) * len(self.objectives)
 
 
@@ -161,7 +160,7 @@ def _least(objective: Objective, metric: str | None, bounds: Bounds) -> float:
 
 
 def _is_violated(constraint: Constraint, bounds: Bounds) -> bool:
-    """Whether a bound on a metric is exceeded whatever the evaluation says."""
+    """Return whether the bounds of a metric already violate a constraint."""
     of = constraint.measure
     if type(constraint) is not Constraint or type(of) is not Excess or of.metric not in bounds:
         return False

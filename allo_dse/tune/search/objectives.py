@@ -1,4 +1,4 @@
-"""What a study wants: objectives to minimise or maximise, and constraints that a design must satisfy."""
+"""Objectives to minimise or maximise, and constraints that a design must satisfy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MetricValue(Struct, frozen=True):
 
 
 class Excess(Struct, frozen=True):
-    """By how much a metric exceeds a bound, as a share of the bound."""
+    """Excess of a metric over a bound, as a share of the bound."""
 
     metric: str
     at_most: float | None
@@ -40,7 +40,7 @@ class Excess(Struct, frozen=True):
 
     def __call__(self, metrics: Metrics) -> float:
         value, over = _number(metrics[self.metric]), 0.0
-        if math.isnan(value):  # which no comparison would find
+        if math.isnan(value):  # comparisons with NaN are always false
             return value
         if self.at_most is not None:
             over = max(over, (value - self.at_most) / (abs(self.at_most) or 1.0))
@@ -70,7 +70,7 @@ class Objective(Struct, frozen=True):
             value = _number(self.measure(metrics))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # whatever a function of the study's author raises
+        except BaseException as error:  # user code may raise anything
             raise MetricError(f"objective {self.name!r}: {_words(error, metrics)}") from error
         if not math.isfinite(value):
             raise MetricError(f"objective {self.name!r} is {value}")
@@ -89,8 +89,10 @@ class Constraint(Struct, frozen=True):
     measure: Measure
 
     def violation(self, metrics: Metrics) -> float:
-        """How far it is violated: 0 when satisfied; 1 for a condition that is simply false; the excess for one that
-        returns a number, which is satisfied up to 0."""
+        """Return the amount of the violation: 0 if satisfied, 1 for a condition that is simply false.
+
+        A function that returns a number is satisfied up to 0; its violation is the excess.
+        """
         try:
             value = self.measure(metrics)
             if isinstance(value, bool) or type(value).__name__ == "bool_":
@@ -162,7 +164,7 @@ def _number(value: Any) -> float:
 
 
 def _words(error: BaseException, metrics: Metrics) -> str:
-    """What went wrong, where it is a name that the metrics do not have with the name that may be meant."""
+    """Describe an error; for a metric that does not exist, suggest the name that may be meant."""
     if isinstance(error, KeyError) and error.args and error.args[0] not in metrics:
         return no_metric(str(error.args[0]), metrics)
     text = error_text(error)
@@ -207,7 +209,7 @@ def _lambda_text(function: Callable[..., Any]) -> str:
 
 
 def _same_code(body: str, function: Callable[..., Any]) -> bool:
-    """Whether the text compiles to the function's code (several lambdas may stand on one line)."""
+    """Return whether the text compiles to the function's code (one line may hold several lambdas)."""
     arguments = ", ".join(inspect.signature(function).parameters)
     code = compile(f"lambda {arguments}: {body}", "<lambda>", "eval").co_consts[0]
     return bool(code.co_code == function.__code__.co_code and code.co_names == function.__code__.co_names

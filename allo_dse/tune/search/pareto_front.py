@@ -15,7 +15,7 @@ Points = NDArray[np.float64]
 
 REFERENCE_AFTER = 20  # feasible designs that fix the reference point
 BLOCK = 256  # designs that are compared with the front at once
-REFERENCE_MARGIN = 0.1  # how far it lies beyond the worst of them, as a share of their magnitude
+REFERENCE_MARGIN = 0.1  # distance beyond the worst of them, as a share of their magnitude
 
 
 def pareto_positions(losses: Points) -> list[int]:
@@ -23,7 +23,7 @@ def pareto_positions(losses: Points) -> list[int]:
     left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
     front: list[int] = []
     while len(left):
-        # What dominates has no larger sum; so nothing dominates the smallest, and it rules out many others.
+        # A dominating design has no larger sum. So nothing dominates the smallest, and it rules out many others.
         equal = np.flatnonzero(sums == sums.min())
         best = equal[np.lexsort(left[equal].T[::-1])[0]] if len(equal) > 1 else sums.argmin()
         front.append(int(positions[best]))
@@ -118,14 +118,14 @@ class Front:
         return hypervolume(reference._scale(self._array), np.ones(self.objectives))
 
     def _promising(self, losses: Points) -> Iterator[int]:
-        """Positions of the designs that may enter when those before them have."""
+        """Yield positions of designs that may enter the front, given that those before them have."""
         start = 0
         while start < len(losses) and self.reference is None:
             yield start
             start += 1
         for first in range(start, len(losses), BLOCK):
             block = losses[first : first + BLOCK]
-            # What the front dominates now, it will dominate whatever comes before.
+            # Designs that the front dominates now stay dominated, whatever enters before them.
             kept = ~beaten(block, self._array)
             yield from (first + np.flatnonzero(kept)).tolist()
 

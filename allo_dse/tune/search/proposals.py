@@ -1,4 +1,4 @@
-"""Where proposals come from: Optuna's ask/tell with any sampler, or every design of a small space in turn."""
+"""Proposers: Optuna's ask/tell with any sampler, or every design of a small space in turn."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from .undecided import distance, magnitude
 if TYPE_CHECKING:
     import optuna
 
-# What `sampler="auto"` does where designs have bounds: it goes by them alone, or by them and by breeding in turn.
+# `sampler="auto"` for designs with bounds: propose by bounds alone, or alternate between bounds and breeding.
 #
-# Bounds that are nearer to the values than designs are to each other say which design is better, and going by them
-# alone ends soonest. Where they are not, every other design is bred: then neither way costs more than twice what it
-# would alone, each learns from the other, and the run still ends with a proof. Which it is follows from the first
-# designs that were evaluated, whoever proposed them, so that a run that was interrupted goes on as if it had not been.
+# Tight bounds, nearer to the values than designs are to each other, rank designs; a search by bounds alone then ends
+# soonest. With loose bounds every other design is bred. Neither search then costs more than twice what it would alone,
+# each learns from the other, and the run still ends with a proof. The first evaluated designs decide, whoever proposed
+# them, so that an interrupted run resumes as if it had not been interrupted.
 
 
 FIRST = 32
-"""Designs that say how good bounds are: half of so many is a share of 0.50 +- 0.09."""
+"""Number of designs that show how tight bounds are: a share of half of them has an error of 0.09."""
 
 
 class GuidedProposer(ExactProposer):
-    """Goes by bounds, and breeds every other design where bounds say too little.
+    """Proposes designs by bounds, and breeds every other design if bounds are loose.
 
     Args:
-        breeder: makes what breeds, when it is needed.
+        breeder: makes the evolutionary proposer when it is needed.
     """
 
     name = "auto"
@@ -56,7 +56,7 @@ class GuidedProposer(ExactProposer):
         super().__init__(space, screen, least, strict=strict)
         self._breeder = breeder
         self._bred: EvolutionProposer | None = None
-        self._asked: dict[int, Genes] = {}  # all designs, until the first ones have said how good bounds are
+        self._asked: dict[int, Genes] = {}  # all designs, until the first results show how tight bounds are
         self._first: dict[int, Told] = {}  # in the order of results
 
     def ask(self, count: int, outstanding: int) -> list[Proposal]:
@@ -83,7 +83,7 @@ class GuidedProposer(ExactProposer):
         return found
 
     def _bounds_of(self, genes: Genes) -> Losses:
-        """What is known of a design before it is evaluated."""
+        """Return a design's tightest bounds before it is evaluated."""
         candidate, found = self._space.decode_genes(genes), self._least.nothing
         for level in range(self._least.levels if candidate else 0):
             own = self._least(candidate.design, level) if candidate else None
@@ -116,7 +116,7 @@ class GuidedProposer(ExactProposer):
                 self._begin_to_breed()
 
     def _begin_to_breed(self) -> None:
-        """Where the first designs say so."""
+        """Start to breed if the first designs show that bounds are too loose."""
         if not self._bounds_tell_apart():
             self._bred = self._breeder()
             for number, genes in sorted(self._asked.items()):
@@ -126,7 +126,7 @@ class GuidedProposer(ExactProposer):
         self._asked.clear()
 
     def _bounds_tell_apart(self) -> bool:
-        """Whether half of the first designs are nearer to their bounds than to any other of them."""
+        """Return whether half of the first designs are nearer to their bounds than to any other of them."""
         known = [(self._bounds_of(self._asked[n]), told.values) for n, told in self._first.items() if told.values]
         if not known:
             return False
@@ -150,12 +150,12 @@ class GuidedProposer(ExactProposer):
 
 
 SAMPLERS = ("auto", "exact", "evolution", "random", "nsga2", "tpe", "exhaustive")
-LISTED = 20_000  # designs up to which "auto" goes by bounds: that takes ten seconds before the first trial at most
-LISTED_BY_REGION = 100_000  # the same where regions have bounds: programs are compiled, and few designs made
+LISTED = 20_000  # most designs for which "auto" uses bounds: at most ten seconds before the first trial
+LISTED_BY_REGION = 100_000  # the same if regions have bounds: programs are compiled, but few designs are built
 MOST_LISTED = 1_000_000  # designs that "exact" lists: more would not fit into memory
-MOST_BY_REGION = 10_000_000  # the same where regions have bounds
-COUNT_LIMIT = 5000  # designs up to which a space is counted when no number of trials says how many
-MAX_FRUITLESS = 20  # proposals of an Optuna sampler in a row that are known or illegal, before another design is taken
+MOST_BY_REGION = 10_000_000  # the same if regions have bounds
+COUNT_LIMIT = 5000  # largest space that is counted if the number of trials is not set
+MAX_FRUITLESS = 20  # known or illegal proposals of an Optuna sampler in a row, before another design is taken
 
 
 class ExhaustiveProposer:
@@ -253,7 +253,7 @@ class OptunaProposer:
         return self._ask_other()
 
     def _ask_other(self) -> Proposal | None:
-        """Any new design. A model that is never told of invalid designs may go on proposing them for ever."""
+        """Propose any new design: a model that never learns of invalid designs may repeat them for ever."""
         from allo_dse.space.sampler.optuna_sampler import distribution
 
         candidate = self._screen.any_new(np.random.default_rng((self._seed, self._next)))
@@ -276,7 +276,7 @@ class OptunaProposer:
         self._tell(self._trials.pop(number), told)
 
     def _tell(self, trial: optuna.trial.Trial, told: Told) -> None:
-        # A design without values is told as complete with a violated constraint: samplers ignore failed trials.
+        # Designs without values are reported as complete with a violated constraint: samplers ignore failed trials.
         for name, violation in told.constraints.items():
             trial.set_constraint(name, violation)
         self.study.tell(trial, list(told.values or self.worst))
@@ -303,7 +303,7 @@ class OptunaProposer:
         return self._next - 1
 
     def revise(self, told: Mapping[int, Told]) -> None:
-        """Optuna's trials are final: what it was told stays, until a run is resumed."""
+        """Do nothing: Optuna's trials are final until a run is resumed."""
 
     def restore(self, history: Sequence[Record], told: Callable[[Record], Told], next_number: int) -> None:
         for record in history:
@@ -322,18 +322,17 @@ def make_proposer(
     strict: bool,
     sizes: Mapping[str, int],
 ) -> Proposer:
-    """The proposer for a sampler given by name or as an Optuna sampler.
+    """Return the proposer for a sampler given by name or as an Optuna sampler.
 
-    "auto" goes by bounds, as far as they say anything (`guided`), where every objective has one and the space can be
-    listed in seconds; else it enumerates spaces that have no more designs than there are trials to spend, and breeds in
-    larger ones.
+    "auto" uses bounds (`GuidedProposer`) if every objective has one and the space can be listed in seconds. Else it
+    enumerates spaces with no more designs than trials, and breeds in larger ones.
 
     Args:
-        least: the objectives, and what is known of them before a design is evaluated.
-        done: proposals made by earlier runs; Optuna's own samplers, which cannot take up their random numbers where
-            they left off, start from another seed then.
-        strict: whether results must not depend on the time evaluations take.
-        sizes: of our own sampler, when it is given by name.
+        least: the objectives, with their bounds before a design is evaluated.
+        done: number of proposals of earlier runs. Optuna's samplers cannot resume their random numbers, and start from
+            another seed then.
+        strict: whether results must not depend on evaluation times.
+        sizes: sizes of the sampler "evolution".
 
     Raises:
         StudyError: for an unknown name.
@@ -354,7 +353,7 @@ def make_proposer(
 
     if sampler == "auto":
         limit = COUNT_LIMIT if trials is None else min(trials, COUNT_LIMIT)
-        at_once = LISTED_BY_REGION if by_region else LISTED  # more than either limit
+        at_once = LISTED_BY_REGION if by_region else LISTED  # more designs than either limit
         designs = space.count(limit if least.unbounded else at_once)
         if designs is not None and not least.unbounded:
             return GuidedProposer(space, screen, least, breeder, strict=strict)

@@ -1,4 +1,4 @@
-"""What an exact search looks at: designs of a space that are not decided, and which comes next."""
+"""Undecided designs of an exact search, and the choice of the next one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .screening import Screen
 from .undecided import REGION, Undecided
 
 MOST_KEPT = 256
-"""Designs that wait with what their bounds were computed from: a graph and a transport plan each."""
-_AT_ONCE = 256  # regions or designs whose bounds are computed before they are taken in
+"""Number of waiting designs that keep the inputs of their bounds: a graph and a transport plan each."""
+_AT_ONCE = 256  # regions or designs whose bounds are computed in one batch
 
 
 class Next(NamedTuple):
-    """A design to evaluate, and what it cannot be better than."""
+    """A design to evaluate, with its bounds."""
 
     candidate: Candidate
     bounds: Losses
@@ -33,10 +33,10 @@ class Prospect:
     """The designs of a space that an exact search has not decided.
 
     Attributes:
-        designs: how many were listed.
+        designs: number of listed designs.
         listed: whether these are all.
-        meanwhile: called often while it decides about designs, which takes long without any being proposed; whether
-            time is up, so that the next design is proposed without asking whether better bounds rule it out.
+        meanwhile: called often during long decisions; returns whether time is up. Then the next design is proposed
+            without computing tighter bounds.
     """
 
     def __init__(self, space: Space, screen: Screen, least: LeastLosses) -> None:
@@ -49,7 +49,7 @@ class Prospect:
 
     @property
     def open(self) -> int:
-        """How many designs are not decided."""
+        """Number of designs that are not decided."""
         return self._undecided.open
 
     @property
@@ -62,12 +62,12 @@ class Prospect:
         return self._undecided.front
 
     def found(self, points: Points) -> None:
-        """Take in what designs turned out to be."""
+        """Take in losses of evaluated designs."""
         for point in points:
             self._undecided.found(point)
 
     def left(self) -> bool:
-        """Whether a design is open."""
+        """Return whether a design is open."""
         return self._ahead() is not None
 
     def next(self) -> Next | None:
@@ -81,7 +81,7 @@ class Prospect:
         return None
 
     def _ahead(self) -> int | None:
-        """Where the next design is that has all its bounds and is not known; None when every design is decided."""
+        """Return the position of the next unknown design with all its bounds; None if all are decided."""
         if not self.listed:
             self._list()
         undecided = self._undecided
@@ -91,12 +91,12 @@ class Prospect:
                 self._expand(position, item)
                 continue
             assert isinstance(item, Candidate)
-            # Its own are not met again, and a key takes long to compute.
+            # Keys are slow to compute, and this search never repeats its own designs: check only if there are others.
             if self._screen.was_told and self._screen.knows(item.key):
                 undecided.decide(position)
                 continue
-            # A better bound costs less than an evaluation: a design is evaluated only when its last bound has not ruled
-            # it out, or there is no time left for that.
+            # A tighter bound costs less than an evaluation. So evaluate a design only if its last bound does not rule
+            # it out, or time is up.
             level = undecided.level[position]
             if level + 1 >= self._least.levels or self.meanwhile():
                 return position
@@ -123,7 +123,7 @@ class Prospect:
         return ((Undecided.rank(number), region) for number, region in enumerate(regions))
 
     def _take_in(self, items: Iterable[tuple[int, Region | Candidate]]) -> None:
-        """Take in regions, or designs, by their ranks; those that break a constraint, or are known, are decided."""
+        """Add regions or designs by rank; those that break a constraint or are known count as decided."""
         for batch in batched(items):
             bounded: list[tuple[int, Region | Candidate, Losses]] = []
             for rank, item in batch:

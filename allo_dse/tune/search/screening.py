@@ -1,4 +1,4 @@
-"""Screening: what happens to a proposal before it may cost anything."""
+"""Screening of proposals before they cost an evaluation."""
 
 from __future__ import annotations
 
@@ -16,36 +16,33 @@ from allo_dse.space.space import Candidate, Space
 Check = Callable[[Design], Sequence[Any]]
 Doubt = Callable[[Design], bool]
 Verdict = Literal["new", "repeat", "invalid", "illegal", "outdone"]
-FOLDING_RULES = "folding rules"  # what a design breaks that cannot be folded at all
-HOPELESS = (
-    20_000  # designs that break limits, one after the other, before a run gives up that has found none that keeps them
-)
+FOLDING_RULES = "folding rules"  # name of the constraint that an unfoldable design breaks
+HOPELESS = 20_000  # invalid designs in a row before a run without any legal design gives up
 
 
 class Screen:
-    """Tells new and legal designs from the rest, and counts what the rest died of.
+    """Selects new and legal designs, and counts the reasons against all others.
 
     Args:
         check: the device's limits; returns violations with a `constraint` name.
-        soon: those of them that are known soonest.
+        soon: the limits that are cheapest to check.
 
     Attributes:
-        killed: how many distinct designs each constraint has ruled out (a design may break several).
-        invalid: how many distinct designs broke a limit.
-        was_told: whether a design may be known that who lists the space has not met: it was bred, or the study began
-            with it.
-        repeats, illegal: proposals of known designs; proposals that no design corresponds to.
+        killed: number of distinct designs that each constraint has ruled out (a design may break several).
+        invalid: number of distinct designs that broke a limit.
+        was_told: whether designs may be known that did not come from listing the space: bred or enqueued ones.
+        repeats, illegal: proposals of known designs; proposals without a corresponding design.
     """
 
     def __init__(self, space: Space, check: Check, soon: Check = lambda design: ()) -> None:
         self.space = space
         self._check, self._soon = check, soon
-        self._refused_soon = 0  # less those that the limits which are known soonest let through
+        self._refused_soon = 0  # refused by cheap limits, less those that these limits let through
         self._broken: list[tuple[Candidate, list[dict[str, str]]]] = []
         self._known: set[str] = set()
         self.was_told = False
         self.killed: Counter[str] = Counter()
-        self.examples: dict[str, str] = {}  # per constraint what its first violation says
+        self.examples: dict[str, str] = {}  # text of the first violation, by constraint
         self.invalid = 0
         self.repeats = 0
         self.illegal = 0
@@ -64,11 +61,11 @@ class Screen:
             self._count(violations)
 
     def knows(self, key: str) -> bool:
-        """Whether a design was proposed before."""
+        """Return whether a design was proposed before."""
         return key in self._known
 
     def new_of(self, enqueued: Sequence[Genes]) -> list[Candidate]:
-        """Those of some designs that are new and legal; they count as known from now on."""
+        """Return the enqueued designs that are new and legal; they count as known from now on."""
         self.was_told |= bool(enqueued)
         decoded = map(self.space.decode_genes, enqueued)
         return [candidate for candidate in decoded if candidate is not None and self.judge(candidate) == "new"]
@@ -82,7 +79,7 @@ class Screen:
         return self.decode_unless(None, suggest) or None
 
     def decode_unless(self, outdone: Doubt | None, suggest: Suggest) -> Candidate | Literal[False] | None:
-        """The same, but False for an unknown design that is `outdone`; it counts as unknown still.
+        """Decode and screen a proposal like `decode`; False for an unknown design that is `outdone` and stays unknown.
 
         Raises:
             StudyError: when no design seems to keep the limits.
@@ -93,7 +90,7 @@ class Screen:
         return False if verdict == "outdone" else candidate if verdict == "new" else None
 
     def examine(self, suggest: Suggest, outdone: Doubt | None = None) -> tuple[Candidate | None, Verdict]:
-        """Decode a proposal and say what it is."""
+        """Decode and classify a proposal."""
         self.was_told = True
         try:
             candidate = self.space.decode(suggest)
@@ -112,7 +109,7 @@ class Screen:
         return candidate, self.judge(candidate)
 
     def judge(self, candidate: Candidate) -> Verdict:
-        """Whether a design is new and legal; a new one counts as known from now on."""
+        """Classify a design as new, repeated or invalid; a new one counts as known from now on."""
         key = candidate.key
         if key in self._known:
             self.repeats += 1
@@ -124,9 +121,9 @@ class Screen:
         return "new"
 
     def refuses_soon(self, candidate: Candidate) -> bool:
-        """Whether a design that is not known breaks a limit that is known soon; then it counts as known from now on.
+        """Return whether an unknown design breaks a limit that is cheap to check; it then counts as known.
 
-        Not asked where most designs keep these limits: what else decides about designs is not much dearer.
+        Skipped when most designs keep these limits: the other checks do not cost much more.
         """
         return self._refused_soon > 0 and self._refuses(candidate, (self._check_soon,))
 
@@ -144,10 +141,10 @@ class Screen:
         return found
 
     def any_new(self, rng: np.random.Generator) -> Candidate | None:
-        """A new and legal design for a sampler that finds none: the next of all, or any; None when all are known.
+        """Return a new and legal design for a sampler that finds none; None when all are known.
 
-        The two take turns: a small space is seen in full soon, and in a large one most of it is not passed over first.
-        What comes next depends on what is known alone, so that a run that is resumed goes on as it would have.
+        Designs in the order of the space alternate with random ones. This soon completes a small space and does not
+        neglect most of a large one. The choice depends only on the known designs, so that runs can be resumed.
 
         Raises:
             StudyError: when no design seems to keep the limits.
@@ -181,12 +178,12 @@ class Screen:
         )
 
     def taken(self) -> list[tuple[Candidate, list[dict[str, str]]]]:
-        """The designs that were found to break a limit since it was last asked, and what they break."""
+        """Return the invalid designs found since the last call, with their violations."""
         broken, self._broken = self._broken, []
         return broken
 
     def _violations(self, candidate: Candidate, checks: Iterable[Check]) -> list[dict[str, str]]:
-        """What a design breaks, by the first check that finds anything."""
+        """Return the violations found by the first check that finds any."""
         try:
             found = next(filter(None, (check(candidate.design) for check in checks)), ())
         except AlloDseError as error:

@@ -1,4 +1,4 @@
-"""What is known of a study at a moment: counts, best designs, front. Kept up to date one record at a time."""
+"""Counts, best designs and front of a study, updated one record at a time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from .pareto_front import Front
 
 @dataclass
 class Tally:
-    """Counts and champions of the records so far.
+    """Counts, best designs and front of the records so far.
 
     Attributes:
-        records: every evaluated design, in the order in which results came in; of those that were promoted, all metrics
-            together.
-        values: objective values by design key, for designs that satisfy everything, by the evaluator of every design.
+        records: every evaluated design, in the order of results; promoted ones with the metrics of all rungs.
+        values: first-rung objective values by design key, for feasible designs.
         rungs: the same for each rung above the first; None for designs that failed there or violate a constraint.
-        best: per objective the key of its best design.
-        infeasible: how many evaluated designs each constraint of the study ruled out.
-        evaluator_seconds: spent in evaluators in all.
-        correction: what measured designs say of predictions; in the records of all that are predicted.
+        best: key of the best design for each objective.
+        infeasible: number of evaluated designs that each constraint of the study ruled out.
+        evaluator_seconds: total time in evaluators.
+        correction: correction of predictions by measurements; applied to all predicted records.
     """
 
     objectives: Sequence[Objective]
@@ -80,7 +79,7 @@ class Tally:
                 self.last_error = record.error or ""
 
     def _crown(self, key: str, values: tuple[float, ...]) -> None:
-        """Note a feasible design, and where it is the best."""
+        """Note a feasible design, and the objectives in which it is the best."""
         self.values[key] = values
         for position, objective in enumerate(self.objectives):
             champion = self.best.get(objective.name)
@@ -88,7 +87,7 @@ class Tally:
                 self.best[objective.name] = key
 
     def add_higher(self, record: Record, values: tuple[float, ...] | None) -> None:
-        """Count what a higher rung found out about a design; `record` has the metrics of all rungs."""
+        """Count a higher rung's result for a design; `record` has the metrics of all rungs."""
         self.records[self._row[record.key]] = record
         self.rungs.setdefault(record.rung, {})[record.key] = values
         self.evaluator_seconds += record.seconds
@@ -99,7 +98,7 @@ class Tally:
         return key in self._row
 
     def record(self, key: str) -> Record:
-        """What is known of a design."""
+        """Return a design's record with all its measurements."""
         return self.records[self._row[key]]
 
     def feasible(self, rung: int) -> dict[str, tuple[float, ...]]:
@@ -110,15 +109,15 @@ class Tally:
 
     @property
     def refuted(self) -> set[str]:
-        """Designs that failed or violate a constraint at a rung above the first; one where all do says nothing."""
+        """Designs that failed or violate a constraint at a higher rung; rungs where all do are ignored."""
         telling = (found for found in self.rungs.values() if any(found.values()))
         return {key for found in telling for key, values in found.items() if values is None}
 
     @property
     def final_values(self) -> dict[str, tuple[float, ...]]:
-        """Objective values by the highest rung that found a feasible design: only those are comparable.
+        """Objective values by the highest rung with a feasible design, since only those are comparable.
 
-        A design that failed or did not hold at a higher rung is none of them, whatever rungs below said.
+        Designs that failed or violated a constraint at a higher rung are excluded.
         """
         refuted: set[str] = set()
         for rung in sorted(self.rungs, reverse=True):
@@ -130,7 +129,7 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Trials: designs that were evaluated, whatever came out."""
+        """Number of trials: evaluated designs, with any outcome."""
         return len(self.records)
 
     def best_value(self, objective: Objective) -> float | None:

@@ -1,4 +1,4 @@
-"""What a search has not decided yet: designs, and regions of designs that were not made, with their bounds."""
+"""Queue of undecided designs and of regions that are not expanded, with their bounds."""
 
 from __future__ import annotations
 
@@ -16,52 +16,51 @@ from allo_dse.space.space import Candidate, Region
 from .pareto_front import Points
 
 Item = Candidate | Region
-Rows = NDArray[Any]  # of items: bounds, how far, level, rank, size
+Rows = NDArray[Any]  # per item: bounds, distance from the front, level, rank, size
 
-REGION = -1  # level of what is no design yet
+REGION = -1  # level of an item that is not a design yet
 _DECIDED = -math.inf
-_MOST_DECIDED = 4096  # that are kept among those that are not
-_AT_ONCE = 256  # items that are compared with the front
+_MOST_DECIDED = 4096  # decided items to tolerate before compaction
+_AT_ONCE = 256  # items compared with the front in one batch
 _PLACES = 32  # bits of the place of a design within its region
 
 
 class Undecided:
-    """Items, how far the front is from the bounds of each, and which comes next.
+    """Priority queue of items by the distance of their bounds from the front.
 
-    How far the front is from an item is the factor by which, in its worst objective, the nearest design of the front is
-    worse than the bounds: a logarithm. No design can turn out further away. What comes next does not depend on when
-    items were added: of those that are equally far regions come first, then designs in the order of the space.
+    The distance is the factor, as a logarithm, by which the nearest design of the front is worse than the bounds in its
+    worst objective. No design can turn out further away. The order does not depend on when items were added. At equal
+    distance regions come first, then designs in the order of the space.
 
-    The queue holds what each item was worth when it was put there. Bounds are only tightened and the front only comes
-    nearer, so that an item is worth less than it says, or is put there again: the first one whose worth is still what
-    the queue says comes next.
+    The queue holds the priority of each item at insertion. Bounds only tighten and the front only comes nearer, so
+    priorities fall, or the item is inserted again. The first entry whose priority is still correct comes next.
 
     Attributes:
-        open: how many designs are not decided.
+        open: number of designs that are not decided.
     """
 
     def __init__(self, objectives: int) -> None:
         fields = [("bounds", "f8", (objectives,)), ("far", "f8"), ("level", "i8"), ("rank", "i8"), ("size", "i8")]
         self.items: list[Item | None] = []
         self._rows = np.empty(_MOST_DECIDED, fields)
-        self._queue: list[tuple[float, bool, int, int]] = []  # minus its worth, whether a design, rank, position
+        self._queue: list[tuple[float, bool, int, int]] = []  # negated priority, whether a design, rank, position
         self.front: Points = np.empty((0, objectives))
         self.open = 0
 
     @staticmethod
     def rank(region: int, place: int = 0) -> int:
-        """Where a design, or its region (place 0), comes in the order of the space."""
+        """Return the position of a design, or of its region (place 0), in the order of the space."""
         return (region << _PLACES) + place
 
     @property
     def bounds(self) -> Points:
-        """Of each item."""
+        """Bounds of each item."""
         found: Points = self._rows["bounds"][: len(self.items)]
         return found
 
     @property
     def level(self) -> NDArray[np.int64]:
-        """Of the bounds of each item."""
+        """Level of each item's bounds."""
         found: NDArray[np.int64] = self._rows["level"][: len(self.items)]
         return found
 
@@ -84,9 +83,9 @@ class Undecided:
         return int(self._rows["rank"][position])
 
     def add(self, items: Sequence[Item], bounds: Points, ranks: Sequence[int], level: int) -> None:
-        """Take in items of one level, but for those that the front has decided."""
+        """Add items of one level, except those that the front has decided."""
         kept = np.flatnonzero(~beaten(bounds, self.front))
-        far = np.full(len(kept), math.inf)  # before anything is found, what may be good in everything comes first
+        far = np.full(len(kept), math.inf)  # without a front, items that may be good in every objective come first
         for part in range(0, len(kept) if len(self.front) else 0, _AT_ONCE):
             some = bounds[kept[part : part + _AT_ONCE], None]
             far[part : part + _AT_ONCE] = distance(self.front, some).min(1)
@@ -108,7 +107,7 @@ class Undecided:
             heapq.heappush(self._queue, entry)
 
     def _worth(self, rows: Rows) -> NDArray[np.float64]:
-        """What comes first is worth most."""
+        """Return the priority of items; the highest comes first."""
         if len(self.front):
             found: NDArray[np.float64] = rows["far"]
             return found
@@ -134,12 +133,12 @@ class Undecided:
         return None
 
     def decide(self, position: int) -> None:
-        """An item is decided, or is not to be asked for any more."""
+        """Mark an item as decided, so that it never comes next."""
         self.open -= int(self._rows["size"][position])
         self._far[position], self.items[position] = _DECIDED, None
 
     def tighten(self, position: int, bounds: Sequence[float]) -> bool:
-        """Take in other bounds of an item; returns whether it is open still."""
+        """Tighten the bounds of an item; return whether it is still open."""
         before = self._worth_of(position)
         # Each level is a lower bound for itself, so the larger of two is one, too.
         own = self.bounds[position] = np.maximum(self.bounds[position], bounds)
@@ -148,27 +147,26 @@ class Undecided:
             return False
         if len(self.front):
             self._far[position] = distance(self.front, own).min()
-        if self._worth_of(position) > before:  # ratios say nothing of how far numbers of different sign are apart
+        if self._worth_of(position) > before:  # ratios cannot compare numbers of different sign
             self._enqueue([position])
         return True
 
     def found(self, point: NDArray[np.float64]) -> None:
-        """Take in that a design was found: some are decided, the front is nearer to others."""
+        """Add a design to the front: some items are decided, and others come nearer to it."""
         if (self.front <= point).all(1).any():
             return
         is_first = not len(self.front)
         self.front = np.vstack([self.front[(self.front < point).any(1)], point])
         is_open = self._is_open
-        # No loss of a design is below its bound: a point that is no worse than the bound anywhere is no worse than the
-        # design.
+        # No loss of a design is below its bound. So a point at least as good as the bound is as good as the design.
         decided = is_open & (point <= self.bounds).all(1)
         for position in np.flatnonzero(decided).tolist():
             self.decide(position)
         left = np.flatnonzero(is_open & ~decided)
-        # The distance to a front is that to its nearest point, and points are only added: a running minimum is exact,
-        # because a point leaves the front for one that is nowhere worse, and so as near.
+        # The distance to a front is the distance to its nearest point. A running minimum is exact: a point leaves the
+        # front only for one that is nowhere worse, and so at least as near.
         self._far[left] = np.minimum(self._far[left], distance(point, self.bounds[left]))
-        if is_first:  # what is worth most is another question now
+        if is_first:  # priorities change with the first point
             self._requeue()
 
     def _requeue(self) -> None:
@@ -176,7 +174,7 @@ class Undecided:
         self._enqueue(np.flatnonzero(self._is_open).tolist())
 
     def compact(self) -> bool:
-        """Forget what is decided when that is most of all; positions change then."""
+        """Drop decided items if they are the majority, which changes positions; return whether it did."""
         keep = np.flatnonzero(self._is_open)
         if len(self._far) - len(keep) <= max(_MOST_DECIDED, len(keep)):
             return False
@@ -187,7 +185,7 @@ class Undecided:
 
 
 def magnitude(losses: Points) -> Points:
-    """Losses such that equal ratios are equal distances."""
+    """Map losses to a logarithmic scale, on which equal ratios are equal distances."""
     with np.errstate(divide="ignore"):
         logarithm = np.log(np.abs(losses))
     found: Points = np.where(losses < 0, -logarithm, logarithm)
@@ -195,9 +193,11 @@ def magnitude(losses: Points) -> Points:
 
 
 def distance(found: Points, bounds: Points) -> NDArray[np.float64]:
-    """How far designs that were found are from bounds, in the objective in which they are furthest.
+    """Return how far found designs are from bounds, in the objective in which they are furthest.
 
-    Numbers of different sign are as far apart as can be: what is nowhere worse than another is never further away."""
+    Numbers of different sign count as infinitely far apart. A design that is nowhere worse than another is never
+    further away.
+    """
     with np.errstate(invalid="ignore"):
         apart = magnitude(found) - magnitude(bounds)
     if found.min(initial=0.0) < 0 or bounds.min(initial=0.0) < 0:

@@ -1,4 +1,4 @@
-"""What a run shows while it works and when it ends.
+"""Progress and final summary of a run.
 
 Imports: common, tune.declare, tune.results, tune.search, tune.store.
 Imported by: cli, dashboard, tune.run.

@@ -20,7 +20,7 @@ from ..store.log import disk_full
 from ..store.rundir import RunDirectory
 from .run_view import fitting, format_value, front_title, left_out
 
-# What the cost model predicted beside what the HLS tool reported, as rows of a table.
+# Predictions of the cost model beside reports of the HLS tool, as rows of a table.
 
 
 METRIC = "predicted_reported"
@@ -31,9 +31,9 @@ Row = tuple[str, str, str, str, str]
 
 
 def predicted_reported_rows(metrics: Mapping[str, Any]) -> list[Row]:
-    """Per resource, and per loop its II and depth: what, which quantity, predicted, reported, difference.
+    """Return rows for each resource, and for each loop's II and depth: name, quantity, predicted, reported, difference.
 
-    What one of both does not pipeline is "-". Empty for designs that the tool has not measured.
+    A loop that only one of them pipelines has "-". Empty for designs that the tool has not measured.
     """
     return list(_rows(metrics.get(METRIC) or {}, metrics.get("latency_cycles")))
 
@@ -59,9 +59,9 @@ def _pair(predicted: float | None, reported: float | None) -> tuple[str, str, st
 
 
 TOP_ROWS = 12
-TOP_LIMITS = 3  # constraints to name where no design is feasible
+TOP_LIMITS = 3  # constraints to name if no design is feasible
 MOST_CAUSES = 5
-LEAST = 0.05  # share of a choice that matters
+LEAST = 0.05  # least importance to mention
 AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
 
 
@@ -125,7 +125,7 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
 
 
 def print_result(result: Result, console: Console, command: Sequence[str]) -> None:
-    """The front, the best design in words, and where everything is."""
+    """Print the front, the best design in words, and the locations of files."""
     if not result.front:
         console.print(f"[bold red]no feasible design[/] among {len(result.records)} evaluated")
         for name, count in list(result.unmet.items())[:TOP_LIMITS]:
@@ -177,13 +177,13 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
 
 
 def _decides(result: Result) -> str:
-    """Which choices matter for the first objective."""
+    """Describe the choices that matter for the first objective."""
     shares = [f"{markup(name)} {100 * share:.0f} %" for name, share in result.importances.items() if share >= LEAST]
     return ", ".join(shares[:MOST_CAUSES])
 
 
 def print_comparison(best: BestDesign, console: Console) -> None:
-    """What the cost model predicted of a design that the HLS tool has measured."""
+    """Print the cost model's predictions beside the HLS tool's reports, for a measured design."""
     rows = predicted_reported_rows(best.metrics)
     if not rows:
         return

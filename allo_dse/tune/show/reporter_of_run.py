@@ -1,4 +1,4 @@
-"""Which reporter shows a run."""
+"""Choice of the reporter that shows a run."""
 
 from __future__ import annotations
 
@@ -23,19 +23,16 @@ from ..store.certificate import Certificate, Gap, percent
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
 from .run_view import View, format_duration, format_value
 
-# Progress as a bar in a notebook.
-
-
 SECONDS = 0.25
 
 
 def in_notebook() -> bool:
-    """Whether this process runs the cells of one."""
+    """Return whether this process runs the cells of a notebook."""
     return "ipykernel" in sys.modules
 
 
 class NotebookReporter(QuietReporter):
-    """tqdm's bars: of the designs, then of their verification. They are widgets where ipywidgets is installed."""
+    """tqdm bars for the designs and then for their verification; widgets if ipywidgets is installed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +67,7 @@ class NotebookReporter(QuietReporter):
     def _open(self, title: str, total: int | None) -> None:
         self._close()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that ipywidgets is not installed: the bar is a text then
+            warnings.simplefilter("ignore")  # without ipywidgets, tqdm warns and draws the bar as text
             from tqdm.auto import tqdm
         self._bar = tqdm(total=total, desc=printable(title), unit=" designs")
 
@@ -97,9 +94,6 @@ def make_reporter(progress: Any) -> Reporter:
     if progress not in known:
         raise StudyError(f"unknown progress {progress!r}", hint="one of auto, live, notebook, plain, json, quiet")
     return known[progress]()
-
-
-# The live view on a terminal.
 
 
 LIVE_SECONDS = 0.25
@@ -194,7 +188,7 @@ def _pace(view: View, certificate: Certificate | None) -> str:
 
 
 def _bound(gap: Gap) -> str:
-    """What no design can be better than in an objective, and how far that is from the best one found."""
+    """Describe the bound of an objective, and its distance from the best value found."""
     if gap.bound is None:
         return f"{markup(gap.objective)} -"
     far = "nothing found yet" if gap.share is None else f"{percent(gap.share)} from it" if gap.share else "reached"

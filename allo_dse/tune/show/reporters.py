@@ -1,4 +1,4 @@
-"""What a run shows while it works: plain lines, JSON for machines, or nothing."""
+"""Reporters of progress: plain lines, JSON for machines, or nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reporter(Protocol):
 
 
 class QuietReporter:
-    """Shows nothing but what must not be missed."""
+    """Shows only messages that must not be missed."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -55,7 +55,7 @@ class QuietReporter:
         return True
 
     def _say(self, text: str) -> None:
-        """A line, in which names of studies, objectives and files do nothing to a terminal."""
+        """Print a line; escape control characters in names of studies, objectives and files."""
         print(printable(text), file=self._stream, flush=True)
 
     def start(self, view: View) -> None:

@@ -21,11 +21,11 @@ from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
 
-# How numbers are written for people.
+# Numbers for people.
 
 
 def format_value(value: float | None) -> str:
-    """Four significant digits, without an exponent where that can be read."""
+    """Format four significant digits, without an exponent if that is readable."""
     if value is None:
         return "-"
     if value == int(value) and abs(value) < 1e9:
@@ -34,7 +34,7 @@ def format_value(value: float | None) -> str:
 
 
 def front_title(designs: int) -> str:
-    """Above the table of so many designs."""
+    """Return the title of a table of designs on the front."""
     return f"Pareto front: {designs} design{'' if designs == 1 else 's'}"
 
 
@@ -63,12 +63,12 @@ class View(Struct, frozen=True):
 
     @property
     def sampler(self) -> str:
-        """What proposes designs, by name."""
+        """Name of the sampler."""
         return self.proposer.name
 
     @property
     def certificate(self) -> Certificate | None:
-        """What is decided about the space by now; None where the sampler decides nothing."""
+        """Decisions about the space so far; None if the sampler makes none."""
         return certificate_of(self.proposer)
 
     @property
@@ -84,12 +84,12 @@ class View(Struct, frozen=True):
 
     @property
     def killers(self) -> list[tuple[str, int]]:
-        """What ruled designs out, and how many; the largest first."""
+        """Reasons that ruled designs out, with counts; the largest first."""
         failed = {"evaluator failed": self.tally.statuses["failed"]} if self.tally.statuses["failed"] else {}
         return (self.screen.killed + self.tally.infeasible + Counter(failed)).most_common()
 
     def remaining_seconds(self, certificate: Certificate | None) -> float | None:
-        """Estimated time to the end of the run; at most, where it ends with the last design that is decided."""
+        """Estimate the time to the end of the run; an upper bound if it ends when the last design is decided."""
         done_now = self.tally.done - self.before
         spent = self.budget.remaining_seconds(done_now, self.tally.done)
         if certificate is None:
@@ -164,11 +164,12 @@ def device_name(study: StudySpec) -> str:
 
 
 def fitting(console: Console, build: Callable[[int], Table], optional: int) -> Table:
-    """A table with as many of its optional columns as there is room for; a list of its cells where not even the others
-    fit, which would break the numbers.
+    """Return a table with as many optional columns as fit, or a list of its cells if the others do not fit.
+
+    A narrower table would break numbers over lines.
 
     Args:
-        build: makes it with the first so many of them.
+        build: makes the table with a number of optional columns.
     """
     natural = console.options.update(max_width=1 << 16)
 
@@ -201,7 +202,7 @@ def _listed(table: Table) -> Table:
 
 
 def left_out(table: Table, rows: int, columns: int) -> None:
-    """Say below a front what of it `pareto.csv` has beside: so many designs, and parameters."""
+    """Print below a front how many more designs and which parameters `pareto.csv` has."""
     more = [f"{rows} more"] if rows else []
     more += [f"{columns} parameter{'s' if columns > 1 else ''}"] if columns else []
     if more:

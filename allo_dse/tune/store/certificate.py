@@ -1,4 +1,4 @@
-"""How much of a space is decided: that nothing better exists, or how much better it could be."""
+"""Proof of how good a run's result is: nothing better exists, or only by so much."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """What is left to find in one objective.
+    """Possible improvement in one objective.
 
     Attributes:
-        share: by how much, of the best value found, a design that is not decided yet can be better at most; None when
-            nothing is known of it, or nothing was found.
-        bound: what no design can be better than, in the objective's own unit; None when nothing is known of it.
+        share: largest improvement that an undecided design can bring, as a share of the best value found; None when
+            nothing is known about it, or nothing was found.
+        bound: limit of the objective over all designs, in its own unit; None when it is not known.
     """
 
     objective: str
@@ -33,19 +33,19 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """What is decided of a space's designs.
+    """Decisions about the designs of a space.
 
     Attributes:
-        designs: of the space, as far as it was listed.
-        listed: whether all of them were.
-        evaluated, failed: designs that were measured, and those of them that could not be.
+        designs: number of designs in the space, as far as it was listed.
+        listed: whether the whole space was listed.
+        evaluated, failed: designs that were measured, and the failures among them.
         refused: designs that break a limit.
-        bounded: designs that were never built: their bounds say that one that was found is at least as good.
+        bounded: designs ruled out without being built: by its bounds, none is better than one that was found.
         open: designs that are not decided.
-        gaps: of each objective.
-        wrong: designs that failed verification, and count as no better than any.
-        unbounded: objectives that nothing is known of before a design is evaluated.
-        feasible: whether a feasible design is among those that are decided.
+        gaps: one for each objective.
+        wrong: designs that failed verification; they count as no better than any other.
+        unbounded: objectives about which nothing is known before a design is evaluated.
+        feasible: whether a feasible design is among the decided ones.
     """
 
     designs: int
@@ -62,17 +62,17 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        """Whether every design is decided."""
+        """True if every design is decided."""
         return self.listed and not self.open
 
     @property
     def bounds(self) -> dict[str, float]:
-        """By objective, what no design can be better than; those of which nothing is known are left out."""
+        """Bounds by objective; objectives without a known bound are left out."""
         return {gap.objective: gap.bound for gap in self.gaps if gap.bound is not None}
 
     @property
     def progress(self) -> str:
-        """In a few words, for a line of progress."""
+        """Short text for a line of progress."""
         if not self.listed:
             return f"{self.designs:,} designs listed"
         found = f"{self.designs - self.open:,} of {self.designs:,} decided, {self.open:,} open"
@@ -80,8 +80,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join([found, *near])
 
     def closing_seconds(self, seconds: float, built: int) -> float | None:
-        """Time until every design is decided, if each that is open has to be built as so many were in so many seconds;
-        bounds decide many of them much sooner. None when nothing was built yet."""
+        """Return the time until every design is decided, at the pace so far.
+
+        None if the space is not listed or nothing was built yet. The estimate assumes that every open design must be
+        built, but bounds decide many of them much sooner.
+        """
         return seconds * self.open / built if self.listed and built else None
 
     def __str__(self) -> str:

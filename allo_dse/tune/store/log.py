@@ -25,9 +25,9 @@ from allo_dse.common.errors import RunDirectoryError, StudyError
 from .run_info import valid
 
 FSYNC_SECONDS = 0.5
-BLOCK_LINES = 5000  # that are decoded together
+BLOCK_LINES = 5000  # decoded together
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError)
-"""What entries raise that are intact and yet not what this version writes."""
+"""Errors raised by entries that are intact but not in this version's format."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _COPIED_AT_ONCE = 1 << 20
 _SEAL = b',"crc":"'
@@ -35,7 +35,7 @@ _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}')
 
 
 def disk_full(path: Path, error: OSError) -> RunDirectoryError | None:
-    """What to tell of a write that failed for lack of space; None when it failed for another reason."""
+    """Return the error for a write that failed for lack of space; None if it failed for another reason."""
     if error.errno not in _FULL:
         return None
     return RunDirectoryError(
@@ -45,7 +45,7 @@ def disk_full(path: Path, error: OSError) -> RunDirectoryError | None:
 
 
 def same_file(path: Path, descriptor: int) -> bool:
-    """Whether a path still leads to a file that is open."""
+    """Return whether a path still leads to a file that is open."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except OSError:
@@ -72,10 +72,10 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def sensible(path: Path) -> Iterator[None]:
-    """For taking in the entries of a log, which may be intact and yet not what this version writes.
+    """Turn errors of entries that are intact but not in this version's format into a `StudyError`.
 
     Raises:
-        StudyError: when one of them lacks something, or has something else in its place.
+        StudyError: if an entry lacks a field, or has a wrong type in its place.
     """
     try:
         yield
@@ -102,7 +102,7 @@ def decode_lines(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
 
 
 def sealed(line: bytes) -> bool:
-    """Whether a line without its newline ends with its checksum."""
+    """Return whether a line without its newline ends with its checksum."""
     return line.endswith(b'%b%08x"}' % (_SEAL, zlib.crc32(line[:-_SEAL_LENGTH])))
 
 
@@ -133,16 +133,16 @@ def json_bytes(value: Any) -> bytes:
         TypeError, ValueError: when it cannot be written.
     """
     data = _ENCODER.encode(value).encode()
-    # Only half a pair, or a character that takes two escapes, is written so.
+    # Such escapes occur only for surrogates, alone or in pairs.
     return _ENCODER.encode(valid(json.loads(data))).encode() if b"\\ud" in data else data
 
 
 class LogContent(Struct, frozen=True):
-    """What a log holds.
+    """Contents of a log.
 
     Attributes:
-        lines: that are intact, without their newlines.
-        notes: what had to be repaired or skipped, in words.
+        lines: intact lines, without their newlines.
+        notes: messages about what was repaired or skipped.
         end: length in bytes of the intact part.
     """
 
@@ -179,7 +179,7 @@ def read_log(path: Path) -> LogContent:
 
 
 class RunLog:
-    """A log open for appending. Opening repairs a torn end; `content` is what was in it."""
+    """A log open for appending. Opening repairs a torn end; `content` is its content before."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -194,7 +194,7 @@ class RunLog:
 
     @property
     def is_there(self) -> bool:
-        """Whether the path still leads to the file that is written to."""
+        """True if the path still leads to the file that is written to."""
         return same_file(self.path, self._fd)
 
     def move(self, path: Path) -> None:
@@ -207,7 +207,7 @@ class RunLog:
         self.sync()
 
     def forget(self) -> None:
-        """Let go of what was in the log, once it has been taken over."""
+        """Release the log's content after it has been taken over."""
         self.content = LogContent([], self.content.notes, self.content.end)
 
     def append(self, entries: Iterable[dict[str, Any]]) -> None:
@@ -238,7 +238,7 @@ class RunLog:
         if self._dirty:
             try:
                 os.fsync(self._fd)
-            except OSError as error:  # where the file system finds out only now, as on a network
+            except OSError as error:  # some file systems, e.g. network ones, report a full disk only now
                 raise (disk_full(self.path, error) or error) from error
             self._dirty = False
         self._synced = time.monotonic()

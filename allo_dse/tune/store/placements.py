@@ -1,9 +1,9 @@
-"""Placements of a run's designs: each is solved once, and kept in the run directory for whoever asks next.
+"""Placements of a run's designs, solved once and kept in the run directory.
 
     runs/<study>/placements/<key of the design>.json
 
-Run, export, page and report all ask here. A directory without the file (of an older run, say) is no error: the
-placement is solved then, and kept if the directory can be written.
+Run, export, page and report share them. If the file is missing, e.g. in an older run, the placement is solved, and kept
+if the directory is writable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PLACEMENTS = "placements"
 VERSION = 2
-"""Of the files and of what the solver finds: placements of another version are solved again."""
+"""Version of the files and of the solver's results: placements of another version are solved again."""
 
 Placement = PlacedDesign | Infeasible
 
@@ -49,7 +49,7 @@ def placement_of(
 
 
 def _read(file: Path) -> Placement | None:
-    """What a file says; None where there is none, or one that this version did not write."""
+    """Read a placement; None if there is no file, or this version did not write it."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
         return placement_from_dict(data["placement"]) if data["version"] == VERSION else None

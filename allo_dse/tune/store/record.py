@@ -1,7 +1,7 @@
-"""The one schema of results: what an evaluator said about a design, and every kind of line that a log keeps of it.
+"""Schema of results: an evaluator's measurement of a design, and every kind of line in a log.
 
-A `Measurement` is made where a design is evaluated and comes back as it is. A `Record` is a measurement, the design it
-is of, and what the study makes of it: a line of the log. Whoever reads a log gets these types.
+A `Measurement` is made where a design is evaluated. A `Record` is a line of the log: a measurement with its design and
+the study's verdict. Readers of a log get these types.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ NOTHING = msgspec.Raw(b"null")
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one evaluator found out about one design.
+    """Result of one evaluator for one design.
 
     Attributes:
-        number: of the proposal it came from, -1 where there is none; with the rung it tells a run's measurements apart.
+        number: number of the proposal, -1 if there is none; unique within a run together with the rung.
         rung: position of the evaluator in the study's ladder.
         evaluator: its name and version.
-        worker: who evaluated the design.
-        metrics: what was measured, as the log keeps it; None unless it could be.
+        worker: worker that evaluated the design.
+        metrics: measured metrics, as the log keeps them; None if the evaluation failed.
         error: the reason of a failure.
-        seconds: spent in the evaluator.
+        seconds: time spent in the evaluator.
         cached: whether the result was taken from an earlier run.
-        printed: what an isolated evaluator wrote before it failed; the log names a file with it.
+        printed: output of an isolated evaluator before it failed; the log names a file with it.
     """
 
     number: int = -1
@@ -54,25 +54,25 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag_field="type"):
-    """What became of one proposed design, at one rung.
+    """Outcome of one proposed design, at one rung.
 
-    A run holds one per trial. What describes the design is only needed of a few of them: it stays JSON text, which
-    takes less memory, and no time to read, until it is asked for.
+    A run holds one per trial. Only a few need the description of their design. It stays JSON text, which takes less
+    memory and no time to read, until it is used.
 
     Attributes:
-        number: of the proposal; -1 for violations, which are screened out before they become proposals.
+        number: number of the proposal; -1 for violations, which are screened out before they become proposals.
         key: the design's canonical hash.
         status: "ok"; "infeasible" (evaluated, but a constraint of the study does not hold); "violation" (breaks a
             device limit, never evaluated); "failed" (the evaluator could not say).
-        genes_json, params_json, fold_json, buffering_json: text of the properties without the suffix.
-        schedule_json, depths_json: the same, of the designs that have them.
+        genes_json, params_json, fold_json, buffering_json: JSON text of the properties without the suffix.
+        schedule_json, depths_json: the same, for the designs that have them.
         at: seconds since the study began, without pauses between runs.
-        values: the objectives' values, where the metrics allow them.
-        constraints: violation of each constraint of the study; 0 where it holds.
-        violations: what broke, as {"constraint", "text"}.
-        log: what an evaluator that failed had printed, as a file of the run directory.
-        rungs: of a design that was promoted, what each rung so far has measured, the cheapest first. `metrics` is all
-            of that together then, the highest rung's word first. Never in the log, which has a line per rung.
+        values: the objectives' values, if the metrics allow them.
+        constraints: violation of each constraint of the study; 0 if it holds.
+        violations: broken limits, as {"constraint", "text"}.
+        log: file of the run directory with the output of an evaluator that failed.
+        rungs: measurements of a promoted design, the cheapest rung first. `metrics` then merges all of them, and the
+            highest rung takes precedence. Never in the log, which has a line per rung.
     """
 
     number: int
@@ -93,12 +93,12 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
     @property
     def evaluated(self) -> bool:
-        """Whether it counts as a trial."""
+        """True if it counts as a trial."""
         return self.status != "violation"
 
     @property
     def measurement(self) -> Measurement:
-        """What the evaluator said, without the design."""
+        """Result of the evaluator, without the design."""
         return Measurement(
             number=self.number, rung=self.rung, evaluator=self.evaluator, worker=self.worker, metrics=self.metrics,
             error=self.error, seconds=self.seconds, cached=self.cached, printed=self.printed,
@@ -111,12 +111,12 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
     @property
     def measured_by(self) -> str:
-        """The evaluator of the highest rung that has measured the design; "" where none has."""
+        """Evaluator of the highest rung that has measured the design; "" if none has."""
         return next((m.evaluator for m in reversed(self.measurements) if m.metrics is not None), "")
 
     @property
     def genes(self) -> dict[str, int]:
-        """What `Space.decode_genes` rebuilds the design from."""
+        """Genes from which `Space.decode_genes` rebuilds the design."""
         genes: dict[str, int] = json_value(self.genes_json)
         return genes
 
@@ -128,12 +128,12 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
     @property
     def fold(self) -> Any:
-        """How the program is folded, for readers."""
+        """Fold of the program, for readers."""
         return json_value(self.fold_json)
 
     @property
     def buffering(self) -> Any:
-        """How ports are buffered, for readers."""
+        """Buffering of the ports, for readers."""
         return json_value(self.buffering_json)
 
     @property
@@ -149,7 +149,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
         return depths
 
     def to_dict(self) -> dict[str, Any]:
-        """What the log takes; what says nothing is left out."""
+        """Return the record as the log stores it, without fields that have their default."""
         values = ((name, getattr(self, field)) for field, name, _ in _RECORD)
         said = {name: value for (*_, default), (name, value) in zip(_RECORD, values, strict=True) if value != default}
         return {"type": "design", **said}
@@ -161,7 +161,7 @@ class Record(Measurement, frozen=True, kw_only=True, gc=False, tag="design", tag
 
 
 class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_field="type"):
-    """What running a design and comparing its numbers showed."""
+    """Result of running a design and comparing its numbers."""
 
     ok: bool
     message: str
@@ -170,15 +170,15 @@ class Verification(msgspec.Struct, frozen=True, gc=False, tag="verify", tag_fiel
 
     @property
     def verdict(self) -> str:
-        """ "yes", "wrong" for wrong numbers, or "deadlock" where there were none."""
+        """ "yes", "wrong" for wrong numbers, or "deadlock" if there were none."""
         return "yes" if self.ok else "deadlock" if self.message.startswith("deadlock") else "wrong"
 
 
 class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_field="type"):
-    """Whether a design can be placed and routed on the device's array.
+    """Result of placing and routing a design on the device's array.
 
     Attributes:
-        reason: the limits that forbid it; how it is placed when it can be.
+        reason: the limits that forbid it, or the placement if there is one.
     """
 
     ok: bool
@@ -188,7 +188,7 @@ class PlacementNote(msgspec.Struct, frozen=True, gc=False, tag="place", tag_fiel
 
 
 class Revaluation(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="values", tag_field="type"):
-    """What a recorded design counts as from now on: objectives and constraints were changed between two runs."""
+    """New verdict on a recorded design after objectives or constraints were changed between two runs."""
 
     key: str
     status: Status
@@ -196,7 +196,7 @@ class Revaluation(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="valu
 
 
 class Withdrawal(msgspec.Struct, frozen=True, gc=False, tag="withdrawal", tag_field="type"):
-    """A measurement contradicted what was known of designs before: no bounds of that evaluator count from now on."""
+    """A measurement contradicted a bound: bounds of that evaluator do not count from now on."""
 
     evaluator: str
     key: str
@@ -204,10 +204,10 @@ class Withdrawal(msgspec.Struct, frozen=True, gc=False, tag="withdrawal", tag_fi
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="tick", tag_field="type"):
-    """Running totals of a run: proposals of known designs, of none, of designs that break a limit; cached results.
+    """Running totals of a run: repeated, illegal and invalid proposals, and cached results.
 
     Attributes:
-        bounds: by objective, what no design of the space can be better than, as far as that is known by then.
+        bounds: bounds over the whole space by objective, as far as they are known.
     """
 
     at: float
@@ -222,11 +222,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="session"
     """The beginning of a run in a log, and how its proposals are made.
 
     Attributes:
-        named: whether the sampler is one that can be had by its name.
-        done: proposals made by the runs before.
-        strict: whether proposals depend on nothing but the seed and the results before them.
-        sizes: of what the sampler draws, keeps and breeds, where they are not its own.
-        enqueued: genes of designs that are evaluated before others are proposed.
+        named: whether the sampler can be created by its name.
+        done: number of proposals of earlier runs.
+        strict: whether proposals depend only on the seed and earlier results.
+        sizes: sizes of the sampler that differ from its defaults.
+        enqueued: genes of designs that are evaluated before the first proposal.
     """
 
     sampler: str
@@ -243,7 +243,7 @@ Entry = Record | Verification | PlacementNote | Revaluation | Tick | Session | W
 
 _KINDS: dict[str, type[msgspec.Struct]] = {str(kind.__struct_config__.tag): kind for kind in Entry.__args__}
 _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
-_ALWAYS = ("at", "seconds")  # written also where they are 0
+_ALWAYS = ("at", "seconds")  # written even if 0
 _NEVER = ("printed", "rungs")
 _RECORD = tuple(
     (field.name, field.encode_name, msgspec.NODEFAULT if field.name in _ALWAYS else field.default)
@@ -257,14 +257,14 @@ class _Kind(msgspec.Struct):
 
 
 def _fields_of(kind: type[msgspec.Struct], values: dict[str, Any]) -> dict[str, Any]:
-    """The fields that values of the log name; what is kept as text becomes text again."""
+    """Return a line's values by field, with those kept as JSON text encoded again."""
     named = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
     found = {field: values[name] for name, field in named if name in values}
     return {field: json_text(value) if field.endswith("_json") else value for field, value in found.items()}
 
 
 def json_text(value: Any) -> msgspec.Raw:
-    """A value as a record keeps what describes its design."""
+    """Return a value as the JSON text that a record keeps."""
     return msgspec.Raw(json_bytes(value))
 
 
@@ -272,7 +272,7 @@ def json_value(text: msgspec.Raw) -> Any:
     """The inverse of `json_text`."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:  # infinities, which Python's JSON has
+    except msgspec.DecodeError:  # infinities, which only Python's JSON allows
         return json.loads(bytes(text))
 
 
@@ -286,7 +286,7 @@ def json_values(texts: Sequence[msgspec.Raw]) -> list[Any]:
 
 
 def entry_dict(entry: Entry) -> dict[str, Any]:
-    """What the log takes of an entry."""
+    """Return an entry as the log stores it."""
     if isinstance(entry, Record):
         return entry.to_dict()
     return {"type": entry.__struct_config__.tag, **msgspec.structs.asdict(entry)}
@@ -304,17 +304,14 @@ def decode_entry(line: bytes) -> Entry | None:
         if msgspec.json.decode(line, type=_Kind).type in _KINDS:
             raise
         return None
-    except msgspec.DecodeError:  # infinities and halves of surrogate pairs, which Python's JSON has
+    except msgspec.DecodeError:  # infinities and lone surrogates, which only Python's JSON allows
         values = valid(decode_line(line) or {})
         kind = _KINDS.get(values["type"])
         return cast(Entry, kind(**_fields_of(kind, values))) if kind else None
 
 
-# What a record says of its design.
-
-
 def described(candidate: Candidate) -> dict[str, Any]:
-    """The fields of a record that say which design it is."""
+    """Return the fields of a record that identify and describe its design."""
     design = candidate.design
     return {
         "key": candidate.key,

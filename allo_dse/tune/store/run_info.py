@@ -1,4 +1,4 @@
-"""What a run directory was made by: its file `run.json`, for resuming a run and for reading it without its study."""
+"""Origin of a run directory: its file `run.json`, to resume a run or to read it without its study."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allo_dse.common.quoting import shell_command
 
 from .certificate import Certificate
 
-# Texts that evaluators, verifiers and people give, as logs, tables and pages can hold them: valid and bounded.
+# Texts from evaluators, verifiers and users, made valid and short enough for logs, tables and pages.
 
 
 TEXT_LENGTH = 4000
@@ -44,7 +44,7 @@ def valid(value: Any) -> Any:
 
 
 def error_text(error: BaseException) -> str:
-    """An exception by type and message, also one that cannot say what it means."""
+    """Return an exception's type and message, even if its `__str__` fails."""
     try:
         text = str(error)
     except BaseException as another:
@@ -61,18 +61,18 @@ def shortened(text: str, longest: int) -> str:
 
 
 def failure_kind(error: str | None) -> str:
-    """What failures have in common whose reason is the same: the first line, without numbers."""
+    """Return the first line of an error without its numbers, to group failures with the same reason."""
     return shortened(_DIFFERS.sub("N", (error or "failed").strip().partition("\n")[0]), KIND_LENGTH)
 
 
 def failures_by_kind(errors: Iterable[str | None]) -> Counter[str]:
-    """How often there was a failure of each kind, by the first text of it."""
+    """Count failures of each kind; the first text of a kind stands for it."""
     first: dict[str, str] = {}
     return Counter(first.setdefault(failure_kind(error), (error or "failed").strip()) for error in errors)
 
 
 MARKER = "run.json"
-_MANY = 12  # values of a parameter that are all said
+_MANY = 12  # values of a parameter to list in full
 
 
 class StatedObjective(msgspec.Struct, frozen=True):
@@ -88,16 +88,16 @@ class StatedObjective(msgspec.Struct, frozen=True):
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run directory was made by: the first four and the space must match for a run to be resumed.
+    """Origin of a run directory. A run can be resumed if the first four fields and the space match.
 
     Attributes:
         program, device, evaluator: digest and name of each.
-        space: what decides the meaning of the genes in the log.
+        space: everything that decides the meaning of the genes in the log.
         command: the command line; empty when the run was started from Python.
-        study_source: file, function and settings of the study, where it came from a file.
+        study_source: file, function and settings of the study, if it came from a file.
         evaluators: name, version and resource of each, cheapest first.
-        storage: where else the trials go, without a password.
-        certificate: what is decided about the space, where the sampler decides about designs that it does not evaluate.
+        storage: the storage that trials are copied to, without a password.
+        certificate: decisions about the space, if the sampler decides about designs that it does not evaluate.
     """
 
     study: str
@@ -119,7 +119,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """For the file."""
+        """Contents of the file."""
         return json.dumps(valid(msgspec.to_builtins(self)), indent=2) + "\n"
 
     @property
@@ -133,7 +133,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def study_file(self) -> str | None:
-        """Where the study is defined: as stated, or taken from the command line."""
+        """File that defines the study, as stated or taken from the command line."""
         if self.study_source is not None:
             return str(self.study_source["file"])
         return next((part for part in self.command[1:] if part.endswith(".py")), None)
@@ -148,7 +148,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         return dict(pair.partition("=")[::2] for pair in pairs)
 
     def differences(self, other: RunInfo) -> list[str]:
-        """What makes designs of the two runs incomparable, in words ("self" is the earlier run)."""
+        """Describe the differences that make designs of two runs incomparable (`self` is the earlier run)."""
         found = []
         for name in ("study", "program", "device", "evaluator"):
             before, now = getattr(self, name), getattr(other, name)
@@ -162,7 +162,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_info(directory: Path) -> RunInfo:
-    """What a run directory was made by.
+    """Read the origin of a run directory.
 
     Raises:
         StudyError: when it is none, or its file is damaged.
@@ -190,7 +190,7 @@ def _flat(space: dict[str, Any]) -> dict[str, object]:
 
 
 def _change(before: object, now: object) -> str:
-    """What has changed in words, of long lists what is gone and what is new."""
+    """Describe a change; for long lists, only the elements that are gone or new."""
     if isinstance(before, list) and isinstance(now, list) and max(len(before), len(now)) > _MANY:
         olds, news = dict.fromkeys(map(str, before)), dict.fromkeys(map(str, now))
         gone, new = [one for one in olds if one not in news], [one for one in news if one not in olds]

@@ -1,4 +1,4 @@
-"""The run directory: where a study keeps its log, what it was run with, and its results."""
+"""The run directory, with a study's log, its settings and its results."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from .run_info import MARKER, RunInfo, read_info
 LOCK = ".lock"
 LOG = "log.jsonl"
 LOGS = "logs"
-MOST_KEPT = 100  # directories beside one that was deleted again and again
+MOST_KEPT = 100  # replacements for a directory that is deleted again and again
 ANOTHER = "--run-dir (of a network --cache)"
-LOCK_SECONDS = 10.0  # to wait for those who only look: `running` shares the lock for a moment
+LOCK_SECONDS = 10.0  # to wait for readers: `running` shares the lock for a moment
 
 
 def default_run_dir(name: str, settings: Mapping[str, str] | None = None) -> Path:
-    """`runs/<study>`, or `runs/<study>-<setting>_<value>` where settings were given: runs of other sizes or on other
-    devices do not meet. What a file name cannot hold is replaced."""
+    """Return `runs/<study>`, or `runs/<study>-<setting>_<value>` if settings were given.
+
+    So runs of other sizes or on other devices do not collide. Characters that file names cannot hold are replaced.
+    """
     chosen = [f"-{setting}_{value}" for setting, value in sorted((settings or {}).items())]
     return Path("runs") / file_name("".join([name, *chosen]), "study")
 
@@ -54,7 +56,7 @@ def find_run(path: Path | None) -> Path:
 
 
 def running(path: Path) -> int | None:
-    """The process that runs a study in a directory, or None. (0 when it did not say which it is.)"""
+    """Return the id of the process that runs a study in a directory, 0 if it is unknown, or None."""
     try:
         lock = os.open(path / LOCK, os.O_RDONLY)
     except OSError:
@@ -91,7 +93,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is a file", hint=f"name a directory with {ANOTHER}")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._refuse_foreign()  # before anything is written where it does not belong
+            self._refuse_foreign()  # before writing into someone else's directory
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise disk_full(path, error) or RunDirectoryError(
@@ -109,7 +111,7 @@ class RunDirectory:
                 raise RunDirectoryError(f"{self.path} is in use by process {owner}", hint=hint)
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             time.sleep(0.01)
-        if not self.is_there:  # who had it has given up the directory
+        if not self.is_there:  # the previous owner has removed the directory
             os.close(self._lock)
             raise RunDirectoryError(f"{self.path} was in use until now", hint="start again")
         try:
@@ -128,8 +130,8 @@ class RunDirectory:
             )
 
     def clear(self) -> None:
-        """Discard what is there. A folder that only a link leads to is not there: the link goes, the folder stays."""
-        for entry in sorted(self.path.iterdir(), key=lambda one: one.name == MARKER):  # a run directory to the end
+        """Delete the contents. Links are removed, but not the folders that they point to."""
+        for entry in sorted(self.path.iterdir(), key=lambda one: one.name == MARKER):  # the marker last
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != LOCK:
@@ -140,11 +142,11 @@ class RunDirectory:
         return self.path / LOG
 
     def earlier(self) -> RunInfo | None:
-        """What the directory was made by, or None when it is new."""
+        """Return the origin of the directory, or None when it is new."""
         return read_info(self.path) if (self.path / MARKER).exists() else None
 
     def begin(self, info: RunInfo) -> None:
-        """Refuse a run that does not fit what is there; else write down what is run.
+        """Refuse a run that does not match the directory; else write its `run.json`.
 
         Raises:
             StudyError: naming everything that differs.
@@ -162,11 +164,11 @@ class RunDirectory:
 
     @property
     def is_there(self) -> bool:
-        """Whether the directory is still the one that this process has the lock of."""
+        """True if the directory is still the one that this process has locked."""
         return same_file(self.path / LOCK, self._lock)
 
     def settle_elsewhere(self) -> None:
-        """Go on in a new directory beside the one that was deleted or replaced, or where temporary files go.
+        """Continue in a new directory beside the one that was deleted or replaced, or in the temporary folder.
 
         Raises:
             StudyError: when there is no room for it.
@@ -189,7 +191,7 @@ class RunDirectory:
         raise StudyError(f"{self.path} is gone, and nothing can be kept beside it or in {tempfile.gettempdir()}")
 
     def certify(self, certificate: Certificate) -> None:
-        """Add to what is run what is decided about its space."""
+        """Add the decisions about the space to `run.json`."""
         if self._info is not None:
             self.write(MARKER, replace(self._info, certificate=certificate).text)
 
@@ -204,7 +206,7 @@ class RunDirectory:
         return path
 
     def close(self) -> None:
-        """Give up the lock, and a new directory in which nothing was begun."""
+        """Release the lock; remove a new directory in which nothing was begun."""
         if self._lock >= 0:
             if self._is_new and self.is_there and [entry.name for entry in self.path.iterdir()] == [LOCK]:
                 shutil.rmtree(self.path)
@@ -213,7 +215,7 @@ class RunDirectory:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides a run's results."""
+    """Return the versions of software that affects a run's results."""
     return dict(_installed())
 
 

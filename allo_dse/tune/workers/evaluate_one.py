@@ -29,33 +29,33 @@ from ..store.log import json_bytes
 from ..store.record import Measurement
 from ..store.run_info import TEXT_LENGTH, error_text, valid
 
-# The parent's side of an isolated evaluator: start the child, ask it, watch it, end it.
+# Parent's side of an isolated evaluator: start, query, watch and end the child.
 
 
-START_SECONDS = 300.0  # to load the study, which may compile programs
-WATCH_SECONDS = 0.1  # between looks at the child
-MARK = "ALLO_DSE_CELL"  # in the environment of everything that an isolated evaluator starts
-DEFAULT_DEADLINE_SECONDS = 600.0  # at least, for evaluators that name no deadline
-DEFAULT_DEADLINE_FACTOR = 100.0  # times the median of what was measured
-FIRST_DEADLINE_SECONDS = 86400.0  # while too little was measured: synthesis may well take hours
-MEASURED_BEFORE, MEASURED_LAST = 3, 64  # evaluations before the median counts; of the last so many
-PRINTED_BYTES = 64 << 10  # kept of what a failed evaluation printed
-REPLY_BYTES = 16 << 20  # of an answer without an end
-MOST_PROCESSES = 1000  # that a design may start at once: synthesis takes dozens
-COUNT_SECONDS = 1.0  # between counts of them
-PRINTED_LIMIT = 16 << 20  # printed at once, before the beginning is dropped
+START_SECONDS = 300.0  # for the child to load the study, which may compile programs
+WATCH_SECONDS = 0.1  # between checks of the child
+MARK = "ALLO_DSE_CELL"  # environment variable of all processes that an isolated evaluator starts
+DEFAULT_DEADLINE_SECONDS = 600.0  # least deadline for evaluators without one
+DEFAULT_DEADLINE_FACTOR = 100.0  # times the median of measured durations
+FIRST_DEADLINE_SECONDS = 86400.0  # until enough was measured: synthesis may take hours
+MEASURED_BEFORE, MEASURED_LAST = 3, 64  # evaluations before the median counts, and in its window
+PRINTED_BYTES = 64 << 10  # of a failed evaluation's output to keep
+REPLY_BYTES = 16 << 20  # of an answer without a newline
+MOST_PROCESSES = 1000  # running at once for a design: synthesis takes dozens
+COUNT_SECONDS = 1.0  # between counts of processes
+PRINTED_LIMIT = 16 << 20  # of output before its beginning is dropped
 _CHILD = "allo_dse.tune.workers.isolated_child"
 
 
 class _Ended(Exception):
-    """The child did not answer; the text says why."""
+    """The child did not answer, for the reason in the message."""
 
 
 class Patience:
-    """How long a design may take.
+    """Deadline of an evaluation.
 
     Args:
-        deadline: as the evaluator says, in seconds; None derives it from what the designs so far took.
+        deadline: the evaluator's own, in seconds; None derives it from the durations so far.
     """
 
     def __init__(self, deadline: float | None) -> None:
@@ -63,7 +63,7 @@ class Patience:
         self._measured: deque[float] = deque(maxlen=MEASURED_LAST)
 
     def learn(self, seconds: float) -> None:
-        """Take in what a design took that came to an end by itself."""
+        """Take in the duration of an evaluation that ended by itself."""
         self._measured.append(seconds)
 
     @property
@@ -76,14 +76,16 @@ class Patience:
 
 
 class IsolatedBench:
-    """Evaluates in a child process with the study and one of its evaluators, which is ended with everything it started
-    when it takes too long or too much. It is started when needed, and again after it died. Its temporary files are in a
-    folder of its own, so that they end with it: synthesis that is ended leaves hundreds of megabytes.
+    """Evaluates in a child process with the study and one of its evaluators.
+
+    The child and all its descendants are ended when they take too much time or memory. It is started when needed, and
+    again after it died. Its temporary files have a folder of their own that is removed with it, because interrupted
+    synthesis leaves hundreds of megabytes.
 
     Args:
-        source: the study, or what makes it in the child.
-        needs: how much time and memory a design may take.
-        blank: what all measurements made here have in common; its rung says which evaluator.
+        source: the study, or a function that makes it in the child.
+        needs: limits on time and memory for a design.
+        blank: fields shared by all measurements made here; its rung selects the evaluator.
     """
 
     def __init__(self, source: StudySpec | Callable[[], StudySpec], needs: Needs, blank: Measurement) -> None:
@@ -96,7 +98,7 @@ class IsolatedBench:
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         self._files: tempfile.TemporaryDirectory[str] | None = None
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as this object)
-        # The child writes at the file's end, also after this process has cut the file short.
+        # The child must write at the file's end even after this process has truncated it.
         fcntl.fcntl(self._printed, fcntl.F_SETFL, fcntl.fcntl(self._printed, fcntl.F_GETFL) | os.O_APPEND)
 
     def run(self, number: int, candidate: Candidate) -> Measurement:
@@ -217,7 +219,7 @@ class IsolatedBench:
         return f"the evaluator's process was killed ({name})"
 
     def _tail(self) -> str:
-        """The end of what the child printed."""
+        """Return the end of the child's output."""
         size = os.fstat(self._printed.fileno()).st_size
         data = os.pread(self._printed.fileno(), PRINTED_BYTES, max(0, size - PRINTED_BYTES))
         return data.decode(errors="replace").replace("\0", "")
@@ -241,7 +243,7 @@ class IsolatedBench:
 
 
 def _pickled(source: Any) -> bytes:
-    """For a child process of our own. A study that is not from a file may hold functions that need cloudpickle."""
+    """Pickle a study for a child process. Without a study file, it may hold functions that need cloudpickle."""
     if isinstance(source, StudySpec):
         from ray import cloudpickle
 
@@ -252,13 +254,13 @@ def _pickled(source: Any) -> bytes:
 
 INLINE_WORKER = "inline"
 METRICS_BYTES = 1 << 20
-"""Of the metrics of one design: a log keeps them of all."""
+"""Limit on the metrics of one design: a log keeps those of all."""
 METRICS_LEVELS = 100
-"""Of objects and lists of metrics inside each other: what reads them back has room for about ten times as many."""
+"""Limit on nested objects and lists in metrics; readers can handle about ten times as many."""
 
 
 class Bench(Protocol):
-    """Evaluates designs of one rung, one at a time. Whatever an evaluator does costs that one design."""
+    """Evaluates designs of one rung, one at a time. A misbehaving evaluator costs only the design at hand."""
 
     def run(self, number: int, candidate: Candidate) -> Measurement:
         """Evaluate a design, of the proposal of that number."""
@@ -271,8 +273,8 @@ class OpenBench:
     """Evaluates in this process; an evaluator that raises, exits or returns nonsense costs that design only.
 
     Args:
-        blank: what all measurements made here have in common.
-        interruptible: whether Ctrl-C of a person arrives in this process; where not, it is the evaluator's doing.
+        blank: fields shared by all measurements made here.
+        interruptible: whether a user's Ctrl-C arrives in this process; else an interrupt comes from the evaluator.
     """
 
     def __init__(self, evaluator: Evaluator, blank: Measurement, *, interruptible: bool = False) -> None:
@@ -286,7 +288,7 @@ class OpenBench:
             error = None
         except self._passed:
             raise
-        except BaseException as problem:  # whatever an evaluator raises is a result, not a crash of the study
+        except BaseException as problem:  # any error of an evaluator is a result, not a crash of the study
             metrics, error = None, error_text(problem)
         seconds = time.perf_counter() - started
         return replace(self._blank, number=number, metrics=metrics, error=error, seconds=seconds)
@@ -298,11 +300,11 @@ class OpenBench:
 def make_bench(
     study: StudySpec, rung: int, evaluator: Evaluator, *, worker: str = "", asked: Needs | None = None
 ) -> Bench:
-    """The place where designs are evaluated at a rung.
+    """Return the bench that evaluates designs at a rung.
 
     Args:
-        worker: who evaluates there.
-        asked: instead of what the evaluator itself needs.
+        worker: name of the worker.
+        asked: needs that override the evaluator's own.
     """
     asked = asked or needs(evaluator)
     blank = Measurement(rung=rung, evaluator=full_name(evaluator), worker=worker)
@@ -331,7 +333,7 @@ def checked(found: Any) -> JsonObject:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Whether there are objects and lists inside each other on more levels."""
+    """Return whether objects and lists are nested more than `levels` deep."""
     inside = [value]
     for _ in range(levels + 1):
         containers = [one.values() if isinstance(one, dict) else one for one in inside if isinstance(one, dict | list)]

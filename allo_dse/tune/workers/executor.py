@@ -1,4 +1,4 @@
-"""Where designs are evaluated. The driver only knows the `Executor` protocol."""
+"""Executors of evaluations. The driver only knows the `Executor` protocol."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..store.record import Measurement
 from .evaluate_one import Bench
 
 INLINE_AHEAD = 16  # proposals taken at a time, to batch asks and log writes
-INLINE_SECONDS = 0.02  # how long to evaluate before reporting
+INLINE_SECONDS = 0.02  # time to evaluate before reporting
 
 
 class Job(Struct, frozen=True):
     """A design to evaluate at a rung of the ladder.
 
     Attributes:
-        number: of the proposal; with the rung it identifies the job.
-        known: what an earlier run found out, so that nothing is left to evaluate.
+        number: number of the proposal; with the rung it identifies the job.
+        known: result of an earlier run, so that nothing is left to evaluate.
     """
 
     number: int
@@ -33,36 +33,39 @@ class Job(Struct, frozen=True):
 
 
 class Executor(Protocol):
-    """Evaluates jobs, in whatever order."""
+    """Evaluates jobs in any order."""
 
     def outstanding(self, rung: int | None = None) -> int:
         """Jobs submitted and not yet collected, of a rung or of all."""
         ...
 
     def room(self, rung: int) -> int:
-        """How many more jobs of a rung it can use now."""
+        """Return how many more jobs of a rung it can use now."""
         ...
 
     def submit(self, jobs: Sequence[Job]) -> None: ...
 
     def collect(self) -> list[Measurement]:
-        """What is ready; waits a moment for the first one. What it raises loses nothing: see `finished`."""
+        """Return finished measurements; wait a moment for the first one.
+
+        An exception loses nothing: see `finished`.
+        """
         ...
 
     def finished(self) -> list[Measurement]:
-        """What was ready when `collect` was left by an exception."""
+        """Return the measurements that were ready when an exception left `collect`."""
         ...
 
     def separate(self, rung: int) -> bool:
-        """Whether a rung has workers of its own, which would be idle while only cheaper rungs are busy."""
+        """Return whether a rung has workers of its own, which would idle while only cheaper rungs are busy."""
         ...
 
     def news(self) -> list[str]:
-        """What has happened to the workers since it was last asked, in words."""
+        """Return messages about the workers since the last call."""
         ...
 
     def stop(self) -> None:
-        """Forget what has not been started yet."""
+        """Drop jobs that have not been started."""
         ...
 
     def close(self) -> None: ...
@@ -80,8 +83,8 @@ class InlineExecutor:
         return len(self._waiting) if rung is None else sum(job.rung == rung for job in self._waiting)
 
     def room(self, rung: int) -> int:
-        # Only when all is done: what is proposed, and the order of the log, must not depend on how long designs take.
-        # A more expensive evaluator gets one at a time: what is measured next is chosen by what has been measured.
+        # No room until all jobs are done: proposals and the order of the log must not depend on evaluation times.
+        # Expensive evaluators get one job at a time, because each result affects the next choice.
         return 0 if self._waiting else 1 if rung else INLINE_AHEAD
 
     def submit(self, jobs: Sequence[Job]) -> None:

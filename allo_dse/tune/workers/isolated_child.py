@@ -29,7 +29,7 @@ def main() -> None:
     files = os.environ["TMPDIR"]
     replies = os.fdopen(int(sys.argv[1]), "w", buffering=1)
     os.set_inheritable(replies.fileno(), False)
-    requests = os.fdopen(os.dup(0), "rb")  # the evaluator, and what it starts, read nothing
+    requests = os.fdopen(os.dup(0), "rb")  # standard input is empty for the evaluator and its children
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     adopt_orphans()
     _die_first()
@@ -89,7 +89,7 @@ class _Requests:
 
 
 def _die_first() -> None:
-    """When the machine runs out of memory, this process is the one to go, not the one that keeps the results."""
+    """Make this process the first to be killed when memory runs out, not the one that keeps the results."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")

@@ -1,4 +1,4 @@
-"""Workers of one kind, what they are doing, and what waits for them."""
+"""Pool of workers of one kind, with their running and waiting tasks."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ from allo_dse.common.records import replace
 
 from ..store.record import Measurement
 
-# Whether a worker that was lost is dead while its node lives: only then may a design it had be the cause.
-#
-# Ray reports the death of a worker before it knows that the whole node is gone, and a broken connection like a death.
-# So the worker's node is asked: it answers that the process is gone, or that it is there, or, being dead itself, not
-# at all.
+# A design can only be the cause of a loss if its worker died on a node that lives. Ray reports a worker's death before
+# it knows that the node is gone, and reports a broken connection as a death. So the node is asked about the process;
+# a dead node does not answer.
 
 
-AUTOPSY_SECONDS = 60.0  # for a node to answer; a dead one is noticed by Ray in about 20 s
-EXIT_SECONDS = 5.0  # for a process that has closed its connections to be gone
+AUTOPSY_SECONDS = 60.0  # for a node to answer; Ray notices a dead one in about 20 s
+EXIT_SECONDS = 5.0  # for a process to exit after it has closed its connections
 
 
 class Place(Struct, frozen=True):
-    """Where a worker runs: Ray's id of its node, its process there, and how many cores that may use."""
+    """Location of a worker: Ray's id of its node, its process id, and the number of cores it may use."""
 
     node: str
     process: int
@@ -40,21 +38,21 @@ class Place(Struct, frozen=True):
 
 
 def here() -> Place:
-    """Where this worker runs."""
+    """Return the location of this worker."""
     return Place(ray.get_runtime_context().get_node_id(), os.getpid(), usable_cores())
 
 
 def begin_autopsy(place: Place) -> Any:
-    """Ask a node about the process of a worker; gives the reference of the answer."""
-    # Through the node's scheduler, not through a process that waits there: such a process may outlive its node's
-    # scheduler for a moment, and would then bear witness to a node that is dead.
+    """Ask a node whether a worker's process has ended; return a reference to the answer."""
+    # A new task goes through the node's scheduler. A process that waits there may outlive the scheduler for a moment,
+    # and would vouch for a dead node.
     strategy = NodeAffinitySchedulingStrategy(place.node, soft=False)
     task: Any = ray.remote(is_gone)
     return task.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(place.process)
 
 
 def died_alone(reference: Any) -> bool:
-    """Whether the worker is dead and its node alive, from the answer; no without an answer by now."""
+    """Return whether the worker died while its node lives; False if the node has not answered yet."""
     try:
         return bool(ray.get(reference, timeout=0))
     except RayError:
@@ -62,7 +60,7 @@ def died_alone(reference: Any) -> bool:
 
 
 def is_gone(process: int) -> bool:
-    """Whether a process has ended, or does so within a few seconds."""
+    """Wait a few seconds for a process to end; return whether it has."""
     until = time.monotonic() + EXIT_SECONDS
     while _lives(process):
         if time.monotonic() > until:
@@ -72,7 +70,7 @@ def is_gone(process: int) -> bool:
 
 
 def _lives(process: int) -> bool:
-    """Whether a process exists and is not merely waiting for its parent to notice that it has ended."""
+    """Return whether a process exists and is not a zombie."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -88,19 +86,19 @@ def _lives(process: int) -> bool:
 
 BATCH_SECONDS = 0.1  # work that a batch should hold
 MAX_BATCH = 64
-HANDLING = 1 / 16  # share of a driver's time, and of a node's cores, that batches may take, and Ray as much again
-CALL_SECONDS = 0.001  # of a core that a batch takes where its worker is: benchmarks/cluster_model.py measures it
+HANDLING = 1 / 16  # share of the driver's time and of a node's cores for handling batches; Ray takes as much again
+CALL_SECONDS = 0.001  # core time per batch on the worker's node, measured by benchmarks/cluster_model.py
 AHEAD = 2  # batches per worker, so that none waits for the driver
-MAX_DEATHS = 2  # of workers with a design, before it is taken to be the cause
-MAX_LOSSES = 3  # of workers and nodes with a design, whatever the cause, before it is given up
+MAX_DEATHS = 2  # deaths of workers with a design, before the design counts as the cause
+MAX_LOSSES = 3  # losses of workers or nodes with a design, for any reason, before it is given up
 
 
 class Task(Struct, frozen=True):
     """A design to evaluate, as it goes to a worker.
 
     Attributes:
-        deaths: workers that died while they had it, on a node that lived on.
-        losses: those and all others that were lost with it, in whatever way.
+        deaths: number of workers that died with it while their node lived.
+        losses: number of workers lost with it, for any reason.
     """
 
     number: int
@@ -110,14 +108,14 @@ class Task(Struct, frozen=True):
     losses: int = 0
 
     def failed(self, why: str, evaluator: str, worker: str = "") -> Measurement:
-        """What is said of it when it cannot be evaluated."""
+        """Return the measurement of a task that cannot be evaluated."""
         return Measurement(number=self.number, rung=self.rung, evaluator=evaluator, worker=worker, error=why)
 
     def fault(self, reason: str) -> str | None:
-        """Why it is not tried again; None when it is.
+        """Return why it is not tried again; None if it is.
 
         Args:
-            reason: what is known of the last loss.
+            reason: cause of the last loss.
         """
         if self.deaths >= MAX_DEATHS:
             return f"poisonous: the worker process died twice with this design: {reason}"
@@ -135,7 +133,7 @@ class Batch(Struct, frozen=True):
 
     @property
     def load(self) -> int:
-        """As how many batches it counts: one that is alone fills its worker."""
+        """Number of batches that it counts as; one that runs alone fills its worker."""
         return AHEAD if self.alone else 1
 
 
@@ -143,9 +141,9 @@ class Loss(Struct, frozen=True):
     """A lost worker whose cause of death is being established.
 
     Attributes:
-        tasks: what it had been given.
-        reason: what Ray says.
-        since: when it was lost, by the monotonic clock.
+        tasks: its unfinished tasks.
+        reason: Ray's message.
+        since: time of the loss, by the monotonic clock.
     """
 
     actor: Any
@@ -155,23 +153,23 @@ class Loss(Struct, frozen=True):
 
 
 class Pool:
-    """Workers that can serve the same rungs. What it is asked costs the same however many workers and tasks there are.
+    """Workers that can serve the same rungs. Queries cost the same for any number of workers and tasks.
 
     Args:
-        workers: how many there are to be.
+        workers: number of workers to start.
 
     Attributes:
         actors: the workers.
-        places: where those at a position last said that they run.
-        failures: how often a worker at a position could not be started.
-        idle_since: since when none is ready; None while one is.
+        places: last known location of the worker at each position.
+        failures: number of failed starts of the worker at each position.
+        idle_since: time since when no worker is ready; None while one is.
         given_up: whether no worker is expected to become ready any more.
-        waiting: tasks that no worker has been given; those of a higher rung come after those of a lower one.
-        suspects: tasks that were with a worker that was lost.
-        losses: lost workers by the reference of what their node says about them.
+        waiting: tasks without a worker, lower rungs first.
+        suspects: tasks of lost workers, to be tried alone.
+        losses: lost workers, by the reference to their node's answer.
         running: batches by the reference of their result.
         seconds: measured cost of one evaluation by rung, a moving average.
-        handling: the same of sending a batch and receiving its results, in the driver.
+        handling: driver time for sending a batch and receiving its results, a moving average.
     """
 
     def __init__(self, workers: int, idle_since: float | None = None) -> None:
@@ -187,9 +185,9 @@ class Pool:
         self.seconds: dict[int, float] = {}
         self.handling = 0.0
         self._unfinished: Counter[int] = Counter()  # tasks by rung, wherever they are
-        self._crowd: float | None = None  # workers per core where there are most; None since a worker came or went
-        self._load: dict[int, int] = {}  # batches of those that are ready
-        self._by_load = [OrderedDict[int, None]() for _ in range(AHEAD)]  # those that can take more
+        self._crowd: float | None = None  # most workers per core on any node; None after a worker came or went
+        self._load: dict[int, int] = {}  # number of batches of each ready worker
+        self._by_load = [OrderedDict[int, None]() for _ in range(AHEAD)]  # ready workers that can take more, by load
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
@@ -199,7 +197,7 @@ class Pool:
         return self._load.keys()
 
     def welcome(self, worker: int, place: Place | None = None) -> None:
-        """A worker has started; by itself, where it is not known on which node."""
+        """Mark a worker as ready. Without a known place it counts as alone on its node."""
         self.places[worker] = place or Place(f"of {worker}", 0)
         self._load[worker] = 0
         self._by_load[0][worker] = None
@@ -216,12 +214,11 @@ class Pool:
         return self._crowd
 
     def busy(self, worker: int) -> bool:
-        """Whether a worker has something to do."""
+        """Return whether a worker has something to do."""
         return self._load.get(worker, 0) > 0
 
     def lost(self, worker: int) -> tuple[Task, ...]:
-        """Take back what a lost worker had been given. It may have been at any of it: of a batch that it had finished,
-        the answer may be lost with it."""
+        """Take back all tasks of a lost worker. Any may be the cause: results of a finished batch may be lost, too."""
         references = [reference for reference, batch in self.running.items() if batch.worker == worker]
         tasks = tuple(task for reference in references for task in self.release(reference).tasks)
         del self._load[worker], self._by_load[0][worker]
@@ -244,14 +241,17 @@ class Pool:
         return self._unfinished.total() if rung is None else self._unfinished[rung]
 
     def room(self, rung: int) -> int:
-        """How many more tasks keep every worker busy until the driver looks again."""
+        """Return how many more tasks keep every worker busy until the driver looks again."""
         if self.given_up:
             return 0
         return max(0, max(1, len(self.ready)) * AHEAD * self.batch_size(rung) - self.outstanding())
 
     def batch_size(self, rung: int) -> int:
-        """How many designs to send at once, so that sending costs little beside evaluating, and little of the time in
-        which the driver has to send one batch to each worker, and the cores of a node to take one for each."""
+        """Return how many designs to send to a worker at once.
+
+        Sending must be cheap beside evaluating. Batches must also last long enough that the driver can serve every
+        worker meanwhile, and that receiving them takes little of a node's cores.
+        """
         seconds = self.seconds.get(rung, 0.0)
         if seconds <= 0:
             return 1
@@ -273,10 +273,10 @@ class Pool:
         self._unfinished[task.rung] += 1
 
     def next_batch(self) -> Batch | None:
-        """The next tasks and who shall have them, taken from what waits; None when all workers have enough."""
+        """Take the next tasks from the queue and assign them a worker; None when all workers have enough."""
         if not self.suspects and not self.waiting:
             return None
-        # A suspect has its worker for itself, so that if that worker dies it is known why.
+        # A suspect runs alone on its worker, so that a death can be blamed on it.
         alone = bool(self.suspects)
         worker = next((next(iter(some)) for some in self._by_load[: 1 if alone else AHEAD] if some), None)
         if worker is None:
@@ -290,12 +290,12 @@ class Pool:
         return Batch(worker, tuple(tasks), alone=False)
 
     def start(self, reference: Any, batch: Batch) -> None:
-        """A worker has been given a batch, whose result will have that reference."""
+        """Record that a worker runs a batch; the reference is that of its result."""
         self.running[reference] = batch
         self._put(batch.worker, batch.load)
 
     def release(self, reference: Any) -> Batch:
-        """A worker does not have a batch any more, whose tasks are not finished for that."""
+        """Take a batch from its worker; its tasks still count as unfinished."""
         batch = self.running.pop(reference)
         self._put(batch.worker, -batch.load)
         return batch
@@ -305,7 +305,7 @@ class Pool:
         self._unfinished.subtract(task.rung for task in tasks)
 
     def again(self, tasks: tuple[Task, ...], guilty: bool) -> list[Task]:
-        """Let lost tasks be tried once more, one by one; returns those that have been lost too often.
+        """Queue lost tasks to be tried again, one by one; return those that were lost too often.
 
         Args:
             guilty: whether one of them may be the cause.

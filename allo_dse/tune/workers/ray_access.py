@@ -1,7 +1,7 @@
-"""Reaching a Ray cluster, before anything of Ray is imported, and where one of our own keeps its files.
+"""Access to a Ray cluster before Ray is imported, and the folder of a Ray that this process starts.
 
-From 2.59 on Ray guards the clusters of those who have a token with it, but a driver that names the cluster's address
-does not show the token by itself, and tries for minutes without it.
+Since 2.59 Ray protects clusters with a token if their owner has one. A driver that names the cluster's address does not
+send the token by default, and retries for minutes without it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,19 @@ from allo_dse.common.errors import StudyError
 
 from ..search.budget import SIGNALS
 
-DRIVER = "driver"  # file of a Ray's folder that its driver has locked and written its process id to
+DRIVER = "driver"  # file in Ray's folder, locked by the driver, with its process id
 KNOCK_SECONDS = 5.0  # for a cluster's address to answer
 ASK_SECONDS = 60.0  # for the cluster to say whether it wants a token
 AUTH_MODE = "RAY_AUTH_MODE"  # Ray's environment variable
-PUT_OFF_SECONDS = 30.0  # for what a signal raises while Ray is busy, which a cluster that is silent may be for ever
-LONGEST_TMPDIR = 26  # bytes: Ray's sockets are in it, whose names take 81 beside it of the 107 that they can have
-SETTINGS = (
-    b"\x04"  # type of the first frame that a server of HTTP/2 sends, after three bytes of length: Ray speaks gRPC
-)
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)  # what clients of HTTP/2 begin with
-REFUSED = "InvalidAuthToken"  # in what Ray says to who shows none
+PUT_OFF_SECONDS = 30.0  # longest delay of a signal while Ray is busy: a silent cluster may block for ever
+LONGEST_TMPDIR = 26  # bytes; paths of Ray's sockets add 81, and the limit is 107
+SETTINGS = b"\x04"  # type of an HTTP/2 server's first frame, after three bytes of length: Ray speaks gRPC
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + SETTINGS + bytes(5)  # preface of HTTP/2 clients
+REFUSED = "InvalidAuthToken"  # in Ray's reply to a client without a token
 
 
 def reach(address: str) -> None:
-    """See whether a cluster answers, and have Ray show it the token if it wants one.
+    """Check that a cluster answers, and let Ray send the token if it wants one.
 
     Raises:
         StudyError: when no Ray cluster answers at a `host:port`.
@@ -58,14 +56,14 @@ def reach(address: str) -> None:
         raise unreachable(address, str(error)) from error
     if answer[3:4] != SETTINGS and "RAY_USE_TLS" not in os.environ:
         raise unreachable(address, "what listens there is no Ray cluster")
-    # Ray reads the variable once, when it is imported: who has done so has decided.
+    # Ray reads the variable only when it is imported. After that it is too late.
     decided = AUTH_MODE in os.environ or "ray" in sys.modules
     if not decided and not address.startswith("ray://") and _wants_token(address):
         os.environ[AUTH_MODE] = "token"
 
 
 def have_token() -> None:
-    """Give a Ray of our own a token for this run where Ray would write one into a home that cannot be written."""
+    """Set a token for a Ray that this process starts, if Ray cannot write one to the home folder."""
     home = os.path.expanduser("~")
     place = os.path.join(home, ".ray")
     if not os.access(place if os.path.exists(place) else home, os.W_OK | os.X_OK):
@@ -74,14 +72,15 @@ def have_token() -> None:
 
 @contextmanager
 def undisturbed(seconds: float = PUT_OFF_SECONDS) -> Iterator[None]:
-    """Puts off what a signal raises until the block ends: a Ray that is left while it starts or ends takes the process
-    down with it. Ray's own handler for SIGTERM, which would do just that, is not let in.
+    """Delay exceptions from signals until the block ends. Ray's own SIGTERM handler is kept out.
+
+    An interrupted start or end of Ray would end the process.
 
     Args:
-        seconds: that the block may take; what a signal raises later is not put off.
+        seconds: longest delay; later signals raise at once.
 
     Raises:
-        KeyboardInterrupt: what was put off.
+        KeyboardInterrupt: the delayed exception.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -112,7 +111,7 @@ def undisturbed(seconds: float = PUT_OFF_SECONDS) -> Iterator[None]:
 
 
 def unreachable(address: str | None, error: str) -> StudyError:
-    """What to say of a cluster that cannot be used."""
+    """Return the error for a cluster that cannot be used."""
     hint = "one worker needs no Ray"
     if address:
         hint = "start a cluster with `ray start --head`, or leave --ray out to use this machine"
@@ -131,13 +130,13 @@ def _wants_token(address: str) -> bool:
 
 
 class RayFolder:
-    """Where a Ray of our own has its sockets and logs, of which only logs of something that failed outlast it.
+    """Folder for the sockets and logs of a Ray that this process starts. Only logs of a failure outlast it.
 
-    Not Ray's own place for that: there other people's clusters are too.
+    Ray's default folder also holds other people's clusters.
 
     Attributes:
-        path: of Ray's part of it; empty as long as there is none. Ray opens that to all users of the computer, what is
-            around it is its owner's.
+        path: Ray's subfolder; empty until it is made. Ray opens it to all users of the computer, but the folder around
+            it belongs to its owner alone.
     """
 
     path = ""
@@ -145,7 +144,7 @@ class RayFolder:
     _driver = -1
 
     def make(self) -> str:
-        """Make the folder; gives the path of Ray's part."""
+        """Make the folder; return the path of Ray's subfolder."""
         place = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
         if len(os.fsencode(place)) > LONGEST_TMPDIR:
             place = "/tmp"
@@ -161,7 +160,7 @@ class RayFolder:
         return self.path
 
     def with_logs(self, failure: str) -> str:
-        """What has failed, and where Ray's logs are, which are kept then."""
+        """Keep Ray's logs, and add their location to a failure message."""
         logs = os.path.join(self.path, "session_latest", "logs")
         if not self.path or not os.path.exists(logs):
             return failure
@@ -179,11 +178,11 @@ class RayFolder:
 
 
 def _remove_of_dead(driver: Path) -> None:
-    """Remove a folder of ours whose driver was killed."""
+    """Remove the folder of a driver that was killed."""
     with suppress(OSError):
         if driver.stat().st_uid != os.getuid():
             return
         with driver.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error while its driver lives
-            if file.read():  # else it is being made
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its driver lives
+            if file.read():  # empty while it is being made
                 shutil.rmtree(driver.parent, ignore_errors=True)

@@ -2,9 +2,8 @@
 
 Workers load the study themselves and get designs as genes, in batches sized by the measured cost of an evaluation.
 Rungs that need a resource have workers of their own, on the nodes that have it. A worker that dies takes its batches
-with it; those designs are evaluated once more, one by one, so that only one that kills a worker again is recorded as
-failed.
-What was lost with a whole node, or with its connection, is no design's fault.
+with it. Their designs are evaluated again, one by one. Only a design that kills a worker again is recorded as failed.
+Losses of a whole node or its connection are not blamed on designs.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unr
 from .ray_worker import Introduction, RayWorker
 
 WAIT_SECONDS = 0.1
-MANY = 16  # batches that workers have, from which on results are taken in several at a time
-LINGER_SECONDS = 0.005  # to wait for more of them; each worker has a batch that waits for it
-START_SECONDS = 120.0  # for Ray on this machine, and for the first worker of each kind to say what it can do
+MANY = 16  # running batches from which on results are collected several at a time
+LINGER_SECONDS = 0.005  # to wait for more results; each worker has another batch queued meanwhile
+START_SECONDS = 120.0  # for Ray on this machine to start, and for the first worker of each kind to report
 CLOSE_SECONDS = 2.0
 PATIENCE_SECONDS = 60.0  # for lost workers to be replaced
-KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray: of a cluster, or RAY_... of one process
-MAX_STARTS = 3  # of a worker that fails to start
+KILL_CHILDREN = "kill_child_processes_on_worker_exit"  # a setting of Ray, for a cluster, or as RAY_... for one process
+MAX_STARTS = 3  # attempts for a worker that fails to start
 
 
 class RayExecutor:
-    """Evaluates jobs in Ray actors: `workers` of them for rungs that need nothing special, more for those that do.
+    """Evaluates jobs in Ray actors: `workers` of them for rungs without a special resource, more for those with one.
 
     Args:
-        needs: of each rung's evaluator.
-        address: of a running cluster; None starts Ray on this machine.
+        needs: needs of each rung's evaluator.
+        address: address of a running cluster; None starts Ray on this machine.
 
     Attributes:
-        problems: per rung why no worker can serve it; None where one can.
+        problems: for each rung, why no worker can serve it; None if one can.
 
     Raises:
         StudyError: when the cluster cannot be reached, or its workers cannot load the study.
@@ -61,7 +60,7 @@ class RayExecutor:
         self._names = [full_name(evaluator) for evaluator in study.make_evaluators()]
         self._own = not ray.is_initialized()
         self._folder = RayFolder()
-        # Ray would end the child processes of a worker that ends, before they can end what they have started.
+        # By default Ray kills a worker's child processes before they can end their own.
         self._isolates = any(need.isolate for need in self._needs)
         self._known: list[Measurement] = []
         self._news: list[str] = []
@@ -90,21 +89,21 @@ class RayExecutor:
                 "include_dashboard": False, "_temp_dir": self._folder.make(),
                 "_system_config": {KILL_CHILDREN: False} if self._isolates else None,
             }  # fmt: skip
-        # Else Ray's C++ takes a SIGTERM for a crash of the driver.
+        # Otherwise Ray's C++ code reports a SIGTERM as a crash of the driver.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         try:
             with undisturbed(PUT_OFF_SECONDS if address else START_SECONDS), nullcontext() if address else _alone():
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-        except Exception as error:  # whatever class it is of: Ray raises its base class too
+        except Exception as error:  # of any class: Ray also raises `Exception` itself
             raise unreachable(address, self._folder.with_logs(str(error))) from error
 
     def _local_resources(self, study: StudySpec) -> dict[str, float]:
-        """What this machine has: one of each resource whose evaluator can run here."""
+        """Return this machine's resources: one of each whose evaluator can run here."""
         evaluators = zip(study.make_evaluators(), self._needs, strict=True)
         return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
 
     def _hire(self, workers: int | None) -> None:
-        """Start the workers: as many as asked for, or one per CPU, and one for each unit of a resource there is."""
+        """Start the workers: the given number or one per CPU, and one for each unit of a resource."""
         has = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for resource in {need.resource: None for need in self._needs}:
             count = workers or max(1, int(has.get("CPU", 1))) if resource is None else int(has.get(resource, 0))
@@ -114,12 +113,12 @@ class RayExecutor:
                     self._start(resource, pool, worker)
 
     def _start(self, resource: str | None, pool: Pool, worker: int) -> None:
-        """Start a worker, perhaps in the place of one that died. It gets work when it has said that it is there."""
-        # No CPU for workers with a resource: the resource says where they may be and how many.
+        """Start a worker, perhaps to replace a dead one. It gets work once it has introduced itself."""
+        # Workers with a resource reserve no CPU: the resource alone limits their place and number.
         options: dict[str, Any] = {"num_cpus": 1} if resource is None else {"num_cpus": 0, "resources": {resource: 1}}
-        options["enable_task_events"] = False  # nobody looks at Ray's own list of what was called, which costs the most
+        options["enable_task_events"] = False  # recording calls costs the most, and nobody reads the list
         if self._isolates and not self._folder.path:
-            # There the cluster says so: for an environment of its own a worker starts anew, half as long again.
+            # Our own cluster is configured instead: a worker with its own environment starts 50 % slower.
             options["runtime_env"] = {"env_vars": {f"RAY_{KILL_CHILDREN}": "0"}}
         remote: Any = ray.remote(max_restarts=0, max_task_retries=0, **options)(RayWorker)
         actor = remote.remote(self._source, self._needs)
@@ -127,7 +126,7 @@ class RayExecutor:
         self._starting[actor.introduce.remote()] = (resource, worker)
 
     def _ask_around(self) -> list[str | None]:
-        """Per rung, why no worker can serve it."""
+        """Return, for each rung, why no worker can serve it."""
         said = {resource: self._first_words(resource) for resource in self._pools}
         return [
             said[need.resource][rung] if need.resource in said else _missing(need.resource)
@@ -135,7 +134,7 @@ class RayExecutor:
         ]
 
     def _first_words(self, resource: str | None) -> list[str | None]:
-        """What the first worker of a kind says about the rungs."""
+        """Return the problems of each rung, as the first worker of a kind reports them."""
         references = [r for r, (of, _) in self._starting.items() if of == resource]
         ready, _ = ray.wait(references, num_returns=1, timeout=START_SECONDS)
         if not ready:
@@ -169,7 +168,7 @@ class RayExecutor:
         pool.welcome(worker, said.place)
 
     def _look_after(self) -> None:
-        """Give up a rung whose workers are gone and do not come back.
+        """Give up a rung whose workers are lost and cannot be replaced.
 
         Raises:
             StudyError: when it is the rung of every design.
@@ -230,14 +229,14 @@ class RayExecutor:
         references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
         started = time.perf_counter()
-        if ready:  # and whatever else is finished by now, or, of many, within a moment: each look asks for all of them
+        if ready:  # each wait queries all references, so collect all that finished; with many, linger a moment
             linger = LINGER_SECONDS if len(self._running) > MANY else 0
             ready, _ = ray.wait(references, num_returns=len(references), timeout=linger)
             started += linger
         elif not references:
             time.sleep(timeout)
         finished = set(ready)
-        for reference in references:  # a worker's batches in the order in which it got them
+        for reference in references:  # in order of submission for each worker
             if reference not in finished:
                 continue
             if reference in self._starting:
@@ -296,11 +295,11 @@ class RayExecutor:
     def _conclude(self, pool: Pool, reference: Any) -> list[Measurement]:
         """Try the designs of a lost worker again one by one; one that is lost again with its worker is the cause."""
         loss = pool.losses.pop(reference)
-        ray.kill(loss.actor)  # where only the connection to it was lost, its successor waits for its CPU
+        ray.kill(loss.actor)  # if only its connection broke, it still holds the CPU that its successor needs
         return self._again(pool, loss.tasks, died_alone(reference), loss.reason)
 
     def _close_cases(self) -> list[Measurement]:
-        """Conclude without an answer what has waited for one too long."""
+        """Conclude losses whose node has not answered in time."""
         late = time.monotonic() - AUTOPSY_SECONDS
         overdue = [(pool, r) for pool in self._pools.values() for r, loss in pool.losses.items() if loss.since < late]
         return [found for pool, reference in overdue for found in self._conclude(pool, reference)]
@@ -325,7 +324,7 @@ class RayExecutor:
 
     def _dismiss(self) -> None:
         if any(need.isolate for need in self._needs):
-            # A killed worker's child process ends by itself, but not before it notices.
+            # The child of a killed worker also ends by itself, but only once it notices.
             idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]
             if idle:
                 ray.wait([actor.close.remote() for actor in idle], num_returns=len(idle), timeout=CLOSE_SECONDS)

@@ -20,10 +20,10 @@ from .pool import Place, Task, here
 
 
 class Introduction(Struct, frozen=True):
-    """What a worker says when it has started.
+    """Message from a worker that has started.
 
     Attributes:
-        problems: per rung why its evaluator cannot run there.
+        problems: for each rung, why its evaluator cannot run there.
     """
 
     place: Place
@@ -46,7 +46,7 @@ class RayWorker:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     def introduce(self) -> Introduction:
-        """Say where this is and what it can do; called first, in the process that is the worker's own."""
+        """Report the worker's place and abilities; called first, in its process."""
         collect_rarely()
         return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
 

@@ -1,4 +1,4 @@
-"""Who evaluates a study's designs: this process, its child processes, or workers on this machine or a cluster."""
+"""Setup of evaluation: in this process, in child processes, or by workers on this machine or a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Workforce(Struct, frozen=True):
     """An executor, and which rungs of the ladder it can serve.
 
     Attributes:
-        notes: what to say at the start about rungs that it cannot.
+        notes: messages for the start of a run about rungs that it cannot serve.
     """
 
     executor: Executor
@@ -29,10 +29,11 @@ class Workforce(Struct, frozen=True):
 
 
 def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:
-    """What the evaluators ask for, with the deadlines that were asked for instead of theirs.
+    """Return the needs of each evaluator, with deadlines overridden by the given ones.
 
     Args:
-        deadlines: per design, by an evaluator's name, or under "" for all. Who has one gets a process of its own.
+        deadlines: limit per design, by an evaluator's name, or under "" for all. An evaluator with a deadline gets a
+            process of its own.
 
     Raises:
         StudyError: for a name that no evaluator has, or a text that is not a duration.
@@ -60,14 +61,14 @@ def recruit(
     workers: int | None,
     address: str | None,
 ) -> Workforce:
-    """Those who evaluate.
+    """Set up the evaluation of a study.
 
     Args:
-        asked: by each evaluator.
-        workers: by default this process, or with an address one per CPU of the cluster.
+        asked: needs of each evaluator.
+        workers: number of workers; by default this process alone, or one per CPU of the cluster if there is an address.
 
     Raises:
-        StudyError: when the evaluator of every design can run nowhere, or the cluster cannot be reached.
+        StudyError: if no worker can run the evaluator of every design, or the cluster cannot be reached.
     """
     if workers in (None, 1) and address is None:
         problems = unusable_here(evaluators)
@@ -90,10 +91,10 @@ def recruit(
 
 
 def unusable_here(evaluators: Sequence[Evaluator]) -> list[str | None]:
-    """Per evaluator why it cannot run on this machine; None where it can.
+    """Return, for each evaluator, why it cannot run on this machine; None if it can.
 
     Raises:
-        StudyError: when the evaluator of every design cannot.
+        StudyError: if the evaluator of every design cannot.
     """
     problems = [why_unavailable(evaluator) for evaluator in evaluators]
     _refuse_first(evaluators, problems)
@@ -106,7 +107,7 @@ def _refuse_first(evaluators: Sequence[Evaluator], problems: Sequence[str | None
 
 
 def _notes(evaluators: Sequence[Evaluator], problems: Sequence[str | None]) -> list[str]:
-    """What to say about evaluators that cannot be used."""
+    """Describe evaluators that cannot be used."""
     _refuse_first(evaluators, problems)
     return [
         f"rung {n} ({full_name(evaluators[n])}) is left out: {problem}; the other rungs go on"

@@ -1,10 +1,10 @@
-"""Schedules derived from a program: what is worth varying about its loops, arrays and tensors on an FPGA.
+"""Schedules derived from a program: choices for its loops, arrays and tensors on an FPGA.
 
-Per kernel: how many copies of their innermost bodies its nests of loops make (a nest is pipelined at the level, and its
-loop unrolled by the factor, that make as many or come closest from below), and with which interval. Nests that do
-little beside the others may make fewer copies. Arrays get the banks that let the copies of their accesses run in every
-cycle, or half of them: their factors follow from the loops and are not searched one by one. Tensors are copied in words
-of a power of two elements.
+Each kernel has a number of copies of the innermost bodies of its loop nests, and an interval. A nest is pipelined at
+the level, and its loop unrolled by the factor, that make this number of copies, or the next smaller one. Nests with
+little work may make fewer copies. Arrays get the banks that let the copies access them in every cycle, or half as many:
+these factors follow from the loops and are not searched one by one. Tensors are copied in words of a power of two
+elements.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .schedules import (
     adders,
 )
 
-# Loops around each other in kernels, and in how many copies their bodies can be made.
+# Loop nests of kernels, and the numbers of copies of their bodies.
 
 
 MOST_COPIES = 4096  # operations of one round that unrolling may make
@@ -56,17 +56,19 @@ class Chain(Struct, frozen=True):
 
     @property
     def rounds(self) -> int:
-        """How often the innermost body runs."""
+        """Number of executions of the innermost body."""
         return math.prod(self.trips)
 
     def at_most(self, wanted: int, most: int) -> Copies:
-        """The option with the most copies that are not more than wanted: nests share operators, so one that makes more
-        than the others would set what all of them cost."""
+        """Return the option with the most copies up to `wanted`.
+
+        Nests share operators, so a nest with more copies than the others would set the cost of all.
+        """
         return _at_most(self.trips, wanted, most)
 
 
 Copies: TypeAlias = tuple[int, int, int]
-"""How many copies of the innermost body are made, the level that is pipelined, and the factor of its loop.
+"""Number of copies of the innermost body, the pipelined level, and the unroll factor of its loop.
 
 Level 0 is the innermost loop; everything inside the pipelined level is unrolled. A loop that would be unrolled
 completely is inside, and the one around it is pipelined.
@@ -98,16 +100,16 @@ def _wanted(trip_counts: tuple[tuple[int, ...], ...], most: int) -> tuple[int, .
 
 
 Nests: TypeAlias = tuple[tuple[Copies, int], ...]
-"""How each chain of a kernel is copied, and the interval it is pipelined with."""
+"""Copies of each chain of a kernel, and its pipeline interval."""
 
 
 class KernelChains(Struct, frozen=True):
-    """What there is to ask about the nests of a kernel.
+    """Questions about the loop nests of a kernel.
 
     Attributes:
-        chains: of its classes; those of the same loops count once.
-        most: copies that can be made.
-        shares: of each chain, where it may be treated differently.
+        chains: loop chains of its classes; chains of the same loops count once.
+        most: largest number of copies.
+        shares: question of each chain that may be treated differently.
     """
 
     kernel: str
@@ -120,7 +122,7 @@ class KernelChains(Struct, frozen=True):
 
     @classmethod
     def of(cls, kernel: Kernel, device: FpgaDevice) -> KernelChains | None:
-        """None where it has no loops."""
+        """Return the questions of a kernel; None without loops."""
         found: dict[tuple[str, ...], Chain] = {}
         for task_class in kernel.classes:
             for chain in _chains(read_nest(task_class.body.mlir), task_class):
@@ -128,8 +130,8 @@ class KernelChains(Struct, frozen=True):
         if not found:
             return None
         chains = tuple(found.values())
-        # Tasks that are not folded have hardware of their own, and a copy with an operator takes a DSP at least; the
-        # longest interval lets that many copies share one.
+        # Unfolded tasks have hardware of their own, and a copy's operator takes at least one DSP, which as many copies
+        # share as the longest interval has cycles.
         most = max(1, min(MOST_COPIES, INTERVALS[-1] * device.limit("dsp") // kernel.task_count))
         name, largest = f"schedule.{kernel.name}", max(chain.rounds for chain in chains)
         return cls(
@@ -202,13 +204,13 @@ _ADDERS = Question.word("schedule.adders", ADDERS_BY, ADDERS_BY)
 
 
 class _Facts(Struct, frozen=True):
-    """What schedules of a program follow from.
+    """Facts that the schedules of a program follow from.
 
     Attributes:
         chains: of each kernel that has loops.
         spreads: of all accesses.
         written: names of the tensors that tasks write.
-        adds_floats: whether there are floating-point sums, for which there are adders with and without DSPs.
+        adds_floats: True with floating-point sums, for which there are adders with and without DSPs.
     """
 
     chains: Sequence[KernelChains]
@@ -353,7 +355,7 @@ def needed_banks(
 
 
 def spreads_of(kernel: Kernel) -> list[Spread]:
-    """What the accesses of a kernel go along; those that are alike count once."""
+    """Return the array dimensions and loops of a kernel's accesses; equal ones count once."""
     found: dict[Spread, None] = {}
     for task_class in kernel.classes:
         nest = read_nest(task_class.body.mlir)
@@ -385,13 +387,16 @@ def _accesses(
 
 
 def _adds_floats(program: CompiledProgram) -> bool:
-    """Whether there are floating-point sums, for which there are adders with and without DSPs, and no wider ones."""
+    """Check for floating-point sums with a choice of adders, with or without DSPs: 64-bit floats leave none."""
     bodies = [task_class.body.mlir for task_class in program.task_classes]
     return any("arith.addf" in body or "arith.subf" in body for body in bodies) and not any("f64" in b for b in bodies)
 
 
 def schedules_of(declared: str | Sequence[Any], device: Device) -> ScheduleChoice[Any] | None:
-    """What a study's `schedules=` means: "auto", schedule parameters, or both in a list; None for no choice at all.
+    """Return the choice that a study's `schedules=` declares; None for no choice at all.
+
+    Args:
+        declared: "auto", schedule parameters, or both in a list.
 
     Raises:
         StudyError: for anything else, and for a device that has no schedules.

@@ -60,17 +60,17 @@ class ScheduleChoice(QuestionChoice, Generic[A]):
         return replace(draft, schedule=schedule, depths=depths)
 
     def count(self, draft: Draft, limit: int) -> int:
-        """Every way to answer is a schedule, which need not be made."""
+        """Count the combinations of answers, without making their schedules."""
         ways = every_way(lambda ask: self.asked(draft.compiled, ask))
         return sum(1 for _ in islice(ways, limit + 1))
 
 
 class ScheduleParameter(Struct, frozen=True):
-    """What may vary about one loop, array or stream.
+    """A variable directive of one loop, array or stream.
 
     Attributes:
         target: "kernel:loop", "kernel:array", or the name of a tensor or stream of the region.
-        options: what is fixed about the directive.
+        options: fixed options of the directive.
         values: of the option `varies`; ascending numbers, or words.
     """
 
@@ -82,7 +82,7 @@ class ScheduleParameter(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of its gene."""
+        """Name of its gene."""
         dim = dict(self.options).get("dim")
         return f"schedule.{self.kind}.{self.target}" + ("" if dim is None else f".{dim}")
 
@@ -139,8 +139,9 @@ _MEMORIES = ("auto", "onchip", "dram", "bram", "uram", "lutram", "register")
 
 
 def memory(array: str, places: Sequence[str]) -> ScheduleParameter:
-    """Where an array is: "auto", "bram", "uram", "lutram", "register"; for a tensor "onchip", so that it is not copied,
-    or "dram", where it stays but for the tiles of the tasks at work.
+    """Vary the memory of an array: "auto", "bram", "uram", "lutram", "register".
+
+    For a tensor also "onchip", so that it is not copied, or "dram": only tiles of the tasks at work leave DRAM.
     """
     if not places or any(place not in _MEMORIES for place in places):
         raise StudyError(f"memory({array}): {list(places)!r}", hint=f"known places: {', '.join(_MEMORIES)}")
@@ -158,14 +159,14 @@ def stream_depth(stream: str, depths: Parameter | Sequence[int]) -> SchedulePara
 
 
 def adders(kinds: Sequence[str] = ADDERS_BY) -> ScheduleParameter:
-    """What floating-point sums are built of: "auto" leaves it to the tool, "fabric" takes no DSPs."""
+    """Vary the adders of floating-point sums: "auto" leaves the choice to the tool, "fabric" takes no DSPs."""
     if not kinds or any(kind not in ADDERS_BY for kind in kinds):
         raise StudyError(f"adders: {list(kinds)!r}", hint=f"known: {', '.join(ADDERS_BY)}")
     return ScheduleParameter(ADDERS, "sums", "impl", tuple(kinds))
 
 
 class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
-    """The product of declared parameters, restricted to what is legal for the program; one answer for each."""
+    """Product of declared parameters, restricted to legal schedules of the program; one answer per parameter."""
 
     def __init__(self, parameters: Sequence[ScheduleParameter], device: FpgaDevice) -> None:
         super().__init__()
@@ -240,7 +241,7 @@ class DeclaredSchedules(ScheduleChoice[tuple[Answer, ...]]):
 
 
 def _is_neutral(kind: str, value: Answer) -> bool:
-    """Whether a value means that there is no directive."""
+    """Return whether a value means no directive."""
     return value == {"pipeline": 0, "unroll": 1, "partition": 1, "place": "auto", ADDERS: "auto"}.get(kind)
 
 

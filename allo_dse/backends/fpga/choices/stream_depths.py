@@ -1,4 +1,4 @@
-"""How much time the FIFOs of an FPGA design may cost, which decides how deep they are."""
+"""Choice of the time that FIFOs of an FPGA design may cost, which decides their depths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost model of FPGA designs: what the HLS tool makes of a task body, its cycles and its resources.
+"""The cost model of FPGA designs: hardware that the HLS tool makes of a task body, its cycles and its resources.
 
 Imports: common, compiler, device, eval.
 Imported by: backends.fpga, backends.fpga.hls, networks.

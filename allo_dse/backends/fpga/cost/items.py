@@ -1,4 +1,4 @@
-"""Walks over the operations and loops of a body: what decides on what happens, and what uses streams or arrays."""
+"""Walks over the operations and loops of a body: its control conditions, and its uses of streams and arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays on the chip: banks after partitioning, how many accesses meet at one, and what they are built of."""
+"""Arrays on the chip: banks after partitioning, conflicts of accesses at a bank, and hardware."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _LUT_PER_BANK = 12
 
 
 class Split(Struct, frozen=True):
-    """How one dimension is split into banks."""
+    """Partition of one dimension into banks."""
 
     kind: str
     factor: int
@@ -80,7 +80,7 @@ class Split(Struct, frozen=True):
 @hashed_once
 @dataclass(frozen=True)
 class Storage:
-    """An array and where it is.
+    """An array and its place.
 
     Attributes:
         splits: per dimension, None where it is whole.
@@ -98,7 +98,7 @@ class Storage:
     users: int = 1
 
     def ports(self, device: FpgaDevice) -> int:
-        """How many accesses each of the tasks that use it has to a bank in a cycle."""
+        """Return the accesses to a bank per cycle for each task that uses it."""
         return max(1, device.arrays.ports // self.users)
 
     @property
@@ -112,11 +112,11 @@ class Storage:
 
     @property
     def in_registers(self) -> bool:
-        """Whether every element is a register of its own, which any number of operations can use at once."""
+        """True if every element is a register of its own, which any number of operations can use at once."""
         return self.place == "register" or self.bank_words == 1
 
     def resources(self, device: FpgaDevice, copies: int = 1) -> Resources:
-        """What it takes; `copies` 2 for a double buffer."""
+        """Return its resources; `copies` is 2 for a double buffer."""
         words, bits, banks = self.bank_words, self.array.bits, self.banks
         if self.fifo_depth:
             return fifo_resources(device, bits, self.fifo_depth) * banks
@@ -160,8 +160,10 @@ def busiest_bank(storage: Storage, accesses: Accesses) -> int:
 
 
 def split(form: Linear | None, unrolled: Unrolled) -> tuple[Linear, Linear] | None:
-    """What of an index is another in each copy of unrolled loops, and what is the same in all; None where nobody knows:
-    it has no form, or a quotient (or minimum, ...) hangs on both."""
+    """Split an index into the part that differs between the copies of unrolled loops, and the part that they share.
+
+    None if that is unknown: the index has no form, or a quotient (or minimum, ...) depends on both.
+    """
     if form is None:
         return None
     inside = [part for part, _ in form.derived if part.variables <= unrolled.keys()]
@@ -180,7 +182,7 @@ def split(form: Linear | None, unrolled: Unrolled) -> tuple[Linear, Linear] | No
 
 
 def copies_of(unrolled: Unrolled) -> int:
-    """How many copies unrolling makes."""
+    """Return the number of copies that unrolling makes."""
     return math.prod(map(len, unrolled.values()))
 
 

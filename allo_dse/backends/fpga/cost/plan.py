@@ -26,18 +26,18 @@ from allo_dse.eval.execute.decided import Observed
 
 from .memory import Split, Storage
 
-# Errors for programs whose control is not known before they run: where, which expression, and what to do.
+# Errors for data-dependent control: the place, the expression, and a remedy.
 
 
 REMEDY = (
     "use bounds and conditions of loop variables, process ids and constants, joined by and, or, not; "
     "or give the study inputs= on which it is timed"
 )
-"""What helps where control depends on data."""
+"""Remedy for control that depends on data."""
 
 
 def refusal(reason: str, location: SourceLocation | None, hint: str = REMEDY) -> StaticControlError:
-    """An error that names the line, and what stands there."""
+    """Return an error that names the line and the expression there."""
     if location is None:
         return StaticControlError(f"no static times: {reason}", hint=hint)
     text = linecache.getline(location.file, location.line).strip()
@@ -59,7 +59,7 @@ _STORAGES_KEPT = 4096
 
 
 class Planned(Struct, frozen=True):
-    """A loop whose trip count and treatment are decided.
+    """A loop with a decided trip count and mode.
 
     Attributes:
         trips: how often it runs; at most, where that varies.
@@ -89,7 +89,7 @@ class Planned(Struct, frozen=True):
         return self.bounds is not None or self.site >= 0
 
     def at(self, variables: Mapping[int, int]) -> Planned:
-        """The same with the rounds it has where variables of loops around it have these values."""
+        """Return the loop with its trip count for these values of outer loops' variables."""
         if self.bounds is None:
             return self
         first, end = (bound.value(variables) for bound in self.bounds)
@@ -126,7 +126,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def key(self) -> Hashable:
-        """Equal for plans of one class that say the same."""
+        """Key that is equal for plans of one class with equal decisions."""
         flow = self.overlaps, tuple(self.fifos.items())
         return frozenset(self.loops.items()), tuple(self.storages.values()), self.fabric, flow
 
@@ -137,7 +137,7 @@ def plan_of(program: CompiledProgram, task_class: TaskClass, nest: Nest, directi
 
 
 class Planner(Struct, frozen=True, eq=False):
-    """Reads schedules as they concern one task class. What names mean is found once for all schedules."""
+    """Reader of schedules for one task class. Names are resolved once for all schedules."""
 
     program: CompiledProgram
     task_class: TaskClass
@@ -179,7 +179,7 @@ class Planner(Struct, frozen=True, eq=False):
         return Plan(loops, storages, self.task_class.loops, fabric, overlaps, fifos)
 
     def _storage(self, name: str, said: tuple[Directive, ...]) -> Storage:
-        """An array as directives about it have it: one object, so that what is found of it is found once."""
+        """Return an array as its directives shape it: one object per outcome, so that caches on it are shared."""
         key = name, said
         storage = self._storages.get(key)
         if storage is None:
@@ -267,7 +267,7 @@ def planned(
 
 
 def sources_in(body: Iterable[Node]) -> Iterator[int]:
-    """The loops of the source that stand in some nodes, by position."""
+    """Return the positions of the source loops in some nodes."""
     for node in body:
         if isinstance(node, Branch):
             yield from sources_in((*node.sides[0], *node.sides[1]))
@@ -278,7 +278,7 @@ def sources_in(body: Iterable[Node]) -> Iterator[int]:
 
 
 class _Resolver(Struct, frozen=True):
-    """Gives loops trip counts; the mode is what directives say, "sequential" where they say nothing."""
+    """Resolver of trip counts and modes; a loop without directives is "sequential"."""
 
     plan: Plan
     pipelined: Collection[int]
@@ -320,7 +320,7 @@ class _Resolver(Struct, frozen=True):
         return loop if varies or any(map(_has_varying, body)) else _unrolled(loop, own.unroll)
 
     def _observed(self, node: Loop, name: str, observed: Observed, ranges: Ranges) -> Planned:
-        """A loop whose rounds are those of a run."""
+        """Return a loop with the trip counts of a run."""
         rounds = observed.rounds(node.site, node.step)
         lowest = int(rounds[:, 0].min(initial=0))
         end = int((rounds[:, 0] + rounds[:, 1] * max(1, node.step)).max(initial=lowest + 1))

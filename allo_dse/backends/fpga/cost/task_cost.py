@@ -1,4 +1,4 @@
-"""A task class on an FPGA: what it does when, its loops, and its resources.
+"""A task class on an FPGA: timing, loops, and resources.
 
 cost = task_cost(program, task_class, device, directives)
 cost.parts          # Wait, Pipe and Again: what the simulator's tables are written from
@@ -34,7 +34,7 @@ from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
 from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
 
-# Dataflow inside a task: the nests of a function run at once, connected by buffers or by FIFOs.
+# Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
 
 
 class Process(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Process(Struct, frozen=True):
 
 
 def processes(items: Sequence[Item], sources: Sequence[SourceLoop]) -> list[list[Item]]:
-    """The items of a function, by the process that they belong to; what stands between nests goes with the next one."""
+    """Return the items of a function by process; items between nests belong to the next one."""
     found: list[list[Item]] = []
     before: tuple[str, int] | None = None
     waiting: list[Item] = []
@@ -168,7 +168,7 @@ _MOST_ROUNDS = 1 << 16  # of loops whose rounds differ
 
 @dataclass(frozen=True)
 class Measured:
-    """What an HLS report says of a pipelined loop, which then holds instead of the model."""
+    """Interval and depth of a pipelined loop in an HLS report, which replace the model's."""
 
     ii: int
     depth: int
@@ -197,11 +197,12 @@ class LoopCost(Struct, frozen=True):
 
 
 class TaskCost(Struct, frozen=True, dict=True):
-    """What one task takes.
+    """Time and resources of one task.
 
     Attributes:
         logic: operators, registers and control.
-        storages: its arrays, arguments included. operations: arithmetic ones; a multiply-add is two.
+        storages: its arrays, arguments included.
+        operations: arithmetic operations; a multiply-add is two.
     """
 
     parts: tuple[Part, ...]
@@ -216,7 +217,7 @@ class TaskCost(Struct, frozen=True, dict=True):
         return cycles_of(self.parts)
 
     def arrays(self, device: FpgaDevice, copies: tuple[int, ...]) -> Resources:
-        """What its arrays take, of each so many."""
+        """Return the resources of its arrays, each in `copies` copies."""
         key = device.key, copies
         if key not in self._arrays:
             pairs = zip(self.storages.values(), copies, strict=True)
@@ -261,7 +262,7 @@ def planned_cost(
     measured: Mapping[int, Measured] | None = None,
     observed: Observed | None = None,
 ) -> TaskCost:
-    """The same, of what directives say of the class.
+    """Return the cost of a task under a plan of its class.
 
     Raises:
         StaticControlError: where control depends on data.
@@ -284,7 +285,7 @@ def planned_cost(
 
 @lru_cache(maxsize=4096)
 def deciding_pids(mlir: str) -> tuple[bool, ...]:
-    """By which of their process ids tasks of one class differ in trip counts, or in the rounds that use streams."""
+    """Return the process ids that decide trip counts, or the rounds that use streams, among tasks of one class."""
     nest = read_nest(mlir)
     used = {variable for form in control_forms(nest.body) for variable in form.variables}
     return tuple(pid in used for pid in nest.pids)
@@ -324,12 +325,14 @@ class _Task:
 
     @property
     def loops(self) -> tuple[LoopCost, ...]:
-        """The pipelined loops in the order in which they stand."""
+        """Pipelined loops in program order."""
         return tuple(self._loops.values())
 
     def whole(self, items: Sequence[Item], pids: Mapping[int, int]) -> tuple[Part, ...]:
-        """Parts of the task. Under `dataflow` its nests run at once, and what one hands to another is a double buffer
-        or a FIFO."""
+        """Parts of the task.
+
+        Under `dataflow` its nests run concurrently, and pass data through double buffers or FIFOs.
+        """
         if not self.plan.overlaps:
             return self.block(items, 1, pids, outermost=True)
         groups = processes(items, self.plan.sources)
@@ -343,7 +346,7 @@ class _Task:
     def block(
         self, items: Sequence[Item], times: int, variables: Mapping[int, int], *, outermost: bool = False
     ) -> tuple[Part, ...]:
-        """Parts of a block: loops one after the other, with what stands between them.
+        """Return the parts of a block: loops one after the other, with the items between them.
 
         Args:
             times: how often the block is executed.
@@ -378,7 +381,7 @@ class _Task:
         return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra), *call]
 
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
-        """Loops under a condition: those of one side; of a condition on data those that take longer."""
+        """Return the loops under a condition: those of its side, or of the slower side if data decides."""
         holds = decided(item.test, variables)
         if item.test is None and self.observed is not None:
             holds = bool(self.observed.holds(item.site, 1)[0])
@@ -392,7 +395,7 @@ class _Task:
         return [Wait(max(cycles_of(side) for side in sides))]
 
     def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
-        """A loop that is not pipelined: its rounds are all alike, or each is what control makes of it."""
+        """Return the parts of a loop that is not pipelined: equal rounds as one repetition, else one by one."""
         self._sequential.add(loop.variable)
         if not any(loop.variable in form.variables for form in control_forms(loop.body)) and not asks_data(loop.body):
             return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
@@ -476,7 +479,7 @@ class _Task:
         return frozenset(name for name, storage in self.storages.items() if storage.in_registers)
 
     def _holds(self, event: StreamEvent, variables: Mapping[int, int], answers: dict[Asked, bool]) -> bool:
-        """Whether a stream operation outside loops happens; `answers` has what was asked before."""
+        """Return whether a stream operation outside loops happens; `answers` caches the outcome of tests."""
         known = {**variables, **dict(event.copies)}
         for test, side in event.tests:
             if isinstance(test, Asked):

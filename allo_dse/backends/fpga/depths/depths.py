@@ -1,4 +1,4 @@
-"""Stream depths that designs on FPGAs are built with: those they say, or the smallest that cost no time."""
+"""Stream depths of built FPGA designs: those that a design sets, or the smallest that cost no time."""
 
 from __future__ import annotations
 
@@ -24,15 +24,9 @@ _FRONTS_KEPT = 16
 def known_depths(
     design: Design, how: Literal["solve", "declared"], fronts: dict[str, DepthFront]
 ) -> Mapping[str, int] | None:
-    """Depths by array that a design says, or that have the least memory with the slowdown that it allows; None for the
-    smallest that cost no time.
+    """Return the depths by array that a design sets, or those of least memory within its allowed slowdown.
 
-    Args:
-        how: where it says neither, "declared" for those of the program.
-        fronts: of designs that were asked for last, by key without slowdown; kept for those that differ in it alone.
-
-    Raises:
-        SimulationError: if it deadlocks at any depths.
+    None for the smallest that cost no time.
     """
     mapping = design.mapping.fpga
     if design.depths or how == "declared":

@@ -92,7 +92,7 @@ def stream_bits(device: FpgaDevice, trace: Trace, bits: Bits) -> list[int]:
 
 
 def fifo_total(device: FpgaDevice, trace: Trace, bits: Bits, depths: Mapping[str, int]) -> Resources:
-    """What the FIFOs of a trace take with these depths; channels that are arrays are left out."""
+    """Return the resources of a trace's FIFOs at these depths; channels that are arrays are left out."""
     arrays = {trace.streams[stream] for array in trace.data.arrays for stream in array}
     widths = zip(trace.streams, stream_bits(device, trace, bits), strict=True)
     return Resources.total(
@@ -140,7 +140,7 @@ class DesignRuns:
         return sorted((depth, bits) for depth, bits in found.items() if depth >= SMALLEST_DEPTH)
 
     def run(self, depths: IntArray) -> DepthRun:
-        """Where writers may have waited for room: FIFOs that were full."""
+        """Simulate the design at these depths, and mark the full FIFOs, whose writers may have waited."""
         results = self._results(depths)
         cycles = max(int(result.cycles) for _, result in results)
         ended = all(result.finished for _, result in results)

@@ -32,7 +32,7 @@ _WORTHWHILE = 0.999  # deeper streams are worth their memory when they save a th
 
 
 def hopeless(network: FpgaNetwork, result: RunResult, arrays: Sequence[str]) -> SimulationError:
-    """What to say of a design that no depths help."""
+    """Return the error for a design that deadlocks at any depths."""
     waiting = result.deadlock.cycle if result.deadlock else ()
     numbers = dict.fromkeys(network.wiring.array[one.stream] for one in waiting if one.stream < network.fifos)
     circle = f": its tasks wait for each other at {' and '.join(arrays[n] for n in numbers)}" if numbers else ""
@@ -116,7 +116,7 @@ class DepthSolver:
         self._done: dict[tuple[int, ...], tuple[FpgaNetwork, RunResult]] = {}
 
     def run(self, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
-        """The network with these depths, and what its simulation gave."""
+        """Return the network with these depths, and the result of its simulation."""
         key = tuple(depths[name] for name in self.arrays)
         if key not in self._done:
             self._done[key] = self._run(np.array(key, np.int64))
@@ -131,8 +131,10 @@ class DepthSolver:
         return network, table_engine().run(network.network, extrapolate=True)
 
     def grow(self, most: Mapping[str, int], least: int = 0) -> dict[str, int]:
-        """The first of a series of depths after which more room saves no time; none does where a run takes about as
-        few cycles as it can."""
+        """Return the first of a series of depths after which more room saves no time.
+
+        No room saves time once a run is close to its least possible cycles.
+        """
         depths = {name: min(limit, SMALLEST_DEPTH) for name, limit in most.items()}
         _, result = self.run(depths)
         while any(depths[name] < limit for name, limit in most.items()):
@@ -179,15 +181,14 @@ def most_tokens(mapping: FpgaCosts) -> dict[str, int]:
     return {name: min(deepest, merged * count) for name, count in tokens.items()}
 
 
-# Depths at which a design also ends where nothing overlaps.
+# Depths at which a design also ends without overlap of rounds.
 #
-# The cost model's pipelines hold tokens: a loop gets those of later rounds before it has put those of earlier ones.
-# C++ that is executed, and circuits without pipelines, do one operation after the other, and may need more room in
-# FIFOs.
+# Pipelines of the cost model hold tokens: a loop gets those of later rounds before it has put those of earlier ones.
+# Executed C++ and circuits without pipelines do one operation after the other, and may need deeper FIFOs.
 
 
 def in_program_order(vmg: VMG, depths: Mapping[str, int], sets: Sequence[Inputs] = ()) -> dict[str, int]:
-    """The depths by stream array, deeper where tasks that do their operations in the program's order wait for ever.
+    """Return the depths by stream array, increased if tasks would deadlock when they execute in program order.
 
     They stay as they are where no depth helps.
 

@@ -32,7 +32,7 @@ SMALL = "small"
 
 
 def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
-    """Which tasks of a graph share a process; None where each has its own.
+    """Return the groups of tasks that share a process; None if each task has its own.
 
     Raises:
         SimulationError: for a stream that the program does not have, or a depth below 1.
@@ -80,7 +80,7 @@ def board_project(
     inputs: Callable[[Program], Sequence[Inputs]] | None = None,
     streams: KernelStreams | None = None,
 ) -> HlsProject:
-    """The HLS project of a design with what it takes to test it and to judge what tools make of it.
+    """Return the HLS project of a design, with a test and a prediction of the tools' results.
 
     It has inputs with golden outputs, what the cost model predicts, and, with `verify_with`, the same design of a
     smaller instance in `small/`, because C++ takes minutes for large ones.
@@ -120,7 +120,7 @@ def _small_project(
     verify_with: Callable[[Mapping[str, object]], Mapping[str, object]] | None,
     sets: Callable[[Program], Sequence[Inputs]],
 ) -> HlsProject | None:
-    """The design of the instance that it is verified with; None where there is none that can be tested."""
+    """Return the project of the instance that a design is verified with; None if no instance can be tested."""
     if verify_with is None:
         return None
     try:

@@ -34,7 +34,7 @@ from .prediction import comparison
 from .project import HlsProject
 from .retime import Retiming, retimed, retiming
 
-# Running the vendor's HLS tool on a written project: which one there is, under a time limit, with all it starts.
+# The vendor's HLS tool: finding it, and running it with its children under a time limit.
 
 
 LOG = "allo_dse_hls.log"
@@ -45,7 +45,7 @@ class HlsToolError(AlloDseError):
 
 
 class Tool(Struct, frozen=True):
-    """An HLS tool: its program, and how it is started on a project's script.
+    """An HLS tool: its program, and the command that runs a project's script.
 
     Attributes:
         arguments: before the steps.
@@ -77,7 +77,7 @@ def find_tool() -> tuple[Tool, str] | None:
 
 
 def unavailable() -> str | None:
-    """Why no HLS tool can be run here, and what to do; None if one can."""
+    """Return why no HLS tool can be run here, and what to do; None if one can."""
     if find_tool() is not None:
         return None
     names = " or ".join(tool.name for tool in TOOLS)
@@ -85,7 +85,7 @@ def unavailable() -> str | None:
 
 
 def run_steps(directory: Path, steps: Sequence[str], *, seconds: float) -> None:
-    """Run steps ("csynth", "cosim") of a project; what the tool prints goes to `allo_dse_hls.log` there.
+    """Run steps ("csynth", "cosim") of a project; the tool's output goes to `allo_dse_hls.log` there.
 
     The tool is the head of a process group of its own, which is ended as a whole: at the limit, on an error here, and
     when the tool has ended but not all that it started.
@@ -114,7 +114,7 @@ def run_steps(directory: Path, steps: Sequence[str], *, seconds: float) -> None:
 
 
 def _last_lines(directory: Path) -> str:
-    """What the tool said last: its errors if it names any, else its last lines."""
+    """Return the tool's last errors, or its last lines if it names none."""
     lines = [line for line in tail(directory / LOG).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ERROR", "FATAL"))]
     return " / ".join(map(printable, (errors or lines)[-3:])) or "no message"
@@ -154,11 +154,11 @@ class HlsTool:
 
     @property
     def deadline_s(self) -> float:
-        """What one design may take in all: the tool's limit, and time to write, read and simulate."""
+        """Time limit of one design: the tool's limit, and a margin to write, read and simulate."""
         return self.seconds + _MARGIN_S
 
     def unavailable(self) -> str | None:
-        """Why designs cannot be measured here, and what to do; None if they can."""
+        """Return why designs cannot be measured here, and what to do; None if they can."""
         return unavailable()
 
     def evaluate(self, design: Design) -> Metrics:
@@ -228,7 +228,7 @@ def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: Hl
 
 
 def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float | str]:
-    """What the report states, and its shares of the device; which one binds, where it states all that there are."""
+    """Return the reported resources, their shares of the device, and the binding one if all are reported."""
     stated = {name: getattr(report.resources, name) for name in RESOURCES}
     used = {name: value or 0 for name, value in stated.items() if value is not None or not device.limit(name)}
     shares = {name: value / device.limit(name) for name, value in used.items() if device.limit(name)}
@@ -240,7 +240,7 @@ def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float |
 
 
 def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
-    """In operations per second; nothing where control that depends on data does not say how many there are."""
+    """Return operations per second; empty if data-dependent control leaves their number open."""
     if mapping.vmg.program.runs:
         return {}
     try:
@@ -250,7 +250,7 @@ def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
 
 
 def _cycles(mapping: FpgaCosts, found: Retiming, report: HlsReport) -> tuple[int, str]:
-    """The design's cycles, and where they come from."""
+    """Return the design's cycles and their source."""
     cosim = report.cosim
     if cosim is not None and cosim.passed and cosim.latency.max is not None:
         return cosim.latency.max, "co-simulation"

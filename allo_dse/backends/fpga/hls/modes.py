@@ -20,10 +20,10 @@ from allo_dse.lang.storage import storage_dtype, stored
 from .evaluator import find_tool, run_steps
 from .project import HlsProject
 
-# C simulation of a project without the vendor's tool: compiled by g++ or clang++ against headers of ours.
+# C simulation without the vendor's tool: the project is compiled by g++ or clang++ against this package's headers.
 #
-# Processes of the dataflow region run as coroutines that wait for each other at streams of the declared depths, so
-# that feedback works and a deadlock is an error with the waiting processes' names.
+# Processes of the dataflow region are coroutines with streams of the declared depths. So feedback works, and a deadlock
+# is an error with the waiting processes' names.
 
 
 COMPILERS = ("g++", "clang++")

@@ -1,11 +1,11 @@
-"""What the cost model says of an HLS project, in the words of the tool's report; and the two side by side.
+"""Predictions of the cost model for an HLS project in the terms of the tool's report, and their comparison.
 
 A comparison is plain data, kept in a design's metrics:
 
     {"loops": [{"function": "gemm_all", "loop": "k_2", "ii": [4, 5], "depth": [14, 15], ...}],
      "resources": {"dsp": [10, 12], ...}, "cycles": 1200}
 
-Each pair is what was predicted and what was reported; None of a loop that only the other one pipelines.
+Each pair is the predicted and the reported value; None for a loop that only the other one pipelines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FUNCTION, LOOP = "function", "loop"
 
 
 def predicted(mapping: FpgaCosts, project: HlsProject) -> Prediction | None:
-    """What the model says of a design's project; None where control that depends on data has no static times."""
+    """Predict the report of a design's project; None if control depends on data, and has no static times."""
     depths = mapping.depths or {}
     try:
         _, result = run(mapping, depths)
@@ -44,7 +44,7 @@ def predicted(mapping: FpgaCosts, project: HlsProject) -> Prediction | None:
 
 
 def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedLoop, ...]:
-    """The pipelined loops of the cost model that have a label in the C++, in the order in which they stand.
+    """Return the cost model's pipelined loops that have a label in the C++, in program order.
 
     Raises:
         SimulationError: where control depends on data.

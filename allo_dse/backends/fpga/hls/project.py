@@ -51,7 +51,7 @@ HEADERS = (
     "hls_stream.h",
     "hls_vector.h",
 )
-"""What stands for the vendor's headers in C simulation."""
+"""Replacements of the vendor's headers in C simulation."""
 
 
 class Buffer(Struct, frozen=True):
@@ -102,10 +102,10 @@ class PredictedLoop(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True):
-    """What a design is worth before any tool has seen it.
+    """Predicted results of a design before any tool has run.
 
     Attributes:
-        source: the evaluator that says so.
+        source: the evaluator that predicts.
         resources: by name: lut, ff, dsp, bram18, uram.
     """
 
@@ -157,7 +157,7 @@ class HlsProject(Struct, frozen=True):
         return written
 
     def with_prediction(self, prediction: Prediction) -> HlsProject:
-        """The project whose README says what the tools should find."""
+        """Return the project with a README that states the results the tools should find."""
         text = _environment().get_template("prediction.md.j2").render(prediction=prediction, top=self.top)
         return replace(self, files={**self.files, "README.md": f"{self.files['README.md']}\n{text}"})
 

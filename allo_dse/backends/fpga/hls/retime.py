@@ -27,11 +27,11 @@ Timings = Mapping[tuple[str, str], Mapping[int, Measured]]
 
 
 class ReportTimes(Struct, frozen=True):
-    """What a report says of the loops and copies of a program.
+    """Reported times of the loops and copies of a program.
 
     Attributes:
-        timings: per kernel and task class, by value number of a loop's variable, what the report says of the loop.
-        copies: cycles that the process takes which loads or stores a tensor, by the tensor's name; the slower of both.
+        timings: per kernel and task class, the report's times of a loop by the value number of its variable.
+        copies: cycles of the process that loads or stores a tensor, by the tensor's name; the slower of both.
     """
 
     timings: Timings
@@ -48,7 +48,7 @@ class ReportTimes(Struct, frozen=True):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ReportTimes:
-        """What `to_dict` made."""
+        """Read the result of `to_dict`."""
         timings: dict[tuple[str, str], dict[int, Measured]] = {}
         for kernel, name, variable, ii, depth in values["loops"]:
             timings.setdefault((kernel, name), {})[variable] = Measured(ii, depth)
@@ -56,10 +56,11 @@ class ReportTimes(Struct, frozen=True):
 
 
 class Retiming(ReportTimes, frozen=True):
-    """What of a report was found in the program.
+    """Parts of a report that were found in the program.
 
     Attributes:
-        matched: pipelined loops of the report that belong to a task or a copy; unmatched: the other ones, by name.
+        matched: number of the report's pipelined loops that belong to a task or a copy.
+        unmatched: names of the other ones.
     """
 
     matched: int

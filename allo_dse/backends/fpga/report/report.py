@@ -197,7 +197,7 @@ VIOLATIONS_SHOWN = 12
 
 @dataclass(frozen=True)
 class HlsReport:
-    """All that the reports of one design say. Fields that none of the files has are empty or None."""
+    """All content of one design's reports. Fields that no file has are empty or None."""
 
     files: tuple[str, ...]
     tool: str = ""
@@ -210,7 +210,7 @@ class HlsReport:
     estimated_ns: float | None = None
     """Estimated period, without the uncertainty."""
     kind: str = ""
-    """How the top function is executed: "dataflow", "no", "none", "yes" as the report says."""
+    """Execution of the top function in the report's words: "dataflow", "no", "none", "yes"."""
     latency: Cycles = UNKNOWN
     interval: Cycles = UNKNOWN
     resources: Resources = NO_AMOUNTS
@@ -324,7 +324,7 @@ def _frame(rows: list[dict[str, object]]) -> pandas.DataFrame:
 
 
 def _text(report: HlsReport) -> str:
-    """The report's main figures, its loops and what the tool could not meet."""
+    """Return the report's main figures, its loops and the constraints that the tool missed."""
     lines = [
         f"{report.top or 'design'} on {report.part or 'an unnamed part'}, HLS {report.tool or 'of unknown version'}"
     ]

@@ -188,7 +188,7 @@ def _resources(element: Element | None) -> Resources:
 
 
 def _violations(element: Element | None, module: str) -> list[Violation]:
-    """What the report notes about a module and its loops, whether violated or not."""
+    """Return the report's notes on violations of a module and its loops, kept or not."""
     if element is None:
         return []
     loops = element.iterfind("SummaryOfLoopViolations/*")
@@ -353,7 +353,7 @@ def _top_of(path: Path, reports: list[HlsReport]) -> HlsReport:
 
 
 def _with_details(report: HlsReport, details: Sequence[HlsReport]) -> HlsReport:
-    """A report with what other reports of its modules know beyond it."""
+    """Return a report, completed from other reports of its modules."""
     modules = {module.name: module for module in report.modules}
     fifos = {(fifo.module, fifo.name): fifo for detail in details for fifo in detail.fifos}
     for detail in details:
@@ -383,7 +383,7 @@ def _merged_module(known: Module, other: Module) -> Module:
 
 
 def _merged_loops(known: tuple[HlsLoop, ...], others: tuple[HlsLoop, ...]) -> tuple[HlsLoop, ...]:
-    """Loops in the same order in both reports; where the reports differ the first one holds."""
+    """Merge loops of two reports in the same order; the first report takes precedence."""
     if [loop.name for loop in known] != [loop.name for loop in others]:
         return known
     return tuple(

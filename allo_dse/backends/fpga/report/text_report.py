@@ -30,7 +30,7 @@ _IMPLEMENTATIONS = {"full": "fulldsp", "max": "maxdsp", "med": "meddsp", "no": "
 
 
 def named_operator(unit: str, rtl_module: str, module: str, resources: Resources) -> HlsOperator | None:
-    """The operator that an instance of an RTL module is; None where it is no floating-point one."""
+    """Return the operator of an RTL module's instance; None if it is no floating-point one."""
     found = _UNIT.search(rtl_module)
     if found is None:
         return None
@@ -39,7 +39,7 @@ def named_operator(unit: str, rtl_module: str, module: str, resources: Resources
 
 
 def merged_operators(known: Iterable[HlsOperator], others: Iterable[HlsOperator]) -> tuple[HlsOperator, ...]:
-    """Units that either report has; XML does not say flip-flops and LUTs, and text does not say all units."""
+    """Return the units of either report: XML lacks flip-flops and LUTs, and text lacks some units."""
     found = {(one.module, one.name): one for one in known}
     for other in others:
         key = other.module, other.name

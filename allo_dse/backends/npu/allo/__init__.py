@@ -1,4 +1,4 @@
-"""What shall build the winner of a study, and the rules it builds by.
+"""Allo as the builder of a study's winner, and its rules.
 
 Imports: backends.npu, backends.npu.movement, common, compiler, device, mapper.
 Imported by: eval.

@@ -57,7 +57,7 @@ class Interface(Struct, frozen=True, eq=False):
         return tuple(self.tiles[0, 0].tolist())
 
     def same_transfer(self, other: Interface) -> bool:
-        """Whether both need the same tiles at the same times, so that one transfer serves both."""
+        """Return whether both need the same tiles at the same times, so that one transfer serves both."""
         return (
             self.tiles.shape == other.tiles.shape
             and np.array_equal(self.leaves, other.leaves)
@@ -75,7 +75,7 @@ class PortShortage(Struct, frozen=True, eq=False):
 
 
 def one_iteration(tree: Tree, start: int = 0) -> list[tuple[Task, IntArray]]:
-    """The tasks in the body of a node's function, each with the positions in the schedule at which it runs."""
+    """Return the tasks in the body of a node's function, each with its positions in the schedule."""
     if isinstance(tree, Task):
         return [(tree, np.array([start]))]
     if isinstance(tree, Seq):
@@ -106,7 +106,7 @@ class _Argument(Struct, frozen=True, eq=False):
 
 
 def tensor_order(program: CompiledProgram) -> tuple[int, ...]:
-    """Positions of the region's tensors in the order in which Allo meets them: kernel by kernel, what is read first."""
+    """Return the positions of the region's tensors in Allo's order: kernel by kernel, read tensors first."""
     numbers = {tensor.name: number for number, tensor in enumerate(program.tensors)}
     found: dict[int, None] = {}
     for cls in program.task_classes:
@@ -132,7 +132,7 @@ def _interface(argument: _Argument, first_node: int, number: int) -> Interface:
 
 
 def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
-    """The arguments of the function of a group, in order: task by task of the body, what is read before what is not."""
+    """Return the arguments of a group's function in order: task by task of the body, read ones first."""
     program = vmg.program
     tensors = {tensor.name: number for number, tensor in enumerate(program.tensors)}
     uses: dict[Task, list[tuple[int, IntArray]]] = {}
@@ -155,7 +155,7 @@ def _arguments(vmg: VMG, group: NodeGroup) -> list[_Argument]:
 
 
 def _merged(arguments: list[_Argument], first_node: int) -> list[_Argument] | PortShortage:
-    """The arguments after Allo has merged as many as it must to get along with a core's ports.
+    """Return the arguments after Allo has merged as many as the core's ports require.
 
     It merges arguments for one tensor, the first of all first, whatever their direction, until both directions fit.
     """
@@ -218,7 +218,7 @@ def tile_places(graph: ProgramGraph, group: NodeGroup, kernel: int, port: Tensor
 
 
 def tile_dimensions(port: TensorPort) -> list[int | None]:
-    """Per dimension of the tensor the dimension its tiles are numbered along; None where it is not cut."""
+    """Return, per dimension of the tensor, the dimension that numbers its tiles; None if it is not split."""
     cut = [axis is not None for axis in port.layout]
     if len(cut) <= 1:  # a single value has a place, too
         return [2 if any(cut) else None]
@@ -228,7 +228,7 @@ def tile_dimensions(port: TensorPort) -> list[int | None]:
 
 
 def tile_counts(port: TensorPort) -> list[int]:
-    """How many tiles there are in each of the 4 dimensions."""
+    """Return the number of tiles in each of the 4 dimensions."""
     counts = [1, 1, 1, 1]
     for dimension, count in zip(tile_dimensions(port), port.tile.grid or (1,), strict=True):
         if dimension is not None:
@@ -238,9 +238,9 @@ def tile_counts(port: TensorPort) -> list[int]:
 
 # Object FIFOs between nodes as Allo makes them: streams that a bundle merges at either end are one.
 #
-# A bundle repeats the body of a node, so all its iterations use one FIFO per operation in that body; whatever else
-# leads to streams of that FIFO uses it too. Streams of an array that no bundle touches, such as those that a loop of a
-# single task picks, are FIFOs of their own.
+# A bundle repeats the body of a node, so all its iterations use one FIFO per operation in that body, and so does every
+# other user of these streams. Streams that no bundle touches, such as those that a loop of a single task picks, are
+# FIFOs of their own.
 #
 # Source: `ComputationGraph.bundle_multi` in `allo.backend.aie.mapping`, commit a098603.
 
@@ -250,7 +250,7 @@ Pair = tuple[str, int, int]
 
 
 def fifo_counts(vmg: VMG, between: tuple[StreamFlow, ...]) -> Mapping[Pair, int]:
-    """How many FIFOs there are for each stream array from node to node, where there is more than one stream."""
+    """Return the number of FIFOs per stream array and pair of nodes, for pairs with more than one stream."""
     wanted = {(flow.stream, flow.source, flow.target) for flow in between if flow.count > 1}
     if not wanted:
         return {}
@@ -273,7 +273,9 @@ def fifo_counts(vmg: VMG, between: tuple[StreamFlow, ...]) -> Mapping[Pair, int]
 
 
 def fifos_inside(program: CompiledProgram, group: NodeGroup, array: str) -> int:
-    """How many FIFOs a stream array had between tasks of one node before they were chained: 1 where bundles did it."""
+    """Return the number of FIFOs of a stream array between tasks of one node before chaining: 1 if bundles merged
+    them.
+    """
     tasks = group.leaves.tasks(0, body_of(group).leaf_count)[:1]
     ends: dict[int, dict[str, list[Hashable]]] = {}
     for _, direction, _, stream, operation in _uses(program, group, tasks, {array}):
@@ -287,7 +289,7 @@ def fifos_inside(program: CompiledProgram, group: NodeGroup, array: str) -> int:
 
 
 def body_of(group: NodeGroup) -> Task | Seq:
-    """What one round of a group's nodes does; the other rounds reach the same peers."""
+    """Return the tree of one round of a group's nodes; all rounds reach the same peers."""
     return group.tree.child if isinstance(group.tree, Repeat) else group.tree
 
 

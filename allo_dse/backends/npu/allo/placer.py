@@ -1,12 +1,12 @@
-"""Which core Allo gives each node: nodes that exchange tokens lie side by side, in columns that turn at their ends.
+"""Allo's assignment of nodes to cores: nodes that exchange tokens are adjacent, in columns that turn at their ends.
 
-Connected nodes are strung together, the pairs with most FIFOs first, at the ends of what is strung already; a node in
-the middle of a string takes part no more. A string whose two ends are connected is strung to itself, and then its nodes
-take several cores each. Strings are laid out from the first free core up and down the columns to the right; those that
-run out of columns are not placed. Nodes by themselves take any core that is left.
+Connected nodes are joined into strings, the pairs with most FIFOs first. Only the two ends of a string can be extended.
+If these two ends are connected, the string closes on itself, and its nodes take several cores each. Strings are laid
+out from the first free core, up and down the columns to the right. Strings that run out of columns are not placed.
+Single nodes take any core that is left.
 
 Source: `CodeGenerator.map_core_func_to_physical_tiles` in `allo.backend.aie.mlir_codegen` and `string_sort_key` in
-`allo.backend.aie.utils`, commit a098603. Written anew from what they do.
+`allo.backend.aie.utils`, commit a098603. An independent implementation of their behaviour.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NotPlaced(Exception):
 
 
 class PlacedNode(Struct, frozen=True):
-    """What the placer knows about a node.
+    """A node, as the placer sees it.
 
     Attributes:
         name: as Allo composes it.
@@ -56,7 +56,7 @@ class PlacedNode(Struct, frozen=True):
 
 @dataclass
 class _Cores:
-    """The cores of an array, and which of them are taken."""
+    """Cores of an array, with the taken ones marked."""
 
     columns: int
     of: dict[int, Core] = field(default_factory=dict)
@@ -139,13 +139,13 @@ def _sort_key(name: str) -> tuple[int, tuple[int, ...]]:
     return len(numbers), numbers
 
 
-# What Allo's placer is given: nodes in the order in which they were made, and the FIFOs between them.
+# Inputs of Allo's placer: nodes in the order of their creation, and the FIFOs between them.
 
 
 TaskRank = tuple[bool, int, int]
-"""Whether a task is not the first of its class, the first task of its class, and the task."""
+"""False for the first task of a class; the first task of the class; and the task."""
 Position = tuple[TaskRank, int, TaskRank]
-"""Where Allo meets a stream first: the task, the stream's place among the task's, and the task at its other end."""
+"""First place of a stream in Allo's order: the task, the stream's place in it, and the task at its other end."""
 
 
 def place_graph(
@@ -168,7 +168,7 @@ def place_graph(
 
 
 def creation_order(vmg: VMG) -> list[int]:
-    """The nodes in the order in which the primitives make them; those that are single tasks come first."""
+    """Return the nodes in the order in which the primitives make them; single tasks come first."""
     first = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
     if vmg.joint is not None:
         number = {name: node for node, name in enumerate(vmg.nodes)}
@@ -187,8 +187,10 @@ def creation_order(vmg: VMG) -> list[int]:
 
 
 def _mesh_places(vmg: VMG) -> dict[int, tuple[int, ...]]:
-    """Per node of folded kernels its kernel and its coordinates, in the order of `mesh_primitives`' loops: what that
-    list of all tasks says, without making it."""
+    """Return the kernel and coordinates of each node of folded kernels, in the order of `mesh_primitives`' loops.
+
+    The result equals that of the full list of tasks, without making the list.
+    """
     assert vmg.mesh_fold is not None
     found: dict[int, tuple[int, ...]] = {}
     kernels = plans(vmg.program, vmg.mesh_fold, vmg.graph.rules)
@@ -217,7 +219,7 @@ def memory_columns(transfers: Sequence[TransferRun]) -> Mapping[int, int]:
 
 
 def by_position(vmg: VMG, fifos: Sequence[StreamFlow]) -> list[StreamFlow]:
-    """Streams between nodes in the order in which Allo meets them: argument by argument of task after task.
+    """Return the streams between nodes in Allo's order: argument by argument of task after task.
 
     The first task of every class comes before all others, whose arguments are copies of that one's; these are class by
     class (`move_stream_to_interface` in `allo.dataflow`, without unrolling).

@@ -48,7 +48,7 @@ CONSTRUCTS: Mapping[str, str] = {
     "break": "put what follows into an `if`",
     "continue": "put what follows into an `if`",
 }
-"""What Allo's front end refuses for the AI engine, and what to write instead."""
+"""Constructs that Allo's front end rejects for the AI engine, and their replacements."""
 
 OPERATIONS: Mapping[str, str] = {
     "gelu": "write it with allo.exp, or element by element",
@@ -61,7 +61,7 @@ OPERATIONS: Mapping[str, str] = {
 
 
 class Constructs:
-    """What the front end of Allo refuses, with the place and what to write instead."""
+    """Constructs that Allo's front end rejects, with their place and a replacement."""
 
     name, folded = "allo_source", False
     source = 'allo.ir.infer, allo.ir.builder with typing rules "cpp-style"; allo.dataflow.move_stream_to_interface'

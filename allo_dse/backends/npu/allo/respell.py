@@ -1,11 +1,11 @@
-"""Folds that Allo refuses for the pattern of an axis, with the pattern that it takes.
+"""Folds that Allo rejects for the pattern of an axis, with the pattern that it accepts.
 
-Tiles that nodes take by turns (cyclic) lie next to each other and share a transfer between DRAM and a memory tile;
-where each node has a block of its own, each needs a transfer of its own, and each of those a channel of a shim tile.
+Tiles that nodes take in turn (cyclic) are adjacent and share a transfer between DRAM and a memory tile. If each node
+has a block of its own, each needs a transfer of its own, and each transfer a channel of a shim tile.
 
     4 x 4 nodes, both axes in blocks: 16 transfers of C        the second axis cyclic: 4
 
-A node has the same number of tasks either way, and they need as much of everything else.
+A node has the same number of tasks either way, and the needs are otherwise equal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def with_fewer_transfers(graph: ProgramGraph, fold: MeshFold, device: Device) ->
 
 
 def least_transfers(bounds: FoldBounds, fold: MeshFold) -> Counter[str]:
-    """How many transfers a fold needs at least, per direction: blocks do not share any."""
+    """Return the least number of transfers that a fold needs, per direction: blocks do not share any."""
     found: Counter[str] = Counter()
     for number, (kernel, own) in enumerate(zip(bounds.program.kernels, fold.kernels, strict=True)):
         for side in bounds.moved[number]:
@@ -70,7 +70,7 @@ def _excess(bounds: FoldBounds, fold: MeshFold, limit: int) -> int:
 
 
 def _blocks(graph: ProgramGraph, fold: MeshFold) -> Iterator[Axes]:
-    """Axes in blocks that can be cyclic; those of several kernels that are folded together at once."""
+    """Yield axes in blocks that can be cyclic; linked axes of several kernels come together."""
     linked: dict[object, set[tuple[int, int]]] = {}
     fixed: set[object] = set()
     for number, (own, rules) in enumerate(zip(fold.kernels, graph.rules, strict=True)):

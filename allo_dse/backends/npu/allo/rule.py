@@ -1,4 +1,4 @@
-"""What a rule of a target is, and what it looks at."""
+"""Rules of a target and the subject that they check."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Subject(Struct, frozen=True, eq=False, dict=True):
-    """A mapping on an NPU that shall be built; what several rules derive from it, once."""
+    """A mapping on an NPU to be built, with data that several rules derive from it once."""
 
     mapping: DeviceMapping
 
@@ -64,7 +64,9 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def plan(self) -> TransferPlan | NoTransfer | None:
-        """How tensors are moved, or the stream that finds no ports; None when a node has too many interfaces."""
+        """Transfer plan of the tensors, or the refusal of a stream without ports; None if a node has too many
+        interfaces.
+        """
         by_tensor: dict[int, list[Interface]] = {number: [] for number in tensor_order(self.program)}
         for own in self.interfaces:
             if isinstance(own, PortShortage):
@@ -85,7 +87,7 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def cores(self) -> Mapping[int, Core] | NotPlaced:
-        """The core of each node where nodes exchange tokens, or the node that finds none; else nothing."""
+        """Core of each node if nodes exchange tokens, or the node that finds none; else empty."""
         if not self.fifos or not isinstance(self.plan, TransferPlan):
             return {}
         try:
@@ -122,5 +124,5 @@ class Rule(Protocol):
     folded: bool
 
     def check(self, subject: Subject) -> Iterable[Violation]:
-        """Where a mapping breaks the rule."""
+        """Yield the violations of this rule by a mapping."""
         ...

@@ -1,4 +1,4 @@
-"""What Allo's AIE backend builds, up to the vendor's tools: rules about folded graphs.
+"""Rules about folded graphs for Allo's AIE backend, up to the vendor's tools.
 
 Source of all rules: github.com/cornell-zhang/allo, commit a098603.
 
@@ -33,23 +33,23 @@ from .stream_rules import (
 )
 from .transfers import NoTransfer, TransferPlan, full_queues, unanswered
 
-# Data memory of cores as Allo's program needs it: FIFOs are at the cores where Allo puts them.
+# Data memory of cores in Allo's program, with FIFOs on the cores that Allo chooses.
 #
 #     reserved + 2 * tile per tensor FIFO + FIFOs of streams + arrays of the tasks
 #
-# A FIFO between cores that share a memory is there once: in the producer's if the consumer reaches that, else in the
-# consumer's. Any other, and one that a memory tile turns into another layout, is there at both ends.
+# A FIFO between cores that share a memory exists once: in the producer's memory if the consumer reaches it, else in the
+# consumer's. Any other FIFO exists at both ends, and so does one whose layout a memory tile changes.
 #
-# Every result of an operation on tiles has an array, and so have a tile that is filled element by element, a single
-# value that is repeated to a tile, a copy of a part of a tile, an operand or a result of a vectorised product that is
-# put into the kernel's layout, and each token that is got, also where the FIFO is worked on in place. None has the sum
-# of products that is handed on, what is copied to a tensor as a whole, and what the only put into a FIFO puts.
-# `allo.meta_for` is a loop, whose body has its arrays once, but where `allo.meta_if` looks at its variable. A bundle
-# is a loop, too; the tasks of a chain have their arrays each.
+# These have an array: every result of an operation on tiles, a tile that is filled element by element, a single value
+# that is repeated to a tile, a copy of a part of a tile, an operand or result of a vectorised product in the kernel's
+# layout, and each token that is got, even if the FIFO is updated in place. These have none: a sum of products that is
+# passed on, a value that is copied to a tensor as a whole, and the token of the only put into a FIFO.
+# `allo.meta_for` is a loop, whose body has its arrays once, unless `allo.meta_if` reads its variable. A bundle is a
+# loop, too. Each task of a chain has its own arrays.
 #
 # Sources: `CodeGenerator.aie_codegen` and `build_core_function` in `allo.backend.aie.mlir_codegen`, `allo_opt` in
 # `allo.backend.aie` and `mlir/lib/Transforms/CopyOnWrite.cpp`, commit a098603; mlir-aie's
-# `AIEObjectFifoStatefulTransform` (`isSharedMemory`); and the buffers of the designs that were compared with them.
+# `AIEObjectFifoStatefulTransform` (`isSharedMemory`); and the buffers of the designs that were compared.
 
 
 class CoreMemory(Struct, frozen=True):
@@ -71,7 +71,7 @@ class CoreMemory(Struct, frozen=True):
 
 
 def core_memory(subject: Subject, cores: Mapping[int, Core], depth: int) -> Iterator[CoreMemory]:
-    """What each node needs.
+    """Yield the memory that each node needs.
 
     Args:
         cores: of the nodes that exchange tokens.
@@ -106,7 +106,7 @@ def stream_bytes(fifos: Iterable[StreamFlow], cores: Mapping[int, Core], turned:
 
 
 def _reaches(core: Core, memory: Core) -> bool:
-    """Whether a core works on the memory of another: above, below, or to the left of it."""
+    """Return whether a core can access the memory of another: above, below, or to the left of it."""
     return (core[0] - memory[0], abs(core[1] - memory[1])) in ((0, 0), (0, 1), (1, 0))
 
 
@@ -166,7 +166,7 @@ def _token_bytes(op: StreamOp) -> int:
 
 
 def _computes(cls: TaskClass, put: StreamOp) -> bool:
-    """Whether the token that is put has an array that was counted."""
+    """Return whether the put token has an array that is counted already."""
     new = (op for op in cls.work if op.use.is_new and _shape(op) == put.stream.block)
     return (any(new) or _token_bytes(put) in cls.loop_arrays) and not _sums_products(cls)
 
@@ -200,7 +200,7 @@ FIFO_DEPTH = 2
 """Depth of the object FIFOs of tensors: `CodeGenerator.aie_codegen`."""
 MOST_COMPARING_S = 120
 SECONDS_PER_ROUNDS_CUBED = 3e-9
-"""Of two nodes. Measured: 21 pairs with 512 rounds take 8 s, with 1,024 rounds 78 s."""
+"""Time for two nodes. Measured: 21 pairs with 512 rounds take 8 s, with 1,024 rounds 78 s."""
 
 
 class CorePorts:
@@ -237,7 +237,7 @@ class Transfers:
 
 
 class Rounds:
-    """Nodes whose tiles may lie next to each other are compared round by round, a round being an iteration of a bundle.
+    """Allo compares nodes with possibly adjacent tiles round by round; a round is an iteration of a bundle.
 
     For every round of the one, Allo goes through those of the other, and looks each up in a list of those it has seen.
     """
@@ -260,7 +260,7 @@ class Rounds:
 
 
 class Requests:
-    """What the host queues at once has to fit, and a result has to be on its way whenever it waits."""
+    """Limits of the host's queue: requests queued at once must fit, and every wait needs a result on its way."""
 
     name, folded = "allo_requests", True
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, runtime sequence"
@@ -281,7 +281,7 @@ class Requests:
 
 
 class Fifos:
-    """Every stream that no bundle merges with another is an object FIFO of its own, with two locks at each end."""
+    """Every stream that is not merged by a bundle is an object FIFO, with two locks at each end."""
 
     name, folded = "core_locks", True
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.aie_codegen, stream fifos"
@@ -303,7 +303,7 @@ class Fifos:
 
 
 class Placement:
-    """Nodes that exchange tokens are laid out in strings, which must not run out of columns."""
+    """Nodes that exchange tokens are placed in strings, which must not run out of columns."""
 
     name, folded = "allo_placement", True
     source = "allo.backend.aie.mlir_codegen.CodeGenerator.map_core_func_to_physical_tiles"

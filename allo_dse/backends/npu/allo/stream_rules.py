@@ -1,4 +1,4 @@
-"""Rules about streams: Allo makes buffers of those inside of chains, and one FIFO of those that a bundle merges.
+"""Rules about streams: Allo turns those inside chains into buffers, and those that a bundle merges into one FIFO.
 
 Source: `ComputationGraph.chain`, `refactor` and `bundle_multi` in `allo.backend.aie.mapping`, commit a098603.
 """
@@ -45,7 +45,7 @@ class RolledStreams:
                 return
 
     def _rolled_outside(self, subject: Subject, group: GroupTiles, wiring: Wiring) -> str | None:
-        """A stream array of which a loop of the node's tasks uses several FIFOs to other nodes."""
+        """Return a stream array with several FIFOs to other nodes in one loop of the node's tasks."""
         if not wiring.streams:
             return None
         fifos: Counter[tuple[str, str]] = Counter()
@@ -62,14 +62,14 @@ class RolledStreams:
 
 
 def _wirings(subject: Subject) -> Iterator[tuple[GroupTiles, Wiring]]:
-    """How the tasks of nodes are wired, with their group."""
+    """Yield the wiring of each node's tasks, with its group."""
     for group, wirings in zip(subject.view.groups, subject.view.links.wirings, strict=True):
         for wiring, _ in wirings:
             yield group, wiring
 
 
 def _rolled_inside(program: CompiledProgram, group: GroupTiles, wiring: Wiring) -> str | None:
-    """A stream array between tasks of a node of which a loop of one of them uses several FIFOs."""
+    """Return a stream array with several FIFOs between tasks of a node in one loop."""
     found: dict[str, None] = {}
     for stream in wiring.streams:
         for leaf, position in ((stream.put_leaf, stream.put), (stream.get_leaf, stream.get)):
@@ -141,7 +141,7 @@ def _is_buffer(body: Tree, wiring: Wiring, stream: LocalStream) -> bool:
 
 
 def _in_loop(ports: ClassPorts, position: int) -> bool:
-    """Whether the operation is in a loop of its task."""
+    """Return whether the operation is in a loop of its task."""
     return ports.streams[position].tokens != 1 or position in ports.rolled
 
 
@@ -227,11 +227,11 @@ def _streams_in_order(subject: Subject, direction: str) -> dict[tuple[str, int],
     return {key: np.array([stream for _, _, stream in sorted(own)], np.int64) for key, own in found.items()}
 
 
-# Streams whose tokens Allo turns into another layout on their way, and the memory tiles that do it.
+# Streams whose layout Allo changes in transit, and the memory tiles that do it.
 #
-# Vectorised matrix products work on blocks of a few rows and columns. An operand that comes from a stream, and a
-# result that goes into one, is put into that order by the stream's DMA, which takes more loops than a core's channel
-# has: the stream passes through a memory tile.
+# Vectorised matrix products work on blocks of a few rows and columns. The stream's DMA brings operands from a stream,
+# and results into one, into that order. This takes more loops than a core's channel has, so the stream passes through a
+# memory tile.
 #
 # Sources: `allo_opt` in `allo.backend.aie`, `Stream.get_dimensions_to_stream` and `matmul_external_kernel_config_map`
 # in `allo.backend.aie.utils`, and stream FIFOs in `CodeGenerator.aie_codegen`, commit a098603.
@@ -261,9 +261,9 @@ BLOCKS: Mapping[str, Mapping[tuple[str, str], tuple[int, int, int]]] = {
 
 
 def turned_streams(program: CompiledProgram, architecture: str) -> Mapping[str, bool]:
-    """Stream arrays whose tokens are put into another layout; whether both ends want that, which Allo cannot do.
+    """Return stream arrays whose tokens change layout; True if both ends need it, which Allo cannot do.
 
-    What adds products up in the tokens of one array works on their blocks at both ends, and nothing is turned.
+    Tasks that add products in the tokens of one array work on their blocks at both ends, so no layout changes.
     """
     ends: dict[str, set[str]] = {}
     for cls in program.task_classes:
@@ -275,7 +275,7 @@ def turned_streams(program: CompiledProgram, architecture: str) -> Mapping[str, 
 
 
 def is_vectorised(product: TileOp, architecture: str) -> bool:
-    """Whether Allo takes the vectorised kernel: two by two blocks, or four by four, make up the tiles."""
+    """Return whether Allo uses the vectorised kernel: tiles consist of two-by-two or four-by-four blocks."""
     m, k, n = product.shape
     left, right = str(product.dtypes[0]), str(product.dtypes[1])
     block = BLOCKS.get(architecture, {}).get((left, str(product.dtypes[-1]))) if left == right else None
@@ -288,12 +288,12 @@ def is_vectorised(product: TileOp, architecture: str) -> bool:
 
 
 def _accumulates(cls: TaskClass, port: StreamPort) -> bool:
-    """Whether the class adds to what it gets, of which it puts the sum: no transpose, products and sums only."""
+    """Return whether the class adds to the tokens it gets and puts the sum: no transpose, products and sums only."""
     return any(op.kind == "add" and op.shape == port.stream.block for op in cls.work)
 
 
 def _is_block_of(cls: TaskClass, port: StreamPort, products: Sequence[TileOp]) -> bool:
-    """Whether tokens are operands of products as they are, or the results that the class ends with."""
+    """Return whether tokens are unchanged operands of products, or the results that the class ends with."""
     block = port.stream.block
     if port.direction == "get":
         return any(block in (op.shape[:2], op.shape[1:]) and not _is_of_parts(op) for op in products)
@@ -302,7 +302,7 @@ def _is_block_of(cls: TaskClass, port: StreamPort, products: Sequence[TileOp]) -
 
 
 def _is_of_parts(product: TileOp) -> bool:
-    """Whether both operands are parts of tiles, into which tokens were copied."""
+    """Return whether both operands are parts of tiles into which tokens were copied."""
     m, k, n = product.shape
     left, right, _ = product.dtypes
     return product.use.part_bytes == m * k * left.bytes + k * n * right.bytes

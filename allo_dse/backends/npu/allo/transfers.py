@@ -1,14 +1,14 @@
-"""How Allo takes tiles from DRAM to the cores and back: which interfaces share a transfer, and on which tiles they run.
+"""Allo's transfers of tiles between DRAM and cores: interfaces that share a transfer, and the tiles that carry it.
 
-Interfaces that need the same tiles at the same times are served by one stream (multicast); those whose tiles lie next
-to each other in the tensor's grid are served by one transfer between DRAM and a memory tile, as far as the tile has
-ports. The only transfer of a tensor is spread over the columns first, where it can be (Allo's examples ask for that
-with ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH=1, and so do exported designs). A transfer that finds no ports is cut into
-smaller ones until they do; one that cannot be cut any further makes Allo give up ("Fail to partition"), and so does one
-that is spread into parts of some rows and a piece ("Invalid slice size").
+Interfaces that need the same tiles at the same times share one stream (multicast). Interfaces with adjacent tiles in
+the tensor's grid share one transfer between DRAM and a memory tile, as far as the tile has ports. The only transfer of
+a tensor is first spread over the columns if possible: Allo's examples request this with
+ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH=1, and so do exported designs. A transfer that finds no ports is split until
+its parts do. Allo gives up on a transfer that cannot be split further ("Fail to partition"), or that is spread into
+parts of some rows and a piece ("Invalid slice size").
 
 Source: `CodeGenerator.map_data_transfer` in `allo.backend.aie.mlir_codegen`, `coalesce_memory_access` in `allo.memory`,
-commit a098603. Written anew from what they do; `docs/allo_target.md` says how the verdicts were compared.
+commit a098603. An independent implementation; `docs/allo_target.md` describes how the verdicts were compared.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class NoTransfer(Exception):
 
 
 class TransferRun(Struct, frozen=True, eq=False):
-    """What one shim channel moves.
+    """The transfers of one shim channel.
 
     Attributes:
         shim, memory_tile: numbers of the tiles.
-        size: tiles that one request moves, in 4 dimensions.
+        size: tiles per request, in 4 dimensions.
     """
 
     shim: int
@@ -63,7 +63,7 @@ class TransferRun(Struct, frozen=True, eq=False):
 
     @property
     def sample(self) -> Interface:
-        """The interface whose tiles say where requests begin."""
+        """The interface whose tiles give the begin of each request."""
         return self.streams[0][0]
 
 
@@ -149,12 +149,12 @@ class TransferPlan:
         return True
 
     def memory_ports(self, tile: int) -> tuple[int, int]:
-        """Ports taken on a memory tile: those it sends by, and those it receives by."""
+        """Ports taken on a memory tile, for sending and for receiving."""
         own = self._memory[tile] if tile < len(self._memory) else _Ports()
         return own.send, own.receive
 
     def _memory_tile(self, send: int, receive: int) -> int | None:
-        """A fresh one while there are any, then those in use by turns."""
+        """Return an unused memory tile while there are any, then used ones in turn; None if none has enough ports."""
         if len(self._memory) < self.memory_tiles and max(send, receive) <= MEMORY_TILE_PORTS:
             self._memory.append(_Ports())
             self._turn = len(self._memory)
@@ -175,7 +175,7 @@ class TransferPlan:
 
 
 def spread(tensors: Sequence[list[Adjacent]], shims: int) -> Iterator[list[Adjacent]]:
-    """Cut the only transfer of a tensor into equal parts, as many as there are channels for, or shim tiles.
+    """Split the only transfer of a tensor into equal parts, up to the number of free channels or shim tiles.
 
     Raises:
         NoTransfer: where a part would be some rows and a piece of the next.
@@ -201,7 +201,7 @@ def spread(tensors: Sequence[list[Adjacent]], shims: int) -> Iterator[list[Adjac
 
 
 def _last_places(size: Size, width: int) -> Size:
-    """The size of a part of `width` tiles: whole rows where they fit, else a part of one; of fewer where neither is."""
+    """Return the size of a part of `width` tiles: whole rows if they fit, else a part of one."""
     part = [1, 1, 1, 1]
     for dimension in (3, 2, 1, 0):
         part[dimension] = min(width, size[dimension])
@@ -225,7 +225,7 @@ def multicast(interfaces: Sequence[Interface]) -> dict[Place, list[Stream]]:
 
 
 def adjacent_streams(at: dict[Place, list[Stream]]) -> Iterator[Adjacent]:
-    """Streams whose tiles lie next to each other, together with the size of what they make up."""
+    """Yield streams with adjacent tiles, together with the size of their union."""
     for places in adjacent_places(list(at)):
         rows = [list(at[place]) for place in places]
         for number in range(len(rows)):
@@ -234,7 +234,7 @@ def adjacent_streams(at: dict[Place, list[Stream]]) -> Iterator[Adjacent]:
 
 
 def _run(rows: list[list[Stream]], number: int) -> Adjacent:
-    """Take the first stream left at a place, and what continues it at the following places."""
+    """Take the first remaining stream at a place, and its continuations at the following places."""
     streams = [rows[number].pop(0)]
     size: Place = (1, 1, 1, 1)
     along: int | None = None
@@ -252,7 +252,7 @@ def _run(rows: list[list[Stream]], number: int) -> Adjacent:
 
 
 def _step(one: Stream, other: Stream, along: int | None) -> tuple[int | None, tuple[int, ...]] | None:
-    """The dimension in which a stream continues another, all the time, and by how much; None when it does not."""
+    """Return the dimension and distance by which a stream continues another at all times; None if it does not."""
     first, second = one[0], other[0]
     if first.tiles.shape != second.tiles.shape or {i.node for i in one} & {i.node for i in other}:
         return None
@@ -298,11 +298,11 @@ def adjacent_places(places: Sequence[Place]) -> list[list[Place]]:
     return list(runs.values())
 
 
-# How many requests the host has to queue at once, as Allo's runtime sequence does.
+# Requests that the host queues at once, as in Allo's runtime sequence.
 #
-# The tiles of one iteration of a node's outermost bundle are requested together. Tiles that follow each other in the
-# tensor's grid become one request; a tile that is needed again is requested again. What is left has to fit the queue
-# of the transfer's channel and the buffer descriptors of the shim tile, or Allo has nothing to wait for and gives up.
+# The tiles of one iteration of a node's outermost bundle are requested together. Consecutive tiles in the tensor's grid
+# become one request; a tile that is needed again is requested again. These requests must fit the queue of the
+# transfer's channel and the buffer descriptors of the shim tile, or Allo has nothing to wait for and gives up.
 #
 # Source: the runtime sequence in `CodeGenerator.aie_codegen`, `allo.backend.aie.mlir_codegen`, commit a098603.
 
@@ -315,7 +315,7 @@ MOST_PER_DIMENSION = (64, None, 1024, 1024)
 """`Config.SHIM_DMA_HARDWARE_MAX_SIZES`: what one request can cover along each of its dimensions."""
 
 Request = tuple[Place, Place]
-"""Where it begins, and its size, in tiles (dimensions 0 and 1) and elements."""
+"""First place and size of a request, in tiles (dimensions 0 and 1) and elements."""
 
 
 class Queue(Struct, frozen=True):
@@ -331,7 +331,7 @@ class Queue(Struct, frozen=True):
 
 
 def full_queues(runs: Sequence[TransferRun]) -> Iterator[Queue]:
-    """The queues that are longer than what there is room for."""
+    """Yield the queues that exceed their room."""
     on_shim: dict[int, int] = {}
     for run in runs:
         needed = longest_group(run)
@@ -344,9 +344,9 @@ def full_queues(runs: Sequence[TransferRun]) -> Iterator[Queue]:
 
 
 def unanswered(runs: Sequence[TransferRun]) -> int | None:
-    """How many groups are requested when Allo wants to wait for a result and none is on its way; None if never.
+    """Return the number of groups requested when Allo waits for a result that is not on its way; None if it never does.
 
-    It queues as many groups as fit, waits for the results of the first of them, and goes on.
+    Allo queues as many groups as fit, waits for the results of the first of them, and continues.
     """
     groups = [len(run.sample.tiles) for run in runs]
     results = max((n for n, run in zip(groups, runs, strict=True) if not run.sample.is_input), default=0)
@@ -379,7 +379,7 @@ def unanswered(runs: Sequence[TransferRun]) -> int | None:
 
 
 def longest_group(run: TransferRun) -> int:
-    """Requests of the group that needs most; the others are the first one moved, where the first place moves alone."""
+    """Return the most requests of a group; if groups only differ in their place, the first one is enough."""
     tiles = run.sample.tiles
     alike = ((tiles - tiles[:, :1]) == (tiles[0] - tiles[0, :1])).all()
     groups = tiles[:1] if alike else tiles
@@ -388,7 +388,7 @@ def longest_group(run: TransferRun) -> int:
 
 
 def _tile_size(run: TransferRun) -> Place:
-    """Elements of a tile in 4 dimensions, those that count tiles being 1."""
+    """Return the elements of a tile in 4 dimensions; dimensions that count tiles are 1."""
     shape = run.sample.port.tile_shape
     return (1, 1, 1, *shape) if len(shape) == 1 else (1, 1, *shape)
 
@@ -426,6 +426,6 @@ def _joined(requests: Sequence[Request]) -> Iterator[Request]:
 
 
 def _next_along(first: Place, second: Place) -> int | None:
-    """The dimension along which a place is the next one; None when it is not."""
+    """Return the dimension along which a place is the next one; None if it is not."""
     steps = [(dimension, b - a) for dimension, (a, b) in enumerate(zip(first, second, strict=True)) if a != b]
     return steps[0][0] if len(steps) == 1 and steps[0][1] == 1 else None

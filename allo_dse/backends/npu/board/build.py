@@ -37,7 +37,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 REFUSED, WRONG = 65, 66
 LAST_FILE = "top.mlir"  # what Allo writes right before it calls the vendor's tools
-# Allo's own examples set them; what is set already is left as it is.
+# Allo's own examples set these; values that are set already are kept.
 ENVIRONMENT = {"ENABLE_AGGRESSIVE_PORT_UTILIZATION_PATCH": "1"}
 LOCK = Path(os.environ.get("ALLO_NPU_LOCK", "/tmp/allo-npu.lock"))  # TMPDIR is each user's and job's own
 TIME = re.compile(r"^(Avg |Min )?NPU execution time: ([0-9.eE+-]+) ?us", re.MULTILINE)
@@ -51,7 +51,7 @@ class WrongResults(Exception):
 
 
 def main() -> int:
-    """Build, run, check and time as the command line says; returns the exit code."""
+    """Build, run, check and time as the command line requests; return the exit code."""
     options = options_of("Build this design with Allo and run it.")
     design = json.loads((HERE / "design.json").read_text())["allo"]
     try:
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def options_of(description: str) -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of standard output")
     parser.add_argument("--build-only", action="store_true", help="stop when it is built")
@@ -110,7 +110,7 @@ def _progress(options: argparse.Namespace, stage: str) -> None:
 
 
 def build(design: Mapping[str, Any], options: argparse.Namespace) -> tuple[Any, ModuleType]:
-    """Allo's module of the design, and its program; a refusal ends the program with an exit code of its own."""
+    """Return Allo's module of the design, and its program; a refusal exits with a code of its own."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -160,7 +160,7 @@ def _own(name: str) -> ModuleType:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """What this process and those it starts print goes to a file, and from there to standard error."""
+    """Redirect the output of this process and its children to a file, and copy that to standard error afterwards."""
     sys.stdout.flush()
     kept = os.dup(1)
     with log.open("wb") as file:
@@ -191,7 +191,7 @@ def only_user() -> Iterator[None]:
 
 
 def run(module: Any, arrays: list[Any], project: Path, repetitions: int) -> tuple[list[float], list[float]]:
-    """Mean and least time of each repetition, in us, as Allo's host program says them."""
+    """Return mean and least time of each repetition, in us, as Allo's host program prints them."""
     means, least = [], []
     for number in range(repetitions):
         log = project.parent / f"allo_run_{number}.log"
@@ -225,14 +225,14 @@ def make_arrays(tensors: Tensors, seed: int) -> dict[str, Any]:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """NumPy's type of a name; `ml_dtypes` has those that NumPy lacks."""
+    """Return NumPy's type of a name; `ml_dtypes` has types that NumPy lacks."""
     own = getattr(np, name, None)
     found: np.dtype[Any] = np.dtype(own if own is not None else getattr(importlib.import_module("ml_dtypes"), name))
     return found
 
 
 def expected_of(function: Any, tensors: Tensors, arrays: Mapping[str, Any]) -> list[Any]:
-    """What a reference computes from the inputs; floats narrower than 32 bits come to it as float32."""
+    """Compute a reference's results from the inputs; floats narrower than 32 bits are passed to it as float32."""
     given = [arrays[t["name"]] for t in tensors if not t["written"]]
     wide = [a.astype(np.float32) if a.dtype.itemsize < 4 and a.dtype.kind in "fV" else a for a in given]
     expected = function(*wide)
@@ -242,13 +242,16 @@ def expected_of(function: Any, tensors: Tensors, arrays: Mapping[str, Any]) -> l
 def checked(
     program: ModuleType, tensors: Tensors, arrays: Mapping[str, Any], seed: int | None, tolerance: Tolerances
 ) -> dict[str, Any]:
-    """Whether results were checked, against what, and how far they are off.
+    """Compare results with a reference or golden results, and return the errors found.
 
     Args:
         seed: of the inputs; None for others.
 
+    Returns:
+        Whether results were checked, against what, and how far they are off.
+
     Raises:
-        WrongResults: where they differ.
+        WrongResults: if they differ.
     """
     written = [t for t in tensors if t["written"]]
     if hasattr(program, "reference"):
@@ -272,11 +275,11 @@ def checked(
 
 
 def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | None) -> int:
-    """How many elements differ; all where their root mean square is too large.
+    """Return the number of elements that differ; all if their root mean square error is too large.
 
     Args:
-        tolerance: of floats, over the root mean square of finite expected values: of the largest difference, and of the
-            root mean square of all.
+        tolerance: for floats, relative to the root mean square of finite expected values: of the largest difference,
+            and of the root mean square of all differences.
     """
     if tolerance is None:
         whole = wanted.astype(np.int64) if wanted.dtype.kind == "f" else wanted  # from which what does not fit wraps
@@ -287,7 +290,7 @@ def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | Non
 
 
 def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> dict[str, Any]:
-    """The largest difference, where it is, and what is allowed, all over the root mean square of expected values."""
+    """Return the largest difference, its place, and the tolerance, all over the root mean square of expected values."""
     off, scale = _off(found, wanted)
     if not off.size:
         return {}
@@ -299,7 +302,7 @@ def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> dict[st
 
 
 def _off(found: Any, wanted: Any) -> tuple[Any, float]:
-    """How far elements are off, and the root mean square of those that are wanted, if finite."""
+    """Return each element's absolute error, and the root mean square of the finite expected values."""
     own, exact = found.astype(np.float64), wanted.astype(np.float64)
     with np.errstate(invalid="ignore"):
         off = np.where((own == exact) | (np.isnan(own) & np.isnan(exact)), 0.0, np.abs(own - exact))

@@ -1,10 +1,10 @@
-"""Lets Allo fold large programs in a time that grows with the number of tasks, not with its square.
+"""Faster folding in Allo: its time grows with the number of tasks, not with its square.
 
 For every pair of nodes that it chains, Allo goes through all nodes and all streams of the program, and for every task
-through all tiles of each tensor. `install()` hands `chain` the part of the graph that it can change, and notes where
-tiles are; what Allo makes stays the same. 32,768 tasks take half a minute then, and several minutes without.
+through all tiles of each tensor. `install()` passes `chain` only the part of the graph that it can change, and records
+the places of tiles. Allo's result stays the same. 32,768 tasks then take half a minute instead of several minutes.
 
-Written for github.com/cornell-zhang/allo, commit a098603. Where Allo has no such methods, nothing is changed.
+Written for github.com/cornell-zhang/allo, commit a098603. A version of Allo without these methods stays unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def install() -> None:
 
 
 def _class(module: str, name: str) -> Any:
-    """A class of Allo, or None in a version without it."""
+    """Return a class of Allo; None in a version without it."""
     try:
         return getattr(importlib.import_module(module), name, None)
     except ImportError:
@@ -34,7 +34,7 @@ def _class(module: str, name: str) -> Any:
 
 
 def nearby_chain(chain: Callable[[Any, str, str], str]) -> Callable[[Any, str, str], str]:
-    """Allo's `chain`, given the streams of its two nodes, and the nodes that depend on others or on them, only."""
+    """Return Allo's `chain`, limited to the streams of its two nodes, and nodes that depend on others or on them."""
 
     def chained(graph: Any, first: str, second: str) -> str:
         if getattr(graph, "_is_bundled", False):  # few nodes are left, and streams have merged
@@ -68,7 +68,7 @@ def _streams_of(graph: Any, node: str) -> dict[str, Any]:
 
 
 def noted_bundle(bundle: Callable[..., Any]) -> Callable[..., Any]:
-    """Allo's `bundle_multi`, which leaves a note that there was one."""
+    """Return Allo's `bundle_multi`, which now records that it was called."""
 
     def bundled(graph: Any, *nodes: Any) -> Any:
         graph._is_bundled = True
@@ -78,7 +78,7 @@ def noted_bundle(bundle: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def known_tile(search: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Allo's search for the tile of a task, with every tile noted at the first question."""
+    """Return Allo's search for the tile of a task, which now records all tiles on the first call."""
 
     def found(tensor: Any, task: Any) -> Any:
         placement = tensor.global_placement

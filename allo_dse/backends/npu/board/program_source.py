@@ -32,7 +32,7 @@ def program_files(
     reference: Callable[..., object] | None,
     depths: Mapping[str, int],
 ) -> dict[str, str]:
-    """`program.py`, which defines `region()` and, where it can be spelled, `reference(...)`; and modules it imports.
+    """Return `program.py`, which defines `region()` and, if possible, `reference(...)`; and the modules it imports.
 
     Statements of the file that neither needs are left out, with what only they import.
 
@@ -151,7 +151,7 @@ def _is_code_of(node: ast.AST, function: FunctionType) -> bool:
 
 
 class _Cut:
-    """A file, from which statements are taken, each once.
+    """A file from which statements are taken, each once.
 
     Attributes:
         modules: files beside it that what was taken imports, cut in the same way.
@@ -216,7 +216,7 @@ class _Cut:
         return text
 
     def _import(self, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
-        """One imported name; a module beside this file comes along."""
+        """Return one imported name; a module in the same folder is copied along."""
         whole = isinstance(statement, ast.Import)
         module = alias.name if whole else (statement.module or "") if isinstance(statement, ast.ImportFrom) else ""
         if module.split(".")[0] == PACKAGE:

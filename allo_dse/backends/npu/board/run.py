@@ -21,8 +21,8 @@ PROGRESS = "progress.txt"
 TOOLCHAIN = ("MLIR_AIE_INSTALL_DIR", "PEANO_INSTALL_DIR")
 """Variables that Allo's AIE backend reads to find the vendor's tools (allo/backend/aie/README.md)."""
 DRIVER_WORDS = ("DRM_IOCTL_AMDXDNA", "ERT_CMD_STATE", "Kernel did not complete", "failed to open device")
-"""What driver, XRT and Allo's host program say when the device no longer answers (mlir-aie issue 1539, xdna-driver PR
-51, `codegen_host` of Allo)."""
+"""Messages of driver, XRT and Allo's host program when the device no longer answers (mlir-aie issue 1539,
+xdna-driver PR 51, `codegen_host` of Allo)."""
 RECOVER = (
     "see `xrt-smi examine` and `dmesg`; `sudo modprobe -r amdxdna && sudo modprobe amdxdna` loads the driver and its "
     "firmware again; where that does not help, reboot. If other designs run, this one deadlocks"
@@ -72,11 +72,11 @@ class NpuRun(Command):
 
     @property
     def deadline_s(self) -> float:
-        """No limit of all together: build and run have limits of their own, and others may use the device for long."""
+        """No total limit: build and run have limits of their own, and others may use the device for long."""
         return math.inf
 
     def unavailable(self) -> str | None:
-        """What is missing here, in one sentence; None if nothing is."""
+        """Return a sentence on the first missing requirement; None if nothing is missing."""
         python = self._program()
         if python is None:
             return f"there is no Python interpreter {self.words[0]}"

@@ -34,11 +34,11 @@ class _Loop(NamedTuple):
 def access_pattern(
     port: TensorPort, nest: Nest | None, moves: int, starts: tuple[int, ...], descriptor: Descriptor
 ) -> AccessPattern:
-    """What a shim channel walks through that carries flows of one family.
+    """Return the walk through DRAM of a shim channel that carries flows of one family.
 
     Args:
-        nest: the tile sequence that the flows have in common as loops, outermost first; None where it is none.
-        moves: its length.
+        nest: the flows' common tile sequence as loops, outermost first; None if it is not a loop nest.
+        moves: length of the sequence.
         starts: first byte of each flow's first tile, relative to that of the first flow.
     """
     tile = tile_loops(port.tile_shape, port.tensor.shape, port.tensor.dtype.bits)
@@ -149,6 +149,6 @@ def _by_hand(tile: list[_Loop], tiles: int, descriptor: Descriptor) -> AccessPat
 
 
 def is_word_aligned(port: TensorPort) -> bool:
-    """Whether DMA channels can move the port's tiles: they move whole 32-bit words, from addresses of whole words."""
+    """Return whether DMA channels can move the port's tiles: whole 32-bit words from word-aligned addresses."""
     loops = tile_loops(port.tile_shape, port.tensor.shape, port.tensor.dtype.bits)
     return loops[0][0] % WORD_BYTES == 0 and all(step % WORD_BYTES == 0 for _, step in loops[1:])

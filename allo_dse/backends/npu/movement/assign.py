@@ -1,4 +1,4 @@
-"""Which column's memory tile and shim tile carry which flows: decided on counts, so that designs share the answer.
+"""Assignment of flows to the memory and shim tiles of columns, decided on counts, so that designs share the result.
 
 A transfer occupies one shim channel and one memory-tile channel; each flow that it carries occupies one memory-tile
 channel on the side of the cores. Shim and memory tile of a transfer are in the same column.
@@ -23,7 +23,7 @@ Counts = tuple[int, ...]
 Totals = tuple[int, ...]
 """Input flows, input transfers, output flows, output transfers."""
 
-# Loads that the exact search may try; beyond, a mapping counts as not assignable. Four tensors need some hundreds.
+# Loads that the exact search may try before a mapping counts as not assignable. Four tensors need some hundreds.
 _MAX_TRIALS = 5_000
 
 
@@ -42,11 +42,11 @@ class ColumnLimits(Struct, frozen=True):
     joins: int = 1 << 30
 
     def transfers(self, direction: str, flows: int) -> int:
-        """Transfers that so many flows of a family take at least: one carries as many as its memory tile can."""
+        """Return the least transfers of a family of flows: one carries as many as its memory tile can."""
         return -(-flows // (self.memory_out if direction == "in" else min(self.memory_in, self.joins)))
 
     def demands(self, needs: Totals) -> tuple[tuple[str, int, int], ...]:
-        """What totals need of all columns together: limit, need, and what there is."""
+        """Return the needs of totals from all columns together: name of the limit, need, and what there is."""
         in_flows, in_transfers, out_flows, out_transfers = needs
         return (
             ("shim_dma_out", in_transfers, self.columns * self.shim_out),
@@ -57,11 +57,11 @@ class ColumnLimits(Struct, frozen=True):
         )
 
     def fit(self, needs: Totals) -> bool:
-        """Whether all columns together have what totals need; they may still not be enough column by column."""
+        """Check the limits of all columns together; single columns may still be exceeded."""
         return all(needed <= limit for _, needed, limit in self.demands(needs))
 
     def totals(self, inputs: Counts, outputs: Counts) -> Totals:
-        """What families of so many flows need at least, however they are distributed."""
+        """Return the least needs of families with these numbers of flows, whatever their distribution."""
         in_transfers = sum(self.transfers("in", flows) for flows in inputs)
         return sum(inputs), in_transfers, sum(outputs), sum(self.transfers("out", flows) for flows in outputs)
 
@@ -139,7 +139,7 @@ def _balanced_outputs(outputs: Counts, columns: list[_Column]) -> list[Share] | 
 
 
 def _transfer_sizes(inputs: Counts, channels: int) -> list[list[int]] | None:
-    """How many flows each transfer of each family carries, so that there are at most `channels` transfers."""
+    """Return the flows of each transfer of each family, for at most `channels` transfers; None if impossible."""
     transfers = list(inputs)
     while sum(transfers) > channels:
         # The family with the most transfers can do with one less at the least cost: its flows stay the most even.
@@ -168,7 +168,7 @@ def _searched(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Sh
         columns_left = replace(limits, columns=limits.columns - column)
         if state in visited or not columns_left.fit(limits.totals(left[:split], left[split:])):
             return None
-        # What is left at a column decides all that follows: a state that failed fails however it is reached.
+        # The rest at a column decides all that follows: a state that failed once always fails.
         visited.add(state)
         for take in _column_loads(left, split, limits):
             trials += 1
@@ -186,7 +186,7 @@ def _searched(inputs: Counts, outputs: Counts, limits: ColumnLimits) -> tuple[Sh
 
 
 def _column_loads(left: Counts, inputs: int, limits: ColumnLimits) -> Iterator[Counts]:
-    """What one column can take on of what is left, fullest loads only: a column never gains from taking less."""
+    """Yield the largest loads that one column can take from the rest: a column never gains from taking less."""
     open_in = [f for f in range(inputs) if left[f]]
     open_out = [f for f in range(inputs, len(left)) if left[f]]
     for ins in range(min(len(open_in), limits.shim_out, limits.memory_in), -1, -1):

@@ -19,10 +19,10 @@ from allo_dse.mapper.violation import Buffering
 
 from .movement import Flow, StreamFlow
 
-# Which tile of a tensor each task of a node uses: tile sequences, derived per node group.
+# Tile sequences: the tile of a tensor that each task of a node uses, derived per node group.
 #
-# In a mesh fold the first byte of a tile is `f(node) + g(leaf)`, so nodes that start with the same tile go through the
-# same sequence, and nothing has to be computed per task. In graphs folded node by node, tiles are compared one by one.
+# In a mesh fold the first byte of a tile is `f(node) + g(leaf)`. So nodes that start with the same tile go through the
+# same sequence, and nothing is computed per task. In graphs folded node by node, tiles are compared one by one.
 
 
 Users = list[tuple[ClassUse, PortSide]]
@@ -82,8 +82,11 @@ class GroupPorts:
         return self._sequences[key]
 
     def grid_places(self, kernel: int, tile: IndexMap, leaves: IntArray) -> Iterator[IntArray]:
-        """Where the tiles of the tasks at some leaves, of one kernel, lie in their grid: per dimension of the grid, or
-        the one of a tensor without any, an array that broadcasts to (nodes, leaves)."""
+        """Yield the grid coordinates of the tiles of tasks at some leaves, all of one kernel.
+
+        There is one array per dimension of the grid, or a single one for a tensor without any. Each broadcasts to
+        (nodes, leaves).
+        """
         if isinstance(self.group.leaves, MeshLeaves) and tile.is_affine and tile.grid:
             own = self.group.leaves
             for row, offset in zip(tile.matrix, tile.offset, strict=True):
@@ -136,7 +139,7 @@ class GroupPorts:
 
     @cached_property
     def _pid_steps(self) -> list[int]:
-        """What one iteration of each temporal loop adds to the pid along the loop's axis."""
+        """Increment of the pid along a temporal loop's axis per iteration, for each loop."""
         leaves = self.group.leaves
         assert isinstance(leaves, MeshLeaves)
         mesh = self.program.kernels[leaves.kernel].mesh
@@ -162,7 +165,7 @@ class GroupPorts:
             relative = (row - row[0]).tobytes()
             if relative not in known:
                 nest, moves = loop_nest(row), change_count(row)
-                # Where a loop begins with the tile that the one before it ended with, that tile is not moved again.
+                # A tile that ends one loop and begins the next is not moved again.
                 nest = nest if nest is not None and nest_moves(nest) == moves else None
                 known[relative] = TilePattern(relative if nest is None else nest, nest, len(row), moves)
             result.append((int(row[0]), known[relative]))
@@ -170,7 +173,7 @@ class GroupPorts:
 
 
 def _round_loops(loops: tuple[int, ...], rounds: int) -> int:
-    """How many of the outermost temporal loops make up the rounds of a mesh fold."""
+    """Return the number of outermost temporal loops that make up the rounds of a mesh fold."""
     count, outer = 1, 0
     while count < rounds:
         count *= loops[outer]

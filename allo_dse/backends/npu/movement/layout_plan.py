@@ -1,9 +1,9 @@
-"""Where each change of layout happens: on the way, in the descriptors of DMA channels, or on the cores.
+"""Placement of each change of layout: in the descriptors of DMA channels on the way, or on the cores.
 
-A tensor that tasks only ever read in another layout (`TaskClass.layouts`) can arrive in it: the memory tile's channel
-reads the staged tile in the order of the result, if one descriptor expresses that. What tasks turn around before they
-write it can leave as it was computed: the core's channel reads the output slot in the order of the tensor. A view that
-moves nothing costs nothing. What is left stays with the cores, as the program has it.
+A tensor that tasks only read in another layout (`TaskClass.layouts`) can arrive in that layout: the memory tile's
+channel reads the staged tile in the order of the result, if one descriptor can express it. A tile that tasks reorder
+before they write it can leave as it was computed: the core's channel reads the output slot in the order of the tensor.
+A view that moves nothing costs nothing. All other changes stay on the cores, as in the program.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def layout_plan(program: CompiledProgram, device: NpuDevice) -> LayoutPlan:
 def _choices(
     direction: Direction, users: Sequence[tuple[TaskClass, TensorPort]], device: NpuDevice
 ) -> list[LayoutChoice]:
-    """What becomes of the layouts that the users of one kind of tile want: one choice for each different wish."""
+    """Return one choice for each distinct layout that the users of one kind of tile want."""
     wishes: dict[tuple[LayoutStep, ...], list[tuple[TaskClass, LayoutUse]]] = {}
     for cls, port in users:
         for use in cls.layouts:

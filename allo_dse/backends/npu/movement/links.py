@@ -1,6 +1,6 @@
-"""Streams after folding: which stay inside a node, and which lead from node to node.
+"""Streams after folding: inside a node, or from node to node.
 
-One round of each schedule says it all: the rounds of a bundle are isomorphic and reach the same peers.
+One round of each schedule is enough: the rounds of a bundle are isomorphic and reach the same peers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Met(NamedTuple):
 
 
 def meet(first_nodes: Sequence[int], puts: Sequence[Ends], gets: Sequence[Ends]) -> Met:
-    """The streams of which both ends are at nodes of some groups, at the first of them that has an end."""
+    """Return the streams with both ends at nodes of some groups; each end at its first node."""
     put, source = _joined(first_nodes, puts)
     get, target = _joined(first_nodes, gets)
     stream, at_put, at_get = np.intersect1d(put, get, assume_unique=True, return_indices=True)
@@ -84,7 +84,7 @@ def link_streams(graph: ProgramGraph, groups: Sequence[tuple[int, NodeGroup]]) -
 
 
 def _open_ends(group: NodeGroup, graph: ProgramGraph) -> tuple[Ends, Ends]:
-    """Where a group's nodes put into streams that lead out of them, and where they get from others."""
+    """Return the ends at which a group's nodes put into streams to other nodes, and get from streams of others."""
     found: dict[str, list[tuple[IntArray, IntArray]]] = {"put": [], "get": []}
     for wiring, nodes in group.once(group_wirings, graph):
         if not wiring.open_ends:

@@ -1,4 +1,4 @@
-"""What moves between DRAM and the cores, and between cores: the data of a transport plan (`plan_transport` makes it).
+"""Data of a transport plan: movement between DRAM and the cores, and between cores (made by `plan_transport`).
 
 DRAM ── shim DMA ── memory tile ── core                 a Transfer is a shim channel's work; it carries one Flow, or
           Transfer      │ Flow ─► cores (multicast)     several that the memory tile distributes or joins
@@ -24,7 +24,7 @@ WORD_BYTES = 4
 LOCKS_PER_END = 2
 """An object FIFO end has a producer lock and a consumer lock."""
 
-# A search makes dozens of these for every design it looks at: structs are made several times faster than dataclasses.
+# A search makes dozens of these per design, and structs are made several times faster than dataclasses.
 
 
 class Flow(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Flow(Struct, frozen=True):
 
 
 class AccessPattern(Struct, frozen=True):
-    """What a shim channel walks through in DRAM, as its descriptors express it.
+    """Walk of a shim channel through DRAM, as its descriptors express it.
 
     Attributes:
         dims: (extent, stride) of the loops inside one descriptor, innermost first, in 32-bit words.
@@ -73,12 +73,12 @@ class AccessPattern(Struct, frozen=True):
 
     @property
     def descriptors(self) -> int:
-        """How many descriptors are issued over the run."""
+        """Number of descriptors issued over the run."""
         return math.prod(self.host_loops)
 
 
 class Transfer(Struct, frozen=True):
-    """What one shim DMA channel moves: a flow, or several flows that take turns tile by tile.
+    """Data moved by one shim DMA channel: a flow, or several flows that take turns tile by tile.
 
     Attributes:
         index: position in `Transport.transfers`.
@@ -89,7 +89,7 @@ class Transfer(Struct, frozen=True):
         moves: tiles of each flow over the run.
         depth: tiles of each flow that the memory tile holds.
         pattern: the walk through DRAM.
-        lies_in_bytes: size of what it walks through there, where that is not the tensor of the program.
+        lies_in_bytes: size of the walked memory, if that is not the tensor of the program.
     """
 
     index: int
@@ -116,7 +116,7 @@ class Transfer(Struct, frozen=True):
 
     @property
     def locks(self) -> int:
-        """Of the memory tile: for its own end there, and for that of each flow."""
+        """Locks of the memory tile: for the transfer's own end there, and for the end of each flow."""
         return LOCKS_PER_END * (1 + len(self.flows))
 
     def ends(self, direction: Direction) -> tuple[int, ...]:
@@ -134,11 +134,11 @@ Channel = tuple[int, int, str]
 
 
 class NeededDepths(Struct, frozen=True):
-    """What a graph needs of its FIFOs.
+    """FIFO depths that a graph needs to run.
 
     Attributes:
-        depth: by stream array, where it needs more than is declared.
-        blocked: tasks that wait for each other whatever the depths, in words; empty if it runs.
+        depth: by stream array, if it needs more than is declared.
+        blocked: tasks that wait for each other at any depth, in words; empty if the graph runs.
     """
 
     depth: Mapping[str, int]
@@ -165,12 +165,12 @@ class StreamFlow(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Of one buffer: between neighbours in the memory of one of them, otherwise at both ends."""
+        """Size of one buffer. Neighbours share one in the memory of either; other streams have one at both ends."""
         return self.depth * self.token_bytes
 
     @property
     def routable(self) -> bool:
-        """Whether a DMA channel can carry it."""
+        """True if a DMA channel can carry the stream: its tokens are whole words."""
         return self.token_bytes % WORD_BYTES == 0
 
 
@@ -223,7 +223,7 @@ class LayoutChoice(Struct, frozen=True):
 
 
 class LayoutPlan(Struct, frozen=True):
-    """Where all changes of layout of a program happen."""
+    """Placement of all layout changes of a program."""
 
     choices: tuple[LayoutChoice, ...] = ()
 
@@ -236,7 +236,7 @@ class LayoutPlan(Struct, frozen=True):
         return {cls: frozenset(sites) for cls, sites in found.items()}
 
     def free_sites(self, cls: TaskClass) -> frozenset[int]:
-        """Positions in a task class's `work` of what the cores need not do."""
+        """Return the positions in a task class's `work` of operations that the cores need not execute."""
         return self._free.get((cls.kernel, cls.name), frozenset())
 
 

@@ -1,4 +1,4 @@
-"""Data memory of a core: what a folded node needs.
+"""Data memory of a core for a folded node.
 
     reserved + sum(input ports: depth * tile) + sum(output ports: depth * tile) + stream FIFOs + chain buffers
 
@@ -82,7 +82,7 @@ def own_memory(groups: list[GroupTiles], links: StreamLinks, device: NpuDevice, 
 
 
 def _tile_bytes(group: GroupTiles, buffering: Buffering) -> tuple[int, int]:
-    """Of the buffers of a node's inputs, and of its outputs."""
+    """Return the bytes of a node's input buffers, and of its output buffers."""
     inputs = sum(buffering.input_depth * port.tile_bytes for port in _ports(group, "in"))
     return inputs, sum(buffering.output_depth * port.tile_bytes for port in _ports(group, "out"))
 

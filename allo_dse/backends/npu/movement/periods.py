@@ -1,8 +1,8 @@
-"""When a node of a fold needs other tiles: one period of its schedule, and how often it repeats.
+"""Schedule of the tiles that a node of a fold needs: one period, and its number of repetitions.
 
-A folded node runs a loop nest of tasks. Along the nest a tensor port needs another tile only where the tile's index
-changes; a tile that stays is not moved again. The outer loops repeat the same pattern of moves, so a schedule is one
-period of leaves plus a count.
+A folded node runs a loop nest of tasks. A tensor port needs another tile only when the tile's index changes; a tile
+that stays is not moved again. The outer loops repeat the same pattern of moves, so a schedule is one period of leaves
+plus a count.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ Flags = NDArray[np.bool_]
 
 
 class Cadence(Struct, frozen=True):
-    """How often something happens in the first period, and in every later one."""
+    """Number of occurrences in the first period, and in every later one."""
 
     first: int
     steady: int
 
     def over(self, periods: int) -> int:
-        """How often it happens in the first `periods` periods."""
+        """Return the number of occurrences in the first `periods` periods."""
         return self.first + (periods - 1) * self.steady
 
 
 class PortSchedule(Struct, frozen=True, eq=False, dict=True):
-    """When one tensor port of a node moves tiles; every array has one entry per leaf of a period.
+    """Times at which one tensor port of a node moves tiles; every array has one entry per leaf of a period.
 
     Attributes:
         first: in the first period, whether the leaf starts with a new tile ("in") or ends by giving one away ("out").
@@ -57,7 +57,7 @@ class PortSchedule(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def cadence(self) -> Cadence:
-        """How many tiles the port moves in a period."""
+        """Number of tiles that the port moves in a period."""
         return Cadence(int(np.count_nonzero(self.first)), int(np.count_nonzero(self.steady)))
 
 
@@ -102,7 +102,7 @@ def _period_table(graph: ProgramGraph) -> PeriodTable:
 
 
 class PeriodTable:
-    """The schedules of node groups, of which folds of one program share those that `_shape` says are equal."""
+    """Schedules of node groups; folds of one program share those with equal `_shape`."""
 
     def __init__(self, program: CompiledProgram) -> None:
         self._program = program
@@ -112,7 +112,7 @@ class PeriodTable:
     def schedules(self, groups: Sequence[NodeGroup]) -> tuple[GroupSchedule, ...]:
         """The schedules of the nodes of one fold, group after group; all of them have the same number of periods."""
         groups = [part for group in groups for part in group.once(_alike)]
-        # Several steady periods in a row are one, too: whatever divides the number of each group's serves all groups.
+        # Several steady periods in a row are one longer period, so a common divisor of the groups' counts suits all.
         periods = gcd(*(group.once(self._most_periods) for group in groups))
         return tuple(self.schedule(group, periods) for group in groups)
 
@@ -121,7 +121,7 @@ class PeriodTable:
         return group.once(self._schedule, periods)
 
     def _most_periods(self, group: NodeGroup) -> int:
-        """How often a group's pattern of moves repeats."""
+        """Return the number of repetitions of a group's pattern of moves."""
         shape, loops = group.once(self._shape), _loops(group)
         if shape is None:
             return prod(loops[: _steady_levels(self._program, group, loops)])
@@ -139,10 +139,10 @@ class PeriodTable:
         return found if found.group is group else replace(found, group=group)
 
     def _shape(self, group: NodeGroup) -> Shape | None:
-        """What decides when the tiles of a mesh fold's nodes change; None where more than this does.
+        """Return all that decides when the tiles of a mesh fold's nodes change; None if more decides.
 
-        Each temporal loop runs along an axis of its own. If every tile coordinate depends on one axis at most, an
-        advance of a loop changes the tile or not, wherever the node stands and however far the advance goes.
+        Each temporal loop runs along an axis of its own. If every tile coordinate depends on at most one axis, the
+        advance of a loop either changes the tile or does not, regardless of the node and of how far it advances.
         """
         leaves = group.leaves
         if isinstance(leaves, MeshLeaves) and leaves.kernel in self._axis_by_axis:
@@ -183,13 +183,13 @@ def _loops(group: NodeGroup) -> tuple[int, ...]:
 
 
 def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int, ...]) -> int:
-    """How many of the outer loops repeat the same pattern of moves, whichever of them is the one that advances.
+    """Return the number of outer loops that repeat the same pattern of moves, whichever of them advances.
 
-    Only what the tree repeats counts: the tasks of a chain differ from each other.
+    Only repetitions in the tree count: the tasks of a chain differ from each other.
     """
     body = group.tree.child.leaf_count if isinstance(group.tree, Repeat) else group.tree.leaf_count
-    # What repeats uses the same ports every time: the last use before it begins, and the first one after, are in one
-    # repetition each; where all its tasks are of one class, next to where it begins.
+    # Every repetition uses the same ports, so the last use before its begin and the first one after it are within one
+    # repetition each. If all its tasks are of one class, they are next to the begin.
     span = 1 if len(schedule_round(group.tree).classes) == 1 else body
     known: dict[int, Moves] = {}
     for levels in range(_levels_of_equal_work(program, group, len(trips)), 0, -1):
@@ -206,12 +206,12 @@ def _steady_levels(program: CompiledProgram, group: NodeGroup, trips: tuple[int,
 
 
 def _varies(program: CompiledProgram) -> bool:
-    """Whether tasks of one class do not all do the same work."""
+    """Return whether some class has tasks with different work."""
     return any(kernel.by_work[0] is not kernel.classes for kernel in program.kernels)
 
 
 def _levels_of_equal_work(program: CompiledProgram, group: NodeGroup, levels: int) -> int:
-    """How many of the outer loops have tasks of equal work in each iteration."""
+    """Return the number of outer loops with tasks of equal work in each iteration."""
     if not _varies(program):
         return levels
     if not isinstance(group.leaves, MeshLeaves):
@@ -239,7 +239,7 @@ def _by_key(item: tuple[PortKey, object]) -> str:
 
 
 def _changes(tiles: IntArray, at: int) -> bool:
-    """Whether the first tile used at or after position `at` differs from the last one used before it."""
+    """Return whether the first tile used at or after position `at` differs from the last one used before it."""
     before, after = tiles[:at], tiles[at:]
     before, after = before[before >= 0], after[after >= 0]
     return len(after) > 0 and (len(before) == 0 or before[-1] != after[0])

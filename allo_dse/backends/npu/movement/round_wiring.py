@@ -1,4 +1,4 @@
-"""Streams inside a node: which task of a round hands what to which, and how long the blocks live in its memory."""
+"""Streams inside a node: transfers between tasks of a round, and the lifetimes of blocks in its memory."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class Wiring(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """What needs memory between the tasks: streams that tasks update in place one after the other are one block.
+        """Blocks of memory between the tasks; streams that tasks update in place one after another are one block.
 
-        Blocks that end in a stream to another node live in that stream's FIFO and are left out, and so are input tiles
-        that a task hands on as they are: they stay in the slot of the input port.
+        Blocks that end in a stream to another node live in that stream's FIFO and are left out. So are input tiles
+        that a task passes on unchanged: they stay in the slot of the input port.
         """
         inside = {(s.put_leaf, s.put) for s in self.streams}
         lives: dict[tuple[int, int], tuple[int, PortKey | None, bool]] = {}
@@ -129,7 +129,7 @@ def group_wirings(group: NodeGroup, graph: ProgramGraph) -> list[tuple[Wiring, I
 
 
 def _inner_loops(loops: tuple[int, ...], length: int) -> int:
-    """How many of the innermost loops make up a round of `length` tasks."""
+    """Return the number of innermost loops that make up a round of `length` tasks."""
     count, inner = 1, 0
     while count < length:
         inner += 1

@@ -1,10 +1,10 @@
-"""How deep the FIFOs between nodes must be for a folded graph to run at all.
+"""FIFO depths between nodes that a folded graph needs to run at all.
 
-The streams of an array that lead from one node to another become one FIFO that is used in turn. Where tokens reach a
-node on two ways, the FIFOs of one way must hold what the other has not delivered yet; a chain that computes a whole row
-before it looks at its results needs a FIFO for the row. Whether a network of processes that only get and put blocks
-does not depend on time, so the graph's token exchange is executed without costs: a deadlock at the declared depths
-shows which FIFOs are full, these are made deeper, and each goes back as far as it can.
+All streams of an array from one node to another become one FIFO that they use in turn. If tokens reach a node on two
+paths, the FIFOs of one path must hold the tokens that the other has not delivered yet. A chain that computes a whole
+row before it reads its results needs a FIFO for the row. A network of processes that only get and put deadlocks
+regardless of timing, so the graph's token exchange is executed without costs. A deadlock at the declared depths shows
+the full FIFOs; these are made deeper, and each is then reduced as far as possible.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def needed_depths(
     """
     search, known = _Search.of(schedules, links), {} if known is None else known
     found = _known(search.one_of_alike(), known)
-    # Which nodes wait for each other is said of the whole graph.
+    # Nodes that wait for each other are reported for the whole graph.
     return _known(search, known) if found.blocked else found
 
 
@@ -87,15 +87,15 @@ class DepthSearch(Protocol):
 def smallest_depths(search: DepthSearch) -> NeededDepths:
     """The smallest depths at which an exchange ends, none less than declared, found for one array after the other."""
     declared, depth = search.declared, dict(search.declared)
-    # Parks 1995: a deadlock that more room could end has a full FIFO in it; deeper ones never take away a step that was
-    # possible. The search ends: no FIFO has to hold more than all tokens of its stream.
+    # Parks 1995: a deadlock that more room could resolve contains a full FIFO, and deeper FIFOs never disable a step.
+    # The search ends because no FIFO has to hold more than all tokens of its stream.
     while not (result := search.run(depth)).finished:
         full = search.full(result)
         if not full or max(depth[name] for name in full) > search.most_tokens:
             return NeededDepths({}, search.blocked(result))
         depth |= {name: 2 * depth[name] for name in full}
     for name in [name for name in depth if depth[name] > declared[name]]:
-        # What runs at a depth runs at every larger one (Kahn 1974), so halving finds the least.
+        # A graph that runs at a depth runs at every larger one (Kahn 1974), so bisection finds the least.
         fails, works = declared[name] - 1, depth[name]
         while works - fails > 1:
             middle = (fails + works) // 2
@@ -108,17 +108,18 @@ def smallest_depths(search: DepthSearch) -> NeededDepths:
 
 
 def is_forest(channels: Iterable[Channel]) -> bool:
-    """Whether there is at most one way between any two nodes: then no FIFO can hold up another way."""
+    """Return whether at most one path connects any two nodes, so that no FIFO can block another path."""
     sets = DisjointSets[int]()
     return all(sets.join(source, target) for source, target, _ in channels)
 
 
 class _Exchange(Struct, frozen=True, eq=False, dict=True):
-    """What a node does on its channels in so many periods.
+    """Operations of a node on its channels over a number of periods.
 
     Attributes:
         digest: equal for nodes that do the same.
-        kinds: what leaves do, step by step, each so often in a row; `codes`: per leaf, which of them it does.
+        kinds: the leaves' distinct sequences of steps, each step with its count of repetitions.
+        codes: per leaf, its position in `kinds`.
     """
 
     digest: bytes
@@ -173,8 +174,10 @@ class _Search(Struct, frozen=True, dict=True):
         return _Search(list(numbers), processes, declared, most_tokens)
 
     def one_of_alike(self) -> _Search:
-        """A part of the graph, where it consists of parts that have no FIFO in common and do the same: what one of them
-        needs, all of them need. Else the whole graph."""
+        """Return one of the graph's equal parts without common FIFOs, else the whole graph.
+
+        The needs of one such part are the needs of all.
+        """
         nodes = [(exchange, own) for exchange, own in self.processes if own]  # others never wait
         sets = DisjointSets[int]()
         for _, own in nodes:
@@ -194,7 +197,7 @@ class _Search(Struct, frozen=True, dict=True):
 
     @cached_property
     def key(self) -> bytes:
-        """Equal for graphs whose nodes, in the same order, exchange the same tokens through FIFOs as deep."""
+        """Key that is equal for graphs whose nodes, in order, exchange the same tokens through equally deep FIFOs."""
         number: dict[bytes, int] = {}
         processes = [(number.setdefault(one.digest, len(number)), channels) for one, channels in self.processes]
         names = [name for _, _, name in self.channels]
@@ -203,7 +206,7 @@ class _Search(Struct, frozen=True, dict=True):
 
     @cached_property
     def _network(self) -> Network:
-        """At depths of 1."""
+        """The network at depths of 1."""
         builder = NetworkBuilder()
         builder.streams(np.ones(2 * len(self.channels), np.int64), latency=0)
         for exchange, channels in self.processes:
@@ -230,7 +233,7 @@ class _Search(Struct, frozen=True, dict=True):
 
 
 def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
-    """What a node of a group does on its channels in so many periods."""
+    """Return the operations of a group's nodes on their channels over a number of periods."""
     number: dict[tuple[tuple[Step, int], ...], int] = {}
     # Leaves that use channels in another order may do the same.
     codes = np.array([number.setdefault(_steps(own), len(number)) for own in uses.kinds])[uses.codes]
@@ -240,5 +243,5 @@ def _exchange(_: NodeGroup, uses: LeafUses, periods: int) -> _Exchange:
 
 @lru_cache(maxsize=1024)
 def _steps(uses: tuple[Use, ...]) -> tuple[tuple[Step, int], ...]:
-    """What a leaf does, and how often in a row."""
+    """Return the steps of a leaf, each with its count of repetitions."""
     return tuple((step, sum(1 for _ in alike)) for step, alike in groupby(leaf_steps(0, uses)))

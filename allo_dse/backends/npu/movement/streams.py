@@ -22,10 +22,10 @@ from .links import Ends, Met, meet
 from .movement import Channel
 from .periods import Flags, GroupSchedule, period_table
 
-# What a task does on its channels, step by step.
+# Steps of a task on its channels.
 #
-# A task that exchanges several tokens over one channel does so as a loop would: its work is cut into as many steps,
-# and each step gets, computes and puts its share.
+# A task that exchanges n tokens over one channel acts as a loop would: its work is divided into n steps, each of which
+# gets, computes and puts its share.
 
 
 Use = tuple[bool, int]
@@ -33,10 +33,10 @@ Use = tuple[bool, int]
 
 
 class LeafUses(Struct, frozen=True, eq=False, dict=True):
-    """What the leaves of a period get from and put to a node's channels; folds with an equal one share it.
+    """Tokens that the leaves of a period get from and put to a node's channels; folds with equal uses share one.
 
     Attributes:
-        leaves: how many there are.
+        leaves: number of leaves.
         by_leaf: per leaf that uses channels, the tokens it gets and puts, in the order of the task's ports.
     """
 
@@ -48,12 +48,12 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens a node moves in a period."""
+        """Number of tokens that a node moves in a period."""
         return sum(map(len, self.by_leaf.values()))
 
     @cached_property
     def codes(self) -> IntArray:
-        """Per leaf a number that stands for the channels it uses; 0 where it uses none."""
+        """Code of the channels that each leaf uses; 0 if it uses none."""
         number = {own: code for code, own in enumerate(self.kinds)}
         result = np.zeros(self.leaves, np.int64)
         result[list(self.by_leaf)] = [number[own] for own in self.by_leaf.values()]
@@ -61,7 +61,7 @@ class LeafUses(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def kinds(self) -> list[tuple[Use, ...]]:
-        """By code, what such leaves get and put."""
+        """Channel uses by code."""
         return list(dict.fromkeys([(), *self.by_leaf.values()]))
 
 
@@ -95,7 +95,7 @@ class Step(Struct, frozen=True):
 
 
 def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
-    """As many steps as the busiest channel has tokens.
+    """Return one step per token of the busiest channel.
 
     The tokens of other channels are spread evenly; a single one comes in the first step when its port stands before the
     busiest one's, and else in the last. In each step they follow each other as the ports do.
@@ -107,7 +107,7 @@ def leaf_steps(ticks: int, uses: Sequence[Use]) -> list[Step]:
     got = next((number for number, (is_put, _) in enumerate(order) if not is_put), 0)
     steps: list[list[Use]] = [[] for _ in range(count)]
     for number, (use, own) in enumerate(tokens.items()):
-        worked_out = use[0] and number >= got  # what is put before anything is got is there
+        worked_out = use[0] and number >= got  # a token put before any get is there already
         for token in range(own):
             step = token * count // own
             if own == 1 and number > busiest:
@@ -165,7 +165,7 @@ class _Uses(NamedTuple):
 
 
 def stream_links(graph: ProgramGraph, schedules: Sequence[GroupSchedule], connected: bool = True) -> Links:
-    """Which leaves exchange tokens with which other node, from the streams that the first period's tasks use.
+    """Find the leaves that exchange tokens with other nodes, from the streams that the first period's tasks use.
 
     Args:
         connected: False when it is known that no stream leads from node to node.
@@ -198,7 +198,7 @@ def _uses(group: NodeGroup, graph: ProgramGraph, periods: int) -> _Uses:
             at_row, at_leaf = np.tile(np.repeat(rows, len(leaves)), members), np.tile(leaves, group.count * members)
             port = family.port
             columns = streams, at_row, at_leaf, np.full(len(streams), port.direction == "put")
-            # Where a task does not say how many tokens it moves, it moves those that the task at the other end does.
+            # A task with an unknown number of tokens moves as many as the task at the other end.
             tokens = graph.tokens[streams] if port.tokens is None else capped_tokens(port.tokens)
             parts.append(tuple(column.repeat(tokens) for column in columns))
     stream, row, leaf, is_put = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -250,17 +250,17 @@ def _group_links(
 
 
 def _leaf_uses(_: NodeGroup, leaves: int, told: bytes) -> LeafUses:
-    """What the leaves of a node do, from (leaf, put or get, channel) of all of its uses."""
+    """Return the channel uses of a node's leaves, from the (leaf, put or get, channel) of all of its uses."""
     by_leaf: dict[int, list[tuple[bool, int]]] = {}
     for leaf, is_put, channel in np.frombuffer(told, np.int64).reshape(3, -1).T.tolist():
         by_leaf.setdefault(leaf, []).append((bool(is_put), channel))
     return LeafUses(leaves, {leaf: tuple(own) for leaf, own in by_leaf.items()})
 
 
-# What a core of an NPU design does in one period of its schedule, as rows of an operation table.
+# A core's operations in one period of its schedule, as rows of an operation table.
 #
-# A task takes its input tiles and the room for its output, computes, and gives both away. In between it exchanges
-# tokens with other cores, step by step.
+# A task acquires its input tiles and room for its output, computes, and releases both. In between it exchanges tokens
+# with other cores, step by step.
 
 
 def core_period(table: Table, schedule: GroupSchedule, ticks: IntArray, external: NodeLinks, steady: bool) -> None:

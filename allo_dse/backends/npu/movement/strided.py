@@ -1,4 +1,4 @@
-"""Tensors that lie in DRAM in another order than their program says: shim channels walk through them as they lie.
+"""Tensors with another order in DRAM than in their program: shim channels walk through them in that order.
 
     found = mapping.reading({"Q": order})               # the transport plan for that, or why there is none
 
@@ -85,7 +85,7 @@ def _walked(
 
 
 def words_in_a_row(pattern: AccessPattern, most: int) -> int:
-    """How many words a walk takes before it jumps, of a tile of so many."""
+    """Return the number of contiguous words that a walk takes before it jumps, within a tile of `most` words."""
     row = 1
     for count, step in pattern.dims:
         if step != row:
@@ -114,7 +114,7 @@ def _inside(port: TensorPort) -> IntArray:
 
 
 def _words_of_tiles(starts: IntArray, inside: IntArray, order: IntArray, size: int) -> IntArray | str:
-    """Where the words of a tile lie, relative to its first one: alike for all tiles."""
+    """Return the offsets of a tile's words from its first one, equal for all tiles, or why there are none."""
     each = max(1, WORD_BYTES // size)
     first: IntArray | None = None
     for start in np.unique(starts):

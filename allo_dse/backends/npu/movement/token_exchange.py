@@ -57,8 +57,10 @@ def _known_depths(graph: ProgramGraph) -> dict[bytes, NeededDepths]:
 
 
 def _never_waits(vmg: VMG) -> bool:
-    """Whether there is at most one FIFO on at most one way between any two nodes, and tokens inside nodes are put by
-    earlier tasks: then no FIFO can hold up another one, whatever its depth."""
+    """Return whether no FIFO can block another one, whatever its depth.
+
+    This holds if at most one path with one FIFO connects any two nodes, and earlier tasks put the tokens inside nodes.
+    """
     edges, node, fifos = vmg.graph.edges, vmg.node_of_task, vmg.uses.fifos
     source, target = node[edges.source], node[edges.target]
     inside = source == target

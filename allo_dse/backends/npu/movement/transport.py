@@ -104,8 +104,8 @@ def _fullest_bank(ends: Sequence[tuple[list[int], int]], banks: int) -> int:
         ends: per direction the descriptors that each channel needs, and how many channels there are; channel c uses the
             descriptors of bank c modulo `banks`.
     """
-    # Exact: channels differ in their banks only, so it is enough to know the load of each bank and the channels that it
-    # has left; equal states are looked at once.
+    # Exact: channels differ only in their banks, so the load and the free channels of each bank are a complete state.
+    # Equal states are visited once.
     loads = {(0,) * banks}
     for needs, channels in ends:
         free = tuple(len(range(bank, channels, banks)) for bank in range(banks))
@@ -125,9 +125,9 @@ def _plus(values: tuple[int, ...], place: int, amount: int) -> tuple[int, ...]:
     return (*values[:place], values[place] + amount, *values[place + 1 :])
 
 
-# The transport plan: which tiles move over which channels, decided from the folded graph and the device's limits.
+# The transport plan assigns tiles to channels within the device's limits:
 #
-# plan_transport(MappingView(vmg), device, Buffering()) # Transport: flows, transfers, violations
+#     plan_transport(MappingView(vmg), device, Buffering())  # Transport: flows, transfers, violations
 
 
 def plan_transport(view: MappingView, device: NpuDevice, buffering: Buffering) -> Transport:

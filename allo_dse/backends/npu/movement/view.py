@@ -1,4 +1,4 @@
-"""What checks and plans derive from a folded graph, whatever the device."""
+"""Data that checks and plans derive from a folded graph, whatever the device."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MappingView(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def periods(self) -> tuple[GroupSchedule, ...]:
-        """When the nodes need other tiles, for nodes in a row that are alike."""
+        """Schedules of the tiles that nodes need, for runs of nodes that are alike."""
         return period_table(self.vmg.graph).schedules(self.vmg.groups)
 
     @cached_property

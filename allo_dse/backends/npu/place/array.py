@@ -57,7 +57,7 @@ Ports = Mapping[str, tuple[int, int]]
 
 
 class TileLimits(Struct, frozen=True):
-    """What one kind of tile has; see `device.npu_model.Tile`."""
+    """Resources of one kind of tile; see `device.npu_model.Tile`."""
 
     dma_in: int
     dma_out: int
@@ -68,7 +68,7 @@ class TileLimits(Struct, frozen=True):
 
 
 class ArrayLimits(Struct, frozen=True, dict=True):
-    """Everything about a device that decides whether a mapping can be placed.
+    """Limits of a device that decide whether a mapping can be placed.
 
     Attributes:
         neighbours: sides whose core's memory a core can address.
@@ -97,7 +97,7 @@ class ArrayLimits(Struct, frozen=True, dict=True):
 
     @property
     def core_limits(self) -> Mapping[str, int]:
-        """What a core has, by constraint."""
+        """Resources of a core, by constraint."""
         core = self.core
         return {
             "core_dma_in": core.dma_in,
@@ -122,7 +122,7 @@ class ArrayLimits(Struct, frozen=True, dict=True):
         }
 
     def addresses(self, tile: Tile, other: Tile) -> bool:
-        """Whether the core on `tile` can address the memory of the core on `other`."""
+        """Return whether the core on `tile` can address the memory of the core on `other`."""
         return tile == other or any(tile.neighbour(side) == other for side in self.neighbours)
 
     def share_memory(self, one: Tile, other: Tile) -> bool:

@@ -96,7 +96,7 @@ def _exact(problem: Problem, start: Placement | None, deadline: float) -> Placed
 
 
 def _why(model: PlacementModel, deadline: float) -> Infeasible:
-    """The limits in the way: those that the cheapest placement exceeds."""
+    """Return the limits that the cheapest placement exceeds."""
     model.model.minimize(model.price())
     status, solver = answer(model.model, work=_REASONS, seconds=max(_left(deadline), 2.0))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

@@ -16,7 +16,7 @@ from .router import Net, Tree
 
 
 class _Net(Struct, frozen=True):
-    """The variables of a route between cores and memory tiles: which links it takes, which tiles it reaches."""
+    """Variables of a route between cores and memory tiles: its links, and the tiles that it reaches."""
 
     used: dict[Link, Literal]
     reached: dict[Tile, Literal]
@@ -165,7 +165,7 @@ class JointModel(PlacementModel):
 
 
 def _leads_on(link: Link, from_core: bool) -> bool:
-    """Whether a route may take a link: between cores, and up from or down to a memory tile where it begins or ends."""
+    """Return whether a route may take a link: between cores, or from or to a memory tile at the route's ends."""
     low, high = sorted((link.source.row, link.target.row))
     if low >= FIRST_CORE_ROW:
         return True

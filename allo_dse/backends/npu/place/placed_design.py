@@ -1,4 +1,4 @@
-"""A placed design: tiles, switch settings, and what is used of every tile; or the limits that leave no placement."""
+"""A placed design: tiles, switch settings, and the use of every tile; or the limits that leave no placement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Port(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """A switch setting: on `tile`, what enters at `source` leaves at `target`."""
+    """A switch setting on `tile` from port `source` to port `target`."""
 
     tile: Tile
     source: Port

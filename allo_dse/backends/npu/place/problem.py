@@ -1,5 +1,7 @@
-"""What a mapping asks of the array, as plain numbers: nodes, streams between them, flows and transfers; and where they
-are put."""
+"""Placement problem of a mapping, as plain numbers, and its solution.
+
+The problem has nodes, streams between them, flows and transfers; a placement says where they are put.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ class Problem(Struct, frozen=True, dict=True):
 
     @cached_property
     def needs(self) -> tuple[Mapping[str, int], ...]:
-        """What each node needs of its core beside what its streams do, by constraint."""
+        """Needs of each node from its core, without those of its streams, by constraint."""
         return tuple(
             {
                 "core_dma_in": len(inputs),
@@ -111,7 +113,7 @@ class Placement(Struct, frozen=True):
 
 
 def problem_of(view: MappingView, transport: Transport, memories: Sequence[int], device: NpuDevice) -> Problem:
-    """What a folded graph asks of a device; `memories`: bytes that each node needs wherever its FIFOs are."""
+    """Return the placement problem of a folded graph; `memories`: bytes of each node without FIFOs to other nodes."""
     nodes = [
         NodeNeed(short_node_name(view.vmg.program, group.group, position), memories[group.first_node + position])
         for group in view.groups

@@ -64,8 +64,8 @@ def route(nets: Sequence[Net], capacity: Mapping[Link, int]) -> list[Tree] | Non
     order = sorted(range(len(nets)), key=lambda n: (-len(nets[n].sinks), n))
     trees: list[Tree] = [()] * len(nets)
     for number in range(_ROUNDS):
-        # The price of sharing begins at nothing, so that the first round shows where nets want to be; it grows, and
-        # links that stay overused keep what they cost: nets that have another way take it, the others stay.
+        # Sharing is free in the first round, which shows the preferred links. Then its price grows, and overused links
+        # keep theirs: nets with another path take it, the others stay.
         wires.pressure = _BASE * number
         for net in order:
             wires.take(trees[net], -1)
@@ -127,15 +127,15 @@ def _back(tile: Tile, came: Mapping[Tile, Link]) -> list[Link]:
     return path[::-1]
 
 
-# From trees of links to switch settings: which DMA channel and which port each route takes.
+# Switch settings for trees of links: the DMA channel and the ports of each route.
 
 
-# The memory-tile end of something: "in" or "out", what is carried ("transfer" or "flow"), and its index.
+# An end at a memory tile: "in" or "out", "transfer" or "flow", and its index.
 _End = tuple[str, str, int]
 
 
 def nets_of(problem: Problem, placement: Placement) -> list[Net]:
-    """What has to be routed: transfers, then flows, then streams (those in shared memory from a tile to nowhere)."""
+    """Return the nets to route: transfers, flows, then streams; a stream in shared memory has no target."""
     nets = []
     for transfer, column in zip(problem.transfers, placement.columns, strict=True):
         shim, memory = Tile(column, SHIM_ROW), Tile(column, MEMORY_ROW)
@@ -250,7 +250,7 @@ def _column_channels(problem: Problem, transfers: Sequence[int]) -> dict[_End, i
 
 
 def _ends(number: int, transfer: Transfer) -> list[tuple[str, str, int, int]]:
-    """The memory-tile ends of a transfer: direction, what is carried, and descriptors."""
+    """Return the memory-tile ends of a transfer: direction, kind, and descriptors."""
     result: list[tuple[str, str, int, int]] = []
     directions: tuple[Direction, ...] = ("in", "out")
     for direction in directions:
@@ -262,7 +262,7 @@ def _ends(number: int, transfer: Transfer) -> list[tuple[str, str, int, int]]:
     return result
 
 
-# Routes and channels of a placement, the quick way.
+# Heuristic routes and channels of a placement.
 
 
 def routed(problem: Problem, placement: Placement) -> PlacedDesign | None:

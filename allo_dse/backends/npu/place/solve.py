@@ -56,7 +56,7 @@ def solve(problem: Problem, *, time_limit_s: float = 10.0) -> PlacedDesign | Inf
 
 
 def _apart(problem: Problem) -> Placement | None:
-    """Nodes on the cores that suit their flows best; None where there are streams, or a core has not what they need."""
+    """Place nodes on the cores that suit their flows best; None if there are streams, or a core lacks something."""
     limits = problem.limits.core_limits
     if problem.streams or any(needs[what] > limits[what] for needs in problem.needs for what in needs):
         return None

@@ -103,7 +103,7 @@ def _showing(app: Dash, context: Context) -> None:
             else:
                 shown = comparison(board, a, b)
                 figure = compare_figure(differences(board.table(a), a.row, board.table(b), b.row), theme(look))
-        # Plotly forgets a figure's height when a page is shown, and then reads it from the element.
+        # Plotly forgets a figure's height when a page is shown, and reads it from the element instead.
         return shown, figure, {"height": f"{figure['layout'].get('height', EMPTY_PX)}px"}
 
 
@@ -114,7 +114,7 @@ def picked_pair(rows: list[JsonObject] | None, state: Shown) -> list[str]:
 
 
 def design_options(board: Board, extra: Sequence[str | None]) -> list[dict[str, str]]:
-    """Designs to choose from: the fronts, the reference, and what is chosen."""
+    """Designs to choose from: the fronts, the reference, and the chosen designs."""
     refs = list(board.front())[:MAX_OPTIONS]
     chosen = (board.reference(text) for text in extra)
     default = board.default_reference

@@ -1,4 +1,4 @@
-"""The page of one design: what it is, what it needs and reaches, and what can be taken away."""
+"""The page of one design: its decisions, its resources and objectives, and its exports."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _compiling(app: Dash, context: Context) -> None:
 
 
 def known_of(board: Board, ref: Ref) -> str:
-    """What there is to show of a design, in a text that changes with it."""
+    """Return a text that changes whenever there is more to show of a design."""
     run = board.table(ref)
     key = run.keys[ref.row]
     return f"{key} {len(run.rungs(key))} {run.verified.get(key)}"
@@ -177,7 +177,7 @@ def design_page(context: Context, ref: Ref, reference: Ref | None, look: Theme) 
 
 
 def model_against_tool(metrics: Mapping[str, Any]) -> list[Component]:
-    """What was predicted of loops and resources beside what the HLS tool reported, where it did."""
+    """Return a card that compares predicted loops and resources with the HLS tool's report, if any."""
     rows = predicted_reported_rows(metrics)
     return [card("Model against the HLS tool", table(HEADINGS, rows))] if rows else []
 
@@ -188,7 +188,7 @@ def _plot(title: str, name: str, figure: Figure) -> Component:
 
 
 def failure_cards(board: Board, ref: Ref) -> list[Component]:
-    """Per evaluator that failed what it said, and the end of what it printed."""
+    """A card per failed evaluator, with its message and the end of its output."""
     run = board.table(ref)
     cards: list[Component] = []
     for position, rung in enumerate(run.rungs(run.keys[ref.row])):
@@ -211,7 +211,7 @@ def printed_text(run: Path, name: str) -> str:
 
 
 def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
-    """What the design is, its objectives, and what can be taken away."""
+    """Return the top of the page: the design's title, its objectives and its export buttons."""
     board = context.board
     run = board.table(ref)
     verification = run.verified.get(run.keys[ref.row])
@@ -241,7 +241,7 @@ def _head(context: Context, ref: Ref, reference: Ref | None) -> Component:
 
 
 def changes_of(board: Board, ref: Ref, reference: Ref | None) -> dict[str, str]:
-    """What a design does to each objective, relative to the reference; empty for the reference itself."""
+    """Return the change of each objective against the reference; empty for the reference itself."""
     if reference is None or reference == ref:
         return {}
     found = differences(board.table(reference), reference.row, board.table(ref), ref.row, ("objective",))
@@ -249,7 +249,7 @@ def changes_of(board: Board, ref: Ref, reference: Ref | None) -> dict[str, str]:
 
 
 def _title(board: Board, ref: Ref) -> list[Component]:
-    """The design's key, what became of it, and where it is from."""
+    """The design's key, its status, and its origin."""
     run = board.table(ref)
     key, state = run.keys[ref.row], status_text(board, ref)
     kind = "good" if "front" in state else "plain" if state.startswith(("dominated", "not measured")) else "bad"

@@ -110,7 +110,7 @@ def counted(summary: Summary) -> str:
 
 
 def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Component:
-    """The graph as written or as folded; of the folded one with what its nodes and streams do in a run."""
+    """The graph as written or as folded; the folded one with the activity of its nodes and streams in a run."""
     from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing.summary import summarise
 

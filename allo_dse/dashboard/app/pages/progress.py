@@ -127,7 +127,7 @@ def _importance(app: Dash, context: Context) -> None:
             raise PreventUpdate
         with board.lock:
             size = len(board.runs[number or 0])
-            # While a run grows, the order of its parameters changes slowly: it is computed anew every few percent.
+            # While a run grows, the order of its parameters changes slowly: update it every few percent.
             step = max(20, 1 << max(0, size.bit_length() - 4))
         return figures.importance_figure(shares(number or 0, objective, size // step), theme(look))
 
@@ -144,7 +144,7 @@ def failed_card(board: Board, number: int) -> list[object]:
         message = str(run.record(row).get("error") or "failed").strip()
         said.setdefault(failure_kind(message), []).append((message.partition("\n")[0][:MAX_MESSAGE], row))
     ranked = sorted(said.values(), key=len, reverse=True)[:MAX_MESSAGES]
-    # A table of Dash components, because links must be components too.
+    # A table of Dash components, because its cells hold links, which are components too.
     head = html.Tr([html.Th(name, scope="col") for name in ("message", "designs", "for instance")])
     body = [
         html.Tr([html.Td(own[-1][0]), html.Td(text(len(own))), html.Td(_link(board, Ref(number, own[-1][1])))])

@@ -118,7 +118,7 @@ def moved(
 
     Args:
         used: what was used, and which property of it has changed, as Dash calls it.
-        now: what the two fields say, in cycles.
+        now: the values of the two fields, in cycles.
         selected, clicked: in the picture of the whole run.
     """
     per = found.ticks_per_cycle

@@ -1,4 +1,4 @@
-"""Pipelined loops: effects and recurrences, intervals and depths, rounds, what they are built of.
+"""Pipelined loops: effects and recurrences, intervals and depths, rounds, and hardware.
 
 Imports: backends.fpga.cost, common, compiler, device, eval.
 Imported by: backends.fpga, backends.fpga.cost.

@@ -1,14 +1,14 @@
-"""What one round of a loop needs of memory: where a value is in a register already, and where a store is certain.
+"""Memory accesses that one round of a loop needs: loads without their value in a register, and stores that are certain.
 
     effects = effects_of(items)
     effects.uses        # the loads and stores that need a port of their array
     effects.carried     # the arrays of loads that may find what an earlier round stored
 
-Of unrolled loops `copies` has seen to it that the same index is the same element, whichever loop it stands in, and that
-other copies have other elements.
+In unrolled loops equal indices are equal elements, whichever loop they are in, and other copies have other elements:
+`round.py` writes the loops in this form.
 
-A store under a condition only *may* happen. What it stores replaces nothing for sure, so a load after it still needs
-the old value, which an earlier round may have stored: `if j == 0: acc = 0` does not end the recurrence of a sum.
+A store under a condition only *may* happen. It replaces nothing for sure, so a load after it still needs the old value,
+which an earlier round may have stored: `if j == 0: acc = 0` does not end the recurrence of a sum.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Effects(Struct, frozen=True):
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """The arrays that a round both stores to and loads from where a load sees what an earlier round left."""
+        """Arrays that a round stores to and loads from, with a load that sees the store of an earlier round."""
         arrays = dict.fromkeys(op.access.array for op, _ in self.exposed if op.access is not None)
         return tuple(array for array in arrays if array in self.stored)
 
 
 def effects_of(body: Iterable[Item], before: Iterable[Item] = (), after: Iterable[Item] = ()) -> Effects:
-    """What a round does; `before` and `after` stand around an inner loop and happen in some of its rounds only."""
+    """Return the effects of a round; `before` and `after` surround an inner loop and run in some of its rounds only."""
     reader = _Reader()
     reader.maybe(before)
     reader.block(tuple(body), {})
@@ -102,7 +102,7 @@ class _Reader:
                 act(item, item.access, unrolled)
 
     def _either(self, sides: tuple[tuple[Item, ...], tuple[Item, ...]], unrolled: Unrolled) -> None:
-        """One of two blocks: what is known after it is what both agree on."""
+        """Read one of two blocks: only facts on which both agree hold after it."""
         known, pending = set(self.known), dict(self.pending)
         self.conditions += 1
         self.block(sides[0], unrolled)
@@ -125,7 +125,7 @@ class _Reader:
         element = (access.array, access.index)
         if element in self.known:
             return
-        # What a condition may have stored to the very same element is chosen in a register, not read from memory.
+        # A conditional store to the very same element is selected in a register, not read from memory.
         self.uses.append((op, _told_apart(access, unrolled)))
         self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element, self.ranges)}
         if None not in access.index:
@@ -144,7 +144,7 @@ class _Reader:
 
 
 def _told_apart(access: Access, unrolled: Unrolled) -> Unrolled:
-    """The unrolled loops of which copies have elements of their own: of one element one load and one store remain."""
+    """Return the unrolled loops whose copies access distinct elements; one load and one store per element remain."""
     if None in access.index:
         return unrolled
     used = {variable for form in access.index if form for variable in form.variables}
@@ -152,7 +152,7 @@ def _told_apart(access: Access, unrolled: Unrolled) -> Unrolled:
 
 
 def apart(one: Element, other: Element, ranges: Ranges = MappingProxyType({})) -> bool:
-    """Whether two elements are different ones in every round: of two arrays, or apart in a dimension.
+    """Return whether two elements differ in every round: they are in different arrays, or apart in some dimension.
 
     Args:
         ranges: of the variables of unrolled loops.
@@ -167,7 +167,7 @@ def apart(one: Element, other: Element, ranges: Ranges = MappingProxyType({})) -
 
 
 def _differ(a: Linear, b: Linear, ranges: Ranges) -> bool:
-    """Whether forms that have not the same terms never have the same value."""
+    """Return whether two forms with different terms never have the same value."""
     difference = a + b.scaled(-1)
     divisor = math.gcd(*(factor for _, factor in (*difference.terms, *difference.derived))) or 1
     if difference.constant % divisor:

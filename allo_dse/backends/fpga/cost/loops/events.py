@@ -41,7 +41,7 @@ def may_happen(event: StreamEvent) -> bool:
     return all(isinstance(test, Asked) or decided(test, copies) in (None, side) for test, side in event.tests)
 
 
-# Timing of a task as nested parts: time that passes, pipelined loops, repetitions.
+# Timing of a task as nested parts: waits, pipelined loops, repetitions.
 
 
 class Wait(Struct, frozen=True):
@@ -91,7 +91,7 @@ def uses_streams(parts: Iterable[Part]) -> bool:
 
 
 def in_turn(rounds: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
-    """Rounds of a loop one after the other: equal neighbours as one repetition, those without streams as time."""
+    """Return the parts of consecutive rounds: equal neighbours as one repetition, rounds without streams as waits."""
     if not any(uses_streams(parts) for parts in rounds):
         return (Wait(sum(cycles_of(parts) for parts in rounds)),)
     groups: list[tuple[int, tuple[Part, ...]]] = []

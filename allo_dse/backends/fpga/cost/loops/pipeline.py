@@ -27,7 +27,7 @@ from .round import KnownRounds, Round
 from .schedule import Walk
 from .sums import Time
 
-# Values that rounds of a pipelined loop hand on to later ones, and the interval that this allows.
+# Values carried between rounds of a pipelined loop, and the interval that they allow.
 
 
 _FAR = 1 << 20  # a cycle that nothing else reaches, to see what depends on a carried value
@@ -75,10 +75,8 @@ def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
 def chain_interval(
     found: Sequence[Carried], device: FpgaDevice, walk: Callable[[Mapping[Element, Time]], Walk]
 ) -> tuple[int, str]:
-    """The interval that operations between carried values and their successors allow, and whose value it is.
-
-    Args:
-        walk: goes over a round in which some elements have their values at a given time.
+    """Return the interval that operations between carried values and their successors allow, and the value that limits
+    it.
     """
     known = {one.array: one for one in found}
     lengths: dict[tuple[str, str], int] = {}
@@ -136,7 +134,7 @@ def _too_long(
 def memory_interval(
     found: Iterable[Carried], ports: Mapping[str, int], walk: Callable[[Mapping[Element, Time]], Walk]
 ) -> tuple[int, str]:
-    """The interval at which rounds do not overlap on a memory that hands values on and takes several cycles of ports.
+    """Return the interval at which rounds do not overlap on a memory with carried values, and the memory's name.
 
     Args:
         ports: cycles that the accesses of a round to each array take.
@@ -182,8 +180,10 @@ def _between(store: Use, load: Use, loops: tuple[Planned, ...]) -> int | None:
 
 
 def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:
-    """Per dimension what two indices have in common in all copies, and by how much the first may then be more than the
-    second; None where that is not known."""
+    """Yield, per dimension, the part of two indices that all copies share, and the differences of the rest.
+
+    The shared part is None if that is unknown.
+    """
     (one, mine), (other, theirs) = store, load
     assert one.access is not None
     assert other.access is not None
@@ -198,7 +198,7 @@ def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]
 
 @dataclass(frozen=True)
 class Flat:
-    """Perfectly nested loops as one: outermost first, the last one is pipelined. As what it was built is kept."""
+    """Perfectly nested loops as one, outermost first; the last one is pipelined. Its results are cached."""
 
     loops: tuple[Planned, ...]
     round: Round
@@ -236,7 +236,7 @@ class Pipelined(Struct, frozen=True):
         return (self.flat.trips - 1) * self.ii + self.depth if self.flat.trips else 0
 
     def at(self, ii: int, depth: int) -> Pipelined:
-        """The same loop at another interval and depth; what it puts comes as much later as it is deeper."""
+        """Return the loop at another interval and depth; its puts move later by the added depth."""
         late = depth - self.depth
         events = tuple(replace(e, stage=max(0, e.stage + late)) if e.kind == "put" else e for e in self.events)
         return replace(self, ii=ii, depth=depth, limit="report", events=events, span=ii)
@@ -301,7 +301,7 @@ def build(flat: Flat, storages: Mapping[str, Storage], *, fabric: bool = False) 
 
 
 def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelined:
-    """The loop but for its multiplexers, which hangs on how fast its arrays are alone."""
+    """Return the loop without its multiplexers; it depends only on the speed of its arrays."""
     once = flat.round
     ports, registers = once.port_cycles(storages), once.registers(storages)
     # Loads matter if rounds may wait for each other at a memory.

@@ -1,4 +1,4 @@
-"""What one round of a pipelined loop does, whatever its interval, how often it runs and how its arrays are split."""
+"""One round of a pipelined loop, independent of its interval, its trip count and the partition of its arrays."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from .events import may_happen
 from .schedule import Walk
 from .sums import Time
 
-# Unrolled loops in a form in which linear indices tell the elements of their copies apart.
+# Unrolled loops in a form whose linear indices distinguish the elements of their copies.
 #
-# Loops with the same values get one variable: of what one loop leaves and the next one uses, copies with the same
-# number have the same element. A loop is written out, copy by copy, where copies use what other copies leave, as in
-# `x[u + 1] = x[u] + y`, or leave something in the same element, as in `x[u // 2] += y`. It is cut where a condition
-# changes, as after the first copy of `if u == 0: x = 0`, so that either all copies of a part do something or none.
+# Loops with the same values share one variable, so that copy n of one loop and copy n of the next use the same element.
+# A loop is written out, copy by copy, if copies use results of other copies (`x[u + 1] = x[u] + y`) or write the same
+# element (`x[u // 2] += y`). It is cut where a condition changes, as after the first copy of `if u == 0: x = 0`, so
+# that in each part either all copies execute an operation or none does.
 
 
 _MOST_ACCESSES = 1 << 10
-"""Of loops that are written out in one round; where there would be more, copies count as independent."""
+"""Most accesses of written-out loops in one round; with more, copies count as independent."""
 _PARTS = -1 << 32  # and less: variables of parts of loops
 
 
 def told_apart(levels: Iterable[tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
-    """Operations of one round, level by level, whose unrolled loops are changed as this module says."""
+    """Return the operations of one round, level by level, with unrolled loops in the form of this module."""
     known: dict[range, list[int]] = {}
     shared = [tuple(_shared(items, known, ())) for items in levels]
     everything = tuple(chain(*shared))
@@ -137,7 +137,7 @@ class _Use(Struct, frozen=True, dict=True):
 
 
 def _dependent(items: Iterable[Item]) -> set[int]:
-    """The variables of the loops of which copies use what others leave."""
+    """Return the variables of loops whose copies use results of other copies."""
     by_array: dict[str, dict[tuple[Linear | None, ...], _Use]] = defaultdict(dict)
     for access, unrolled in accesses(items, {}):
         uses = by_array[access.array]
@@ -163,7 +163,7 @@ def _conditions(items: Iterable[Item], unrolled: Unrolled) -> Iterator[tuple[Tes
 
 
 def _changes(test: Test | None, unrolled: Unrolled) -> Iterator[tuple[int, Iterable[int]]]:
-    """By variable the values from which on copies of loops differ in a condition from those before."""
+    """Yield, by variable, the values from which copies of loops differ in a condition from earlier ones."""
     own = {variable: unrolled.get(variable, range(0)) for form in forms_of(test) for variable in form.variables}
     if not own.keys() <= unrolled.keys() or copies_of(own) > _MOST_ACCESSES or _decided(test, own) is not None:
         return
@@ -187,7 +187,7 @@ def _decided(test: Test | None, unrolled: Unrolled) -> bool | None:
 
 
 def _that_meet(one: _Use, other: _Use) -> tuple[int, ...]:
-    """The variables of which copies leave something to each other, or may do so."""
+    """Return the variables of loops whose copies leave results to each other, or may do so."""
     if not (one.write or other.write) or not one.around + other.around or not one.meets(other):
         return ()
     # If they may meet but need not, the result of every copy around them is uncertain.
@@ -209,7 +209,7 @@ def _accesses_of(items: Iterable[Item], cuts: Mapping[int, Set[int]], every: Set
 
 
 class _Writer(Struct, frozen=True):
-    """Writes the copies of some loops out: each is a loop of one round, whose variable is a number inside.
+    """Writer of the copies of some loops: each is a loop of one round, with its variable as a constant inside.
 
     Attributes:
         cuts: by variable, the values with which another part of a loop begins. every: the variables of loops of which
@@ -260,12 +260,12 @@ class _Writer(Struct, frozen=True):
 Level = tuple[Item, ...]
 _Made = TypeVar("_Made")
 _NESTS_KEPT = 4096
-"""Of one program, in all schedules."""
+"""Cached nests of one program, in all schedules."""
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One round of flattened loops. What it is asked for is kept: many schedules have few different rounds.
+    """One round of flattened loops. Its results are cached, because many schedules have few different rounds.
 
     Attributes:
         variable: of the loop that is pipelined.
@@ -283,12 +283,12 @@ class Round:
 
     @cached_property
     def effects(self) -> Effects:
-        """What a round of the inner loop does."""
+        """Effects of a round of the inner loop."""
         return effects_of(self.body)
 
     @cached_property
     def whole(self) -> Effects:
-        """What a round of all levels does."""
+        """Effects of a round of all levels."""
         if not any(self.before) and not any(self.after):
             return self.effects
         return effects_of(self.body, *(itertools.chain(*parts) for parts in (self.before, self.after)))
@@ -300,7 +300,7 @@ class Round:
 
     @cached_property
     def _updated(self) -> frozenset[str]:
-        """Arrays of which the rounds of the inner loop update one element.
+        """Arrays with one element that the rounds of the inner loop update.
 
         The compiler looks for it before it unrolls anything, so an index that uses a loop inside prevents it.
         """
@@ -313,11 +313,11 @@ class Round:
         return frozenset(self.effects.carried) - moving
 
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Arrays in memory of which an element is in a register while the inner loop runs."""
+        """Arrays in memory with one element in a register while the inner loop runs."""
         return frozenset(array for array in self._updated if not storages[array].in_registers)
 
     def registers(self, storages: Mapping[str, Storage]) -> frozenset[str]:
-        """Those of its arrays that are in registers."""
+        """Return its arrays that are in registers."""
         return frozenset(array for array in self.arrays if storages[array].in_registers)
 
     @property
@@ -326,12 +326,12 @@ class Round:
 
     @property
     def arrays(self) -> frozenset[str]:
-        """Those that it uses."""
+        """Arrays that the round uses."""
         return frozenset(op.access.array for op in _ops(self._everything) if op.access is not None)
 
     @cached_property
     def accesses(self) -> Mapping[str, Accesses]:
-        """By array, those that need a port."""
+        """Accesses that need a port, by array."""
         return by_array(self.uses)
 
     @cached_property
@@ -367,13 +367,13 @@ class Round:
 
     @property
     def staged(self) -> tuple[Staged, ...]:
-        """What loads and operators of more than a cycle give to later stages."""
+        """Values that loads and operators of more than a cycle give to later stages."""
         return tuple(staged(self._everything))
 
     def walk(
         self, registers: frozenset[str], carried: Mapping[Element, Time], *, fabric: bool, body_only: bool = False
     ) -> Walk:
-        """When its operations happen; see `Walk`."""
+        """Return the times of its operations; see `Walk`."""
         key = (registers, tuple(carried.items()), fabric, body_only)
         if key not in self._walks:
             self._walks[key] = walk = Walk(self.device, registers, fabric, carried)
@@ -425,7 +425,7 @@ class KnownRounds:
         return self._known[key]
 
     def once(self, loop: Planned, made: Callable[[], _Made]) -> _Made:
-        """What is made of a loop that `planned` has given; of equal loops that it has not given, each time."""
+        """Return the cached result of `made` for a loop that `planned` returned; other loops are made each time."""
         if id(loop) not in self._of_loops:
             if len(self._of_loops) == _NESTS_KEPT:
                 self._of_loops.clear()
@@ -433,8 +433,10 @@ class KnownRounds:
         return cast(_Made, self._of_loops[id(loop)][1])  # which keeps the loop, and so its number, as well
 
     def planned(self, task_class: TaskClass, plan: Plan, pids: Mapping[int, int]) -> tuple[Item, ...]:
-        """What `planned` makes of a task of the class: what stands side by side in it hangs on its own loops alone, and
-        is the same object wherever a plan says the same of these."""
+        """Return the result of `planned` for a task of the class, cached by nest.
+
+        A nest depends only on its own loops, and is the same object for all plans that agree on these.
+        """
         own, body = (task_class.kernel, task_class.name), read_nest(task_class.body.mlir).body
         if own not in self._sources:
             self._sources[own] = [sorted(sources_in((node,))) for node in body]

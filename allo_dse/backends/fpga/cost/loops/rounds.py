@@ -1,4 +1,4 @@
-"""In which rounds of a pipelined loop its stream operations happen, counted exactly."""
+"""Exact count of the rounds of a pipelined loop in which its stream operations happen."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Rounds(Struct, frozen=True):
         return first
 
     def _require_observed(self, event: StreamEvent) -> None:
-        """Refuse a condition on data around a stream operation where no run says how it is decided.
+        """Reject a data-dependent condition around a stream operation if no run decides it.
 
         Raises:
             StaticControlError: always for those.
@@ -129,7 +129,9 @@ class Rounds(Struct, frozen=True):
         return reached
 
     def _answers(self, guards: list[tuple[Guard, NDArray[np.bool_]]]) -> dict[Asked, NDArray[np.bool_]]:
-        """Return where conditions on data held. A round decides all copies of a condition that it reaches, in order."""
+        """Return the rounds in which data-dependent conditions held. A round decides all copies that it reaches, in
+        order.
+        """
         sites: dict[int, dict[Asked, NDArray[np.bool_]]] = {}
         for (test, _), reached in guards:
             if isinstance(test, Asked):

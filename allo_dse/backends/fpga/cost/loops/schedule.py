@@ -1,8 +1,8 @@
 """As-soon-as-possible schedule of one round of a pipelined loop, under operand and memory port constraints.
 
 Times are (cycle, nanoseconds into it). Combinational operations follow each other within a cycle as long as the clock
-allows; a result of latency L is there L cycles later. Unrolled loops are walked three times: how much later each copy
-is than the one before it says when the last one is done. (Loops whose copies are not alike `copies` has written out.)
+allows; a result of latency L is there L cycles later. Unrolled loops are walked three times: the delay between
+consecutive copies gives the end of the last one. (`round.py` has written out loops whose copies differ.)
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ class Walk:
             self._repeat_events(loop, per_copy)
 
     def _add_up(self, loop: Planned, handed: list[dict[Element, Sum]]) -> set[Element]:
-        """Sums of what all copies of an unrolled loop add, of those that each of three has left."""
+        """Add up the sums of all copies of an unrolled loop, from those of three copies; return their elements."""
         found = set()
         for element, last in handed[2].items():
             earlier = [sums[element] for sums in handed[:2] if element in sums]
@@ -335,7 +335,7 @@ class Walk:
         orders: list[list[Element]],
         added_up: set[Element],
     ) -> None:
-        """Times of what is handed from copy to copy, and of what each copy stores, after the last one.
+        """Extrapolate the times of values passed between copies, and of each copy's stores, to the last copy.
 
         Args:
             history: of three copies, what is stored after each. orders: what each stores, in order.
@@ -396,6 +396,6 @@ def _without_constants(element: Element) -> _Form:
 
 
 def _ahead(second: Element, third: Element, copies: int) -> Element:
-    """The element that a later copy stores where two copies store these."""
+    """Return the element that a later copy stores, extrapolated from those of two consecutive copies."""
     pairs = zip(second[1], third[1], strict=True)
     return third[0], tuple(a and b and b + (b + a.scaled(-1)).scaled(copies) for a, b in pairs)

@@ -1,8 +1,8 @@
-"""Sums of integers, which the tool adds up as a tree, however they are written, or in the DSPs of products.
+"""Sums of integers, which the tool adds as a tree, regardless of how they are written, or in the DSPs of products.
 
-What arrives first is added first, so a chain of equal operands is a balanced tree, and what comes from an earlier round
-meets one adder. A sum is part of the next one where nothing else uses it: in one expression, or handed on through an
-element of an array (`acc += x`), which a later sum replaces.
+Early operands are added first, so a chain of equal operands is a balanced tree, and a value from an earlier round
+passes one adder. A sum is part of the next one if nothing else uses it: within one expression, or passed on through an
+element of an array (`acc += x`) that a later sum replaces.
 """
 
 from __future__ import annotations
@@ -139,8 +139,10 @@ def _uses(items: Iterable[Item]) -> Counter[int]:
 
 
 def replaced_by_sums(items: Iterable[Item], once: Set[int]) -> frozenset[int]:
-    """The loads of a block from elements that it then replaces by sums of them, where none but the sum uses what was
-    there; `once` are values of one use."""
+    """Return the loads of a block from elements that it then replaces by sums of them.
+
+    Only the sum may use the old value; `once` are values with one use.
+    """
     sources: dict[int, dict[int, Element]] = {}
     loads, found = Counter[Element](), set[int]()
     for op in items:

@@ -224,7 +224,7 @@ def ring(op: str, a: Node, b: Node, bits: int) -> Node:
 
 
 def truncate(node: Node, bits: int) -> Node:
-    """The low bits of an integer; computed in that width from the start where that gives the same."""
+    """Return the low bits of an integer, computed in that width from the start if the result is the same."""
     type_ = Element("uint" if node.type.kind == "uint" else "int", bits)
     if node.op == "const":
         return const(wrapped(node.value, type_), type_)
@@ -416,7 +416,7 @@ class Names:
         self._taken, self._next = taken, following
 
     def new(self, wanted: str) -> str:
-        """`wanted` as an identifier, with a number behind it where that is taken."""
+        """Return `wanted` as an identifier, with a number appended if it is taken."""
         base = identifier(wanted)
         name = base
         while name in self._taken:

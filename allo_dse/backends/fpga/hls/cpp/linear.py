@@ -11,7 +11,7 @@ from allo_dse.common.mlir.bindings import ir
 from allo_dse.common.mlir.nested_ops import nested_ops
 
 Atom: TypeAlias = ir.Value | int | str
-"""What an index is computed from: an MLIR value, an axis of the pid, or the name of a C++ variable."""
+"""Operand of an index: an MLIR value, an axis of the pid, or the name of a C++ variable."""
 
 
 class Linear(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Linear(Struct, frozen=True):
 
 
 def atomic(text: str) -> str:
-    """In parentheses unless it is a name, a number or a call."""
+    """Put an expression in parentheses unless it is a name, a number or a call."""
     depth = 0
     for character in text:
         depth += (character in "([") - (character in ")]")

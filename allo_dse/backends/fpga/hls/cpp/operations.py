@@ -162,7 +162,7 @@ def _comparison(name: str, predicate: int, args: Sequence[Node]) -> Node:
 
 
 def choice(condition: Node, yes: Node, no: Node, type_: Element) -> Node:
-    """`condition ? yes : no`, where only the one that is chosen is computed."""
+    """Return `condition ? yes : no`, which computes only the chosen operand."""
     if type_ == BOOL and no.op == "const" and not no.value:
         return tree("&&", BOOL, condition, yes)
     if type_ == BOOL and yes.op == "const" and yes.value:
@@ -196,7 +196,7 @@ def _unsigned_extension(a: Node, type_: Element) -> Node:
 
 
 def _index_cast(a: Node, type_: Element) -> Node:
-    """Between `index`, which is `int` in C++, and integers."""
+    """Convert between `index`, which is `int` in C++, and integers."""
     if type_ == BOOL:
         return _to_bool_or_int(a, BOOL)
     if a.type == BOOL:

@@ -1,4 +1,4 @@
-"""Streams in C++: what a FIFO holds, and how task functions get it."""
+"""Streams in C++: the element of a FIFO, and its access by task functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Carrier(Struct, frozen=True):
 
     @property
     def token(self) -> str:
-        """The C++ type of what the FIFO holds."""
+        """C++ type of the FIFO's elements."""
         if not self.block or self.by_element:
             return str(self.element)
         return f"hls::vector<{self.element}, {math.prod(self.block)}>"
@@ -46,7 +46,7 @@ class Carrier(Struct, frozen=True):
 
     @property
     def type(self) -> str:
-        """The C++ type of one stream where it is declared."""
+        """C++ type of one stream in its declaration."""
         return f"hls::stream<{self.token}, {self.depth}>"
 
 
@@ -78,7 +78,7 @@ def carriers(program: CompiledProgram, depths: Mapping[str, int]) -> dict[str, C
 
 
 def _carrier(array: StreamArray, depth: int, polled: bool) -> Carrier:
-    """Blocks of a stream that is polled stay whole: whether there is one has one answer."""
+    """Return the carrier of a stream array. Blocks of a polled stream stay whole, so that one poll covers a block."""
     element, size = element_of_dtype(array.dtype), math.prod(array.block)
     by_element = bool(array.block) and not polled and size * array.dtype.bits > WORD_BITS
     return Carrier(element, array.block, by_element, depth * (size if by_element else 1), array.shape)

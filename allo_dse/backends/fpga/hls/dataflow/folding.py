@@ -76,7 +76,7 @@ class _Node:
     calls: list[_Call] = field(default_factory=list)
 
     def parameter(self, key: object, wanted: str, text: str, argument: str) -> str:
-        """The name of a parameter, added where it is new; `text` declares it, with `{}` for the name."""
+        """Return the name of a parameter, adding a new one; `text` declares it, with `{}` for the name."""
         if key not in self.known:
             self.known[key] = self.names.new(wanted)
             self.parameters.append(text.format(self.known[key]))
@@ -108,7 +108,7 @@ class _Task(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def kept(self) -> Iterator[tuple[ClassPlan, PortPlan, int]]:
-        """The parts that its node keeps: whose they are, and their places."""
+        """Parts that its node keeps: class plan, port plan, and place."""
         ports = self.plan.ports
         return ((self.plan, ports[number], place) for number, place in self.places.items() if ports[number].is_kept)
 
@@ -318,7 +318,7 @@ def _run(calls: Sequence[_Call]) -> tuple[int, tuple[int, ...]]:
 
 
 def _steps(first: _Call, second: _Call) -> tuple[int, ...] | None:
-    """The differences of two calls' numbers; None where they differ in anything else."""
+    """Return the differences of two calls' numbers; None if they differ in anything else."""
     if first[0] != second[0]:
         return None
     steps = []

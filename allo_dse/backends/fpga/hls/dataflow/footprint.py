@@ -86,7 +86,7 @@ def _footprint(accesses: list[_Access], extents: tuple[int, ...], members: IntAr
 
 
 def _side(ranges: list[_Range | None], extent: int, members: IntArray) -> tuple[Linear, int]:
-    """The smallest range that holds all, the whole side where that is not known or not in bounds."""
+    """Return the smallest range that holds all ranges; the whole side if one is unknown or out of bounds."""
     everything = Linear(), extent
     if any(r is None for r in ranges):
         return everything
@@ -126,7 +126,9 @@ class _Finder:
         return self._of(memref, [(Linear(), 1)] * rank, list(range(rank)))
 
     def _of(self, memref: ir.Value, place: list[tuple[Linear, int]], dims: list[int]) -> list[_Access]:
-        """Accesses of a view; `place` is where it lies in the tensor, `dims` which dimension each of its own is."""
+        """Return the accesses of a view; `place` is its place in the tensor, `dims` maps its dimensions to the
+        tensor's.
+        """
         found = []
         for use in memref.uses:
             op = use.owner.operation

@@ -24,7 +24,7 @@ from ..task.statements import HANDLERS, translate
 from .movers import Copiers, over_part
 from .tensor_plan import ClassPlan, PortPlan
 
-# Arrays that hold a task's parts of tensors: its own, filled at its begin and sent at its end, or its process's.
+# Arrays for a task's parts of tensors: its own, filled at its begin and sent at its end, or its process's.
 
 
 class Parameter(Struct, frozen=True):
@@ -78,7 +78,7 @@ def bind_copy(frame: Frame, position: int, argument: ir.Value, name: str) -> lis
 
 
 def by_reference(element: Element, name: str, dims: str) -> str:
-    """A parameter that is an array, or a variable where it has no dimensions."""
+    """Return an array parameter, or a variable if it has no dimensions."""
     return f"{element} {name}{dims}" if dims else f"{element} &{name}"
 
 

@@ -102,7 +102,7 @@ class KeptTiles:
         return self._arrays[port.port.tensor.name, port.box.extents].argument(place)
 
     def filled(self, streams: Mapping[tuple[str, str], str]) -> list[str]:
-        """The arrays, and what fills them.
+        """The arrays, and the statements that fill them.
 
         Args:
             streams: by tensor and "in" or "out".

@@ -240,10 +240,9 @@ def _address(tensor: Tensor, stream: TileStream, counters: Sequence[str]) -> str
     return place.text(str)
 
 
-# Tensors that pass from kernel to kernel: AXI streams of their tiles, as the first kernel's mover sends them.
+# Tensors passed from kernel to kernel: AXI streams of their tiles, in the order in which the first kernel sends them.
 #
-# The second kernel receives them into a memory, tile by tile, and loads from that what its tasks need, once it has
-# come.
+# The second kernel receives them into a memory, tile by tile. Its tasks' loads from there wait for their tiles.
 
 
 class Arrival(Struct, frozen=True):
@@ -292,8 +291,9 @@ class Arrival(Struct, frozen=True):
         return f"hls::stream<ap_axiu<{self.bits}, 0, 0, 0>>"
 
     def asked(self, moves: Sequence[tuple[tuple[int, ...], int]], strides: Sequence[int]) -> list[int]:
-        """For each tile, as they come, the first of some moves before which it must be there, or one that comes later;
-        as many as there are moves for what none needs.
+        """Return, for each tile in order of arrival, the first of some moves that needs it or a later tile.
+
+        The number of moves stands for a tile that none needs.
 
         Args:
             moves: extents and places of tiles in a tensor of these strides.
@@ -305,7 +305,7 @@ class Arrival(Struct, frozen=True):
         return [int(number) for number in np.minimum.accumulate(first[::-1])[::-1]]
 
     def receiver(self, function: str, name: str) -> str:
-        """The process that writes what comes into the memory, and says so of each tile."""
+        """Return the process that writes arriving words into the memory, and reports each complete tile."""
         parameters = f"{self.stream} &{name}, {self.word} memory[{self.words}], hls::stream<bool> &there"
 
         def received(address: str, depth: int) -> list[str]:
@@ -321,7 +321,7 @@ class Arrival(Struct, frozen=True):
 
 
 class KernelStreams(Struct, frozen=True):
-    """The tensors of a kernel that are AXI streams, by name: those it sends, and how those come that it receives.
+    """Tensors of a kernel that are AXI streams, by name: the sent ones, and the arrivals of received ones.
 
     Attributes:
         memory: what holds those, "uram" or "bram".

@@ -1,10 +1,10 @@
 """Access of tasks to their tensors, and the groups of tasks that are called together.
 
-A tensor lies in DRAM. Usually one process loads it and hands every task its part through a stream, another stores what
-tasks send; a task keeps its part in an array of its own. Where several tasks write the same elements, or some read what
-others write, all go to DRAM directly. Tasks that share a process find their parts in its arrays, which are filled
-before the first of them and sent after the last, unless the schedule leaves the tensor in DRAM: then the streams of the
-two processes hold the next part.
+A tensor is in DRAM. Usually one process loads it and streams to every task its part, and another stores the parts that
+tasks send; a task keeps its part in an array of its own. If several tasks write the same elements, or some read
+elements that others write, all access DRAM directly. Tasks that share a process find their parts in its arrays, which
+are filled before the first of them and sent after the last. If the schedule leaves the tensor in DRAM, the streams of
+the two processes hold the next part instead.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ..task.tokens import TAKE
 from .footprint import Box, Footprint, footprints
 
 Access = Literal["unused", "value", "stream", "tiles", "kept", "shared", "onchip"]
-"""How a task reaches a tensor: not at all; a scalar by value; through load and store processes; through those, and
-streams that hold the whole part; in an array of the process that runs it, which goes through them; element by element
-in DRAM; in memory on the chip that lies outside of the kernel."""
+"""Access of a task to a tensor, in this order: none; a scalar by value; through load and store processes; through
+those, and streams that hold the whole part; in an array of its process, which is copied through them; element by
+element in DRAM; in on-chip memory outside of the kernel."""
 NAME = "df.name"
 TILE_STREAM_DEPTH = 2
 _PASSES = "builtin.module(func.func(convert-linalg-to-loops,lower-affine),canonicalize,cse)"
@@ -72,7 +72,7 @@ class PortPlan(Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """The C++ type of what load and store processes move."""
+        """C++ type of the words that load and store processes move."""
         element = element_of_dtype(self.port.tensor.dtype)
         return f"hls::vector<{element}, {self.lanes}>" if self.lanes > 1 else str(element)
 
@@ -171,7 +171,7 @@ class TensorOptions(Struct, frozen=True):
 
 
 def tensor_options(program: CompiledProgram, directives: Sequence[Directive], regions: frozenset[str]) -> TensorOptions:
-    """The directives that say where tensors are and how they move."""
+    """Return the directives on the place and the transfer of tensors."""
     names = {tensor.name for tensor in program.tensors}
     own = [d for d in directives if d.scope in regions and d.name in names]
     places = {d.name: d.options["memory"] for d in own if d.kind == "place"}
@@ -310,8 +310,8 @@ def groups_of(plan: ClassPlan) -> list[Group]:
     left[tuple(plan.members.T)] = True
     groups = []
     while left.any():
-        # From the first task that is left as far as alike ones reach, the last axis first: not always the fewest boxes,
-        # but meshes whose classes differ at their borders are cut along these.
+        # Grow a box from the first remaining task over equal ones, the last axis first. The boxes are not always the
+        # fewest, but meshes whose classes differ at their borders are split along these.
         start = tuple(int(i) for i in np.argwhere(left)[0])
         extent = [1] * len(start)
         for axis in reversed(range(len(start))):

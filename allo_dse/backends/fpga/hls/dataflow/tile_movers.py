@@ -1,7 +1,8 @@
 """Processes that move tiles between DRAM and the nodes of a folded program, turn by turn.
 
-Which tile goes where next is a table: nodes take their tasks in any order. Tiles that several nodes read in one turn
-are loaded once. What streams to another kernel is sent, not stored, and loaded there from where it is received.
+A table gives the destination of each tile, because nodes take their tasks in any order. Tiles that several nodes read
+in one turn are loaded once. A tensor that streams to another kernel is sent, not stored, and that kernel loads it from
+the memory that receives it.
 """
 
 from __future__ import annotations

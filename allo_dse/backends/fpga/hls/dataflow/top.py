@@ -183,7 +183,7 @@ def call_movers(top: Top, kind: str) -> None:
 
 
 def call_group(top: Top, number: int, group: Group) -> None:
-    """The calls of a group's tasks: a nest of loops, or one by one where their streams do not follow the pid."""
+    """Return the calls of a group's tasks: a nest of loops, or one by one if their streams do not follow the pid."""
     function = top.functions[group.plan.symbol]
     if _must_enumerate(group, function):
         for offset in itertools.product(*(range(n) for n in group.extent)):

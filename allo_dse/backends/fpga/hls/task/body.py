@@ -1,4 +1,4 @@
-"""A task function under construction: its text, and what MLIR values are in C++."""
+"""A task function under construction: its text, and the C++ form of MLIR values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Array(Struct, frozen=True, eq=False):
 
 
 class View(Struct, frozen=True, eq=False):
-    """Part of an array: per dimension of the array where it begins, its step, and which dimension of the view it is."""
+    """Part of an array: per dimension of the array its begin, its step, and its dimension in the view."""
 
     array: Array
     starts: tuple[Linear, ...]
@@ -91,7 +91,7 @@ def subview(source: View, op: ir.Operation, form: Callable[[ir.Value], Linear]) 
 
 
 def subview_parts(op: ir.Operation, form: Callable[[ir.Value], Linear]) -> list[tuple[Linear, int, int | None]]:
-    """Per dimension that a `memref.subview` is taken of: where it begins, its step, and its dimension in the result."""
+    """Return begin, step, and dimension in the result for each source dimension of a `memref.subview`."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets, sizes, steps = (
         list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_offsets", "static_sizes", "static_strides")
@@ -193,7 +193,7 @@ class Body:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def node(self, value: ir.Value) -> Node:
-        """The expression of a value, which is used up by asking for it if it is pending."""
+        """Return the expression of a value; a pending value is no longer pending after this."""
         if isinstance(value.type, ir.IndexType):
             form = self.forms[value]
             if form.is_const:
@@ -203,7 +203,7 @@ class Body:
         return self.values[value]
 
     def define(self, value: ir.Value, node: Node, hint: str = "v") -> None:
-        """Give a value its expression: in place where it is used once, else a variable."""
+        """Give a value its expression: in place if it is used once, else in a variable."""
         uses = list(value.uses)
         if not uses:
             return
@@ -228,7 +228,7 @@ class Body:
         return name
 
     def flush(self, changed: frozenset[Array]) -> None:
-        """Write pending expressions that read what is about to change."""
+        """Write pending expressions that read arrays about to change."""
         for value, node in list(self.pending.items()):
             if node.reads & changed:
                 del self.pending[value]
@@ -273,7 +273,7 @@ class Body:
         return name
 
     def bind(self, value: ir.Value, name: str) -> None:
-        """Let a value be what a variable holds now."""
+        """Bind a value to the present content of a variable."""
         if isinstance(value.type, ir.IndexType):
             self.atoms[value] = name
         else:
