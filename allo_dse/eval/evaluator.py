@@ -185,7 +185,7 @@ def bounding_of(evaluator: Any) -> Bounding | None:
     kind = type(evaluator)
     stated = vars(kind)
     own = getattr(evaluator, "__dict__", {})
-    if "bounding" not in stated or any(callable(getattr(kind, name, None)) for name in own):
+    if stated.get("bounding") is None or any(callable(getattr(kind, name, None)) for name in own):
         return None
     if any(_is_replaced(kind, name, member) for name, member in stated.items()):
         return None

@@ -268,11 +268,10 @@ class Network:
         # Another evaluator's result is that of its own inputs: from ours it is as far as roundings before the step are.
         known = {*given, *(expected or {})}
         found = []
-        for step in self.steps:
+        for step in (one for one in self.steps if one.works):
             taken = [exact[n] for n in step.inputs]
-            wanted = exact[step.output] if known.issuperset([*step.inputs, step.output]) else None
-            if step.works and wanted is None:
-                wanted = self._result(step, taken, False)
+            comparable = known.issuperset([*step.inputs, step.output])
+            wanted = exact[step.output] if comparable else self._result(step, taken, False)
             found += [deviation(step.name, work, taken, wanted) for work in step.works]
         whole = {**given, **self.run(inputs)}
         return found + [

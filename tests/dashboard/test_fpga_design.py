@@ -121,7 +121,7 @@ def recorded_briefly(run: Any) -> Recorded:
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few operations are kept, so that runs are long."""
     monkeypatch.setattr(fpga_recording, "MAX_EVENTS", 2_000)
-    monkeypatch.setattr(recording, "BUFFER_EVENTS", 256)
+    monkeypatch.setattr(recording, "WINDOW_BUFFER_EVENTS", 256)
 
 
 def test_parts_of_a_long_run_say_what_they_are_of(run: Any, brief: Any, monkeypatch: pytest.MonkeyPatch) -> None:

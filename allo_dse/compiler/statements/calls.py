@@ -9,8 +9,8 @@ from types import FunctionType
 import numpy as np
 
 from allo_dse.common.records import Array, replace
-from allo_dse.lang.diagnostics import BINARY, UNARY, intrinsic_of
 from allo_dse.lang.externals import VliwKernel
+from allo_dse.lang.intrinsics import BINARY, UNARY, intrinsic_of
 from allo_dse.lang.region import Instance, Region, as_region
 from allo_dse.lang.types import DType, Float, UInt, float32, int32
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 
 from allo_dse.common.records import replace
-from allo_dse.lang.diagnostics import intrinsic_of
+from allo_dse.lang.intrinsics import intrinsic_of
 from allo_dse.lang.types import bool as bool_
 from allo_dse.lang.types import index
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from ..diagnostics import INTRINSICS
+from ..intrinsics import INTRINSICS
 from ..region import kernel, region
 from ..schedule import build, customize
 from ..types import DType, Shape, Stream, StreamType, stream_type

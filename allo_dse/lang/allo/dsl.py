@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..diagnostics import INTRINSICS
+from ..intrinsics import INTRINSICS
 
 _ELSEWHERE = ("max", "min", "constant", "gather", "scatter")  # Python's own, or names of other modules
 globals().update({name: meaning for name, meaning in INTRINSICS.items() if name not in _ELSEWHERE})

@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.lang.rules import current_rules
 from allo_dse.tune.study import call, execute_file
 
-from ..network import Arrange, Host, Network, Shape
+from ..network import Arrange, Network
 from ..operators.attention import attention_work, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
 from ..operators.execute import Work, element_type
@@ -25,6 +24,7 @@ from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_
 from ..strided import is_free, simplified
 from .builder import Array, Builder
 from .graph import Graph, Node, evaluate, read_graph
+from .host import host_step, indices_outside
 from .images import batch_norm, conv, pooling, reduce_mean
 from .patterns import over_last, parts_of, with_patterns
 
@@ -98,42 +98,6 @@ def placed(graph: Graph, node: Node) -> Iterator[None]:
         if node.place in error.message:
             raise
         raise StudyError(f"{graph.name}: {node.place}: {error.message}", hint=error.hint) from None
-
-
-# ONNX operators on the host. Their source is exported beside the driver, so they use NumPy only.
-
-
-def gather(data: Array, indices: Array, axis: int = 0) -> Array:
-    return np.asarray(np.take(data, indices.astype(np.int64), axis=axis))
-
-
-def cast(array: Array, dtype: str) -> Array:
-    return array.astype(dtype)
-
-
-def indices_outside(node: Node, shape: Shape, known: Mapping[str, Array]) -> str:
-    """Return in words the first known index of a Gather outside of its tensor; empty if there is none."""
-    if node.op != "Gather" or node.inputs[1] not in known:
-        return ""
-    indices, size = known[node.inputs[1]].astype(np.int64).ravel(), shape[int(node.number("axis", 0))]
-    wrong = indices[(indices < -size) | (indices >= size)]
-    return f"index {wrong[0]} of a dimension of {size}" if wrong.size else ""
-
-
-def host_step(node: Node, shape: Shape) -> Host | None:
-    """Return the host's computation for a node that reads a tensor of a shape.
-
-    None for a cast to a type that NumPy lacks.
-    """
-    if node.op == "Gather":
-        axis = int(node.number("axis", 0))
-        return Host(node.op, partial(gather, axis=axis), (None, shape[axis]))
-    import onnx
-
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(int(node.number("to", onnx.TensorProto.FLOAT)))
-    if dtype.name == "bfloat16":
-        dtype = np.dtype(np.float32)
-    return Host(node.op, partial(cast, dtype=dtype.name)) if dtype.isbuiltin == 1 and dtype.kind in "biuf" else None
 
 
 Floats = NDArray[np.float32]

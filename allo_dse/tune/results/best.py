@@ -195,7 +195,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     def _checked(self) -> str:
         if self.verification is None:
             return ""
-        return f"{'checked' if self.verification.ok else 'WRONG'}: {self.verification.message}"
+        return f"{'checked' if self.verification.ok else 'WRONG'}: {self.verification.message}".removesuffix(": ")
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files."""

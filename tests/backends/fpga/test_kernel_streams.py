@@ -130,7 +130,7 @@ def test_host_programs_compile_without_results(tmp_path: Path) -> None:
     between().write(tmp_path)
     (tmp_path / "xrt").mkdir()
     for name in ("xrt_bo.h", "xrt_device.h", "xrt_kernel.h"):
-        shutil.copy(Path(__file__).parents[1] / "hls/xrt_stand_in.h", tmp_path / "xrt" / name)
+        shutil.copy(Path(__file__).parent / "hls/xrt_stand_in.h", tmp_path / "xrt" / name)
     build = ["g++", "-std=c++17", "-I.", "-w", "-fsyntax-only", "host.cpp"]
     subprocess.run(build, cwd=tmp_path, check=True)
 

@@ -130,7 +130,8 @@ def test_tasks_of_one_class_decide_for_themselves() -> None:
     (loop, *_), (other, *_) = (next(iter(run.of_class("give", "all")[pid,].values())) for pid in (0, 1))
     assert loop.tolist() == [SIZE + 1, 0]  # the last round ends at the condition
     assert other.tolist() == [1, 0]
-    assert timed(halves(), {"A": a}).throughput_gops > timed(halves(), {"A": np.zeros_like(a)}).throughput_gops
+    # Operations are not counted where data decides on them.
+    assert "throughput_gops" not in dict(timed(halves(), {"A": a}))
 
 
 def test_loops_under_a_condition_on_data_take_the_time_of_the_side_that_was_taken() -> None:

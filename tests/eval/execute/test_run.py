@@ -177,7 +177,7 @@ def test_a_deadlock_is_named_with_places_in_the_source() -> None:
     message = str(caught.value)
     assert "left_0 waits to put to there" in message
     assert "right_0 waits to put to back" in message
-    assert "test_functional.py:" in message
+    assert "test_run.py:" in message
 
 
 def test_the_smallest_depths_that_clear_it_are_named() -> None:

@@ -59,7 +59,7 @@ def test_another_compiler_or_processor_compiles_anew(changed: str, monkeypatch: 
     kept_code.compiled_bodies([BODY])
     monkeypatch.setattr(kept_code, changed, lambda: "another")
     kept_code._compiler.cache_clear()
-    monkeypatch.setattr(bodies, "compile_bodies", None)
+    monkeypatch.setattr(kept_code, "compiled", None)
     with pytest.raises(TypeError):
         kept_code.compiled_bodies([BODY])
     kept_code._compiler.cache_clear()

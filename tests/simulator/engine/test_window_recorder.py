@@ -92,7 +92,7 @@ def test_a_part_with_too_many_operations_ends_earlier(case: Regular, data: st.Da
         return
     start = data.draw(st.integers(0, whole.cycles // 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recording, "BUFFER_EVENTS", 16)
+        patch.setattr(recording, "WINDOW_BUFFER_EVENTS", 16)
         part = table_engine().run(net, record=100, window=(start, whole.cycles))
     assert len(part.timeline.events) <= 100 + 2 * 16 + 60 * net.stream_count  # those of one cycle are kept together
     check(part, whole, start, part.timeline.end)

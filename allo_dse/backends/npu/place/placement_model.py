@@ -7,61 +7,15 @@ cheapest solution shows which limits are in the way.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
 
 from msgspec import Struct
-from ortools.graph.python import linear_sum_assignment
 from ortools.sat.python import cp_model
 
 from ..movement.movement import LOCKS_PER_END, WORD_BYTES
-from .array import FIRST_CORE_ROW, Tile
+from .array import Tile
+from .preferences import Preferences
 from .problem import Placement, Problem
-
-# Preferred cores of nodes, for short wires: near their memory tiles, and beside nodes that take the same flow.
-
-
-class Wishes:
-    """Wire costs of each node on each core, with the columns of the transport plan.
-
-    Cores that take one flow are cheapest side by side: in the column of its memory tile, or else in one row, a row for
-    each flow of a tensor.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        rank: Counter[str] = Counter()
-        self.rows: list[int] = []
-        for flow in problem.flows:
-            self.rows.append(rank[flow.tensor] % problem.limits.core_rows)
-            rank[flow.tensor] += 1
-
-    @cached_property
-    def costs(self) -> list[dict[Tile, int]]:
-        """By node and core."""
-        problem = self.problem
-        result = [dict.fromkeys(problem.limits.cores, 0) for _ in problem.nodes]
-        for flow, row in zip(problem.flows, self.rows, strict=True):
-            column = problem.transfers[problem.carriers[flow.index]].column
-            weight = max(1, 4 // len(flow.nodes))
-            for node in flow.nodes:
-                for tile in problem.limits.cores:
-                    up = tile.row - FIRST_CORE_ROW
-                    cost = weight * (abs(tile.column - column) + up // 2)
-                    result[node][tile] += cost + (abs(up - row) if len(flow.nodes) > 1 else 0)
-        return result
-
-    def cheapest(self) -> tuple[Tile, ...]:
-        """The cheapest tiles of all nodes, whatever their streams."""
-        cores = self.problem.limits.cores
-        solver = linear_sum_assignment.SimpleLinearSumAssignment()
-        for row in range(len(cores)):  # rows beyond the nodes stand for cores that stay empty
-            for number, tile in enumerate(cores):
-                solver.add_arc_with_cost(row, number, self.costs[row][tile] if row < len(self.problem.nodes) else 0)
-        solver.solve()
-        return tuple(cores[solver.right_mate(node)] for node in range(len(self.problem.nodes)))
-
 
 Literal = cp_model.IntVar
 Expr = cp_model.LinearExprT
@@ -173,7 +127,7 @@ class PlacementModel:
 
     def wires(self) -> Expr:
         """About how many wires a placement takes, and a price for routed streams."""
-        costs = Wishes(self.problem).costs
+        costs = Preferences(self.problem).costs
         places = zip(self.on, costs, strict=True)
         near = sum(cost[tile] * here for places, cost in places for tile, here in places.items())
         return near + sum(_PRICE_OF_ROUTE * (1 - shared) for shared in self.shared)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from allo_dse.mapper.violation import Violation
 
 from .placed_design import Infeasible, PlacedDesign
-from .placement_model import Wishes
+from .preferences import Preferences
 from .problem import Placement, Problem
 from .router import routed
 
@@ -60,4 +60,4 @@ def _apart(problem: Problem) -> Placement | None:
     limits = problem.limits.core_limits
     if problem.streams or any(needs[what] > limits[what] for needs in problem.needs for what in needs):
         return None
-    return Placement(Wishes(problem).cheapest(), tuple(transfer.column for transfer in problem.transfers), ())
+    return Placement(Preferences(problem).cheapest(), tuple(transfer.column for transfer in problem.transfers), ())

@@ -14,7 +14,7 @@ import pytest
 
 from allo_dse.backends.fpga.hls.modes import FLAGS
 
-INCLUDE = Path(__file__).parents[4] / "allo_dse" / "backends" / "hls" / "include"
+INCLUDE = Path(__file__).parents[4] / "allo_dse" / "backends" / "fpga" / "hls" / "include"
 COMPILERS = [name for name in ("g++", "clang++") if shutil.which(name)]
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C++ compiler is installed")
 WIDTHS = ((7, True), (8, False), (33, True), (64, False), (64, True), (65, False), (100, True), (300, False))

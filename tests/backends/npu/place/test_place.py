@@ -17,7 +17,8 @@ from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.backends.npu.place.array import ArrayLimits, Link, Tile
 from allo_dse.backends.npu.place.exact_model import JointModel
 from allo_dse.backends.npu.place.placed_design import Hop, Infeasible, PlacedDesign, Port
-from allo_dse.backends.npu.place.placement_model import PlacementModel, Wishes
+from allo_dse.backends.npu.place.placement_model import PlacementModel
+from allo_dse.backends.npu.place.preferences import Preferences
 from allo_dse.backends.npu.place.problem import NodeNeed, Problem
 from allo_dse.backends.npu.place.solve import solve
 from allo_dse.common.cp_sat import answer
@@ -240,7 +241,7 @@ def test_agrees_with_trying_everything(problem: Problem) -> None:
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_without_streams_no_assignment_is_cheaper(problem: Problem) -> None:
-    wishes = Wishes(problem)
+    wishes = Preferences(problem)
     cores = problem.limits.cores
     costs = [
         sum(cost[tile] for cost, tile in zip(wishes.costs, tiles, strict=True))
