@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,8 @@ from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.mapper.fold.every_fold import Layout
 
 from .choice import Gene, Genes, Suggest, suggest_from
-from .choices.kernel_folds import KernelFolds
-from .choices.parameters import Meaning, ParameterChoice, Positions
 from .design import Draft
 from .params import Assignment
 
@@ -169,110 +165,3 @@ class Space:
     @cached_property
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
-
-
-# Regions of a space: designs that differ in the fold only, and use the same number of nodes. They are counted before
-# any is made, so a search can rule them all out at once. The parts of a region fix the number of nodes along each axis.
-
-
-class Region(Struct, frozen=True):
-    """Designs that differ in the fold only and have the same number of nodes; not made yet.
-
-    Attributes:
-        draft: with everything decided but the fold; `genes` decide it.
-        nodes: number of nodes of each design.
-        size: number of designs.
-        layout: number of nodes along each axis; None if it differs between the designs.
-    """
-
-    draft: Draft
-    genes: Genes
-    nodes: int
-    size: int
-    _folds: KernelFolds
-    layout: Layout | None = None
-
-    def parts(self) -> Iterator[Region]:
-        """Yield regions that partition the designs, always in the same order."""
-        for layout in self._folds.layouts(self.draft, self.nodes):
-            yield replace(self, size=layout.count, layout=layout)
-
-    def candidates(self) -> Iterator[Candidate]:
-        """Yield all designs, always in the same order."""
-        if self.layout is None:
-            for part in self.parts():
-                yield from part.candidates()
-            return
-        for folded, genes in self._folds.of_layout(self.draft, self.layout):
-            yield Candidate({**self.genes, **genes}, folded.params, folded.design())
-
-
-def regions_of(space: Space) -> Iterator[Region] | None:
-    """Yield regions that partition a space; None if a later choice depends on the fold."""
-    position = next((n for n, choice in enumerate(space.choices) if isinstance(choice, KernelFolds)), None)
-    if position is None or any("fold" in choice.reads for choice in space.choices[position + 1 :]):
-        return None
-    return _regions(space, position)
-
-
-def _regions(space: Space, position: int) -> Iterator[Region]:
-    folds, others = space.choices[position], (*space.choices[:position], *space.choices[position + 1 :])
-    assert isinstance(folds, KernelFolds)
-    for draft, genes in Space(space.start, others).drafts():
-        for nodes, size in folds.counts(draft).items():
-            yield Region(draft, genes, nodes, size, folds)
-
-
-MOST_BYTES = 256 << 20  # of packed programs kept for sending; workers compile the rest themselves
-
-
-def parameters_of(space: Space) -> ParameterChoice | None:
-    """Return the choice of parameters of a space, if any."""
-    return next((choice for choice in space.choices if isinstance(choice, ParameterChoice)), None)
-
-
-def meanings(space: Space) -> list[Meaning]:
-    """Return the programs found in this process since the last call."""
-    choice = parameters_of(space)
-    return [] if choice is None else choice.meanings()
-
-
-def learn(space: Space, told: Iterable[Meaning]) -> None:
-    """Take over programs found by other processes."""
-    choice = parameters_of(space)
-    if choice is not None:
-        choice.learn(told)
-
-
-class SharedPrograms:
-    """The programs that this process has compiled, and those that each worker has.
-
-    Args:
-        space: the space of this process, whose programs are sent to the workers.
-    """
-
-    def __init__(self, space: Space) -> None:
-        self._space, self._choice = space, parameters_of(space)
-        self._meanings: dict[Positions, Meaning] = {}
-        self._bytes = 0
-        self._sent: dict[object, set[Positions]] = defaultdict(set)
-
-    def needed(self, worker: object, designs: Iterable[Genes]) -> list[Meaning]:
-        """Return the programs of designs that a worker has not been sent yet."""
-        if self._choice is None:
-            return []
-        for meaning in meanings(self._space):
-            if self._bytes + meaning.program.size <= MOST_BYTES:
-                self._meanings[meaning.wanted] = meaning
-                self._bytes += meaning.program.size
-        found, sent = [], self._sent[worker]
-        for genes in designs:
-            wanted = self._choice.wanted(genes)
-            if wanted in self._meanings and wanted not in sent:
-                sent.add(wanted)
-                found.append(self._meanings[wanted])
-        return found
-
-    def forget(self, worker: object) -> None:
-        """Note that another process has taken a worker's place."""
-        self._sent.pop(worker, None)

@@ -9,7 +9,8 @@ import pytest
 from allo_dse.common.records import replace
 from allo_dse.lang import install
 from allo_dse.space.choice import Question, QuestionChoice
-from allo_dse.space.space import Space, regions_of
+from allo_dse.space.regions import regions_of
+from allo_dse.space.space import Space
 
 from ..support.values import present
 from ..tune.fakes import fake_study

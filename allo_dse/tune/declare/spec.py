@@ -13,7 +13,8 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.records import keep
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
-from allo_dse.space.space import Candidate, Space, parameters_of
+from allo_dse.space.shared_programs import parameters_of
+from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung, as_rung
 from ..search.least import LeastLosses

@@ -14,7 +14,8 @@ from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import Correction
 from allo_dse.eval.evaluator import Evaluator, full_name
 from allo_dse.space.choice import suggest_from
-from allo_dse.space.space import Candidate, parameters_of
+from allo_dse.space.shared_programs import parameters_of
+from allo_dse.space.space import Candidate
 
 from ..declare.spec import StudySpec
 from ..results.result import Result

@@ -10,7 +10,8 @@ from typing import TypeAlias
 from allo_dse.common.records import replace
 from allo_dse.eval.calibrate.correction import PREDICTED, Correction, Pair
 from allo_dse.space.choice import Genes
-from allo_dse.space.space import Space, parameters_of
+from allo_dse.space.shared_programs import parameters_of
+from allo_dse.space.space import Space
 
 from ..search.exact import Told
 from ..search.judge import Judge

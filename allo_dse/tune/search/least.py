@@ -20,7 +20,7 @@ from .objectives import Constraint, Excess, MetricValue, Objective
 
 if TYPE_CHECKING:
     from allo_dse.space.design import Design
-    from allo_dse.space.space import Region
+    from allo_dse.space.regions import Region
 
 Losses = tuple[float, ...]
 ROUNDING = 1e-9  # relative; a metric and its bound add the same numbers in different orders

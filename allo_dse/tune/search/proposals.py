@@ -10,7 +10,8 @@ import numpy as np
 
 from allo_dse.common.errors import StudyError
 from allo_dse.space.choice import Genes
-from allo_dse.space.space import Candidate, Space, regions_of
+from allo_dse.space.regions import regions_of
+from allo_dse.space.space import Candidate, Space
 
 from ..store.record import Record
 from .bred import EvolutionProposer

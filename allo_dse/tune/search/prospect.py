@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from allo_dse.common.records import replace
-from allo_dse.space.space import Candidate, Region, Space, regions_of
+from allo_dse.space.regions import Region, regions_of
+from allo_dse.space.space import Candidate, Space
 
 from .least import LeastLosses, Losses
 from .pareto_front import Points

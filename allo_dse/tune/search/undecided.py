@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.space.regions import Region
 from allo_dse.space.sampler.pareto import beaten
-from allo_dse.space.space import Candidate, Region
+from allo_dse.space.space import Candidate
 
 from .pareto_front import Points
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
 from allo_dse.space.params import plain_value
-from allo_dse.space.space import Candidate
 
 from .log import decode_line, json_bytes
 from .run_info import TEXT_LENGTH, valid, valid_text
+
+if TYPE_CHECKING:
+    from allo_dse.space.space import Candidate
 
 Status = Literal["ok", "infeasible", "violation", "failed"]
 NOTHING = msgspec.Raw(b"null")

@@ -21,7 +21,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
-from allo_dse.space.space import SharedPrograms
+from allo_dse.space.shared_programs import SharedPrograms
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement

@@ -11,7 +11,7 @@ from msgspec import Struct
 from allo_dse.common.processes import collect_rarely
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 from allo_dse.space.choices.parameters import Meaning
-from allo_dse.space.space import learn
+from allo_dse.space.shared_programs import learn
 
 from ..declare.spec import StudySpec
 from ..store.record import Measurement

@@ -17,7 +17,7 @@ from allo_dse.eval.evaluator import Bounds, bounding_of
 from allo_dse.lang import install
 from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
-from allo_dse.space.space import regions_of
+from allo_dse.space.regions import regions_of
 from allo_dse.tune.study import Study
 
 from ...support.values import present

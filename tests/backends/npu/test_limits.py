@@ -318,7 +318,7 @@ def test_nodes_alike_with_as_many_streams_are_judged_by_their_peers() -> None:
 def test_every_constraint_is_named_in_a_test() -> None:
     here = Path(__file__).parent
     files = [Path(__file__), here.parent / "fpga" / "test_fpga_limits.py", here / "place" / "test_place.py"]
-    files += [here / "movement" / "test_stream_depths.py", here / "movement" / "test_hangs.py"]
+    files += [here / "movement" / "test_stream_depths.py", here / "test_hangs.py"]
     source = "".join(file.read_text(encoding="utf-8") for file in files)
     assert [name for name in CONSTRAINTS if f'"{name}"' not in source] == []
 

@@ -1,0 +1,67 @@
+"""Regions of a space: designs that differ in the fold only, and use the same number of nodes.
+
+They are counted before any is made, so a search can rule them all out at once. The parts of a region fix the number of
+nodes along each axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from allo_dse.common.records import replace
+from allo_dse.mapper.fold.every_fold import Layout
+
+from .choice import Genes
+from .choices.kernel_folds import KernelFolds
+from .design import Draft
+from .space import Candidate, Space
+
+
+class Region(Struct, frozen=True):
+    """Designs that differ in the fold only and have the same number of nodes; not made yet.
+
+    Attributes:
+        draft: with everything decided but the fold; `genes` decide it.
+        nodes: number of nodes of each design.
+        size: number of designs.
+        layout: number of nodes along each axis; None if it differs between the designs.
+    """
+
+    draft: Draft
+    genes: Genes
+    nodes: int
+    size: int
+    _folds: KernelFolds
+    layout: Layout | None = None
+
+    def parts(self) -> Iterator[Region]:
+        """Yield regions that partition the designs, always in the same order."""
+        for layout in self._folds.layouts(self.draft, self.nodes):
+            yield replace(self, size=layout.count, layout=layout)
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield all designs, always in the same order."""
+        if self.layout is None:
+            for part in self.parts():
+                yield from part.candidates()
+            return
+        for folded, genes in self._folds.of_layout(self.draft, self.layout):
+            yield Candidate({**self.genes, **genes}, folded.params, folded.design())
+
+
+def regions_of(space: Space) -> Iterator[Region] | None:
+    """Yield regions that partition a space; None if a later choice depends on the fold."""
+    position = next((n for n, choice in enumerate(space.choices) if isinstance(choice, KernelFolds)), None)
+    if position is None or any("fold" in choice.reads for choice in space.choices[position + 1 :]):
+        return None
+    return _regions(space, position)
+
+
+def _regions(space: Space, position: int) -> Iterator[Region]:
+    folds, others = space.choices[position], (*space.choices[:position], *space.choices[position + 1 :])
+    assert isinstance(folds, KernelFolds)
+    for draft, genes in Space(space.start, others).drafts():
+        for nodes, size in folds.counts(draft).items():
+            yield Region(draft, genes, nodes, size, folds)
