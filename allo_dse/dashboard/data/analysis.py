@@ -13,7 +13,7 @@ from msgspec import Struct
 from allo_dse.common.quoting import html_text
 from allo_dse.eval.calibrate.correction import merged_metrics
 from allo_dse.tune.results.explain import latency_range_words, near_words
-from allo_dse.tune.results.result import importances, weighed
+from allo_dse.tune.results.importance import importances, weighed
 
 from .runs import Board, Ref
 from .selection import label, text

@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 from msgspec import Struct
@@ -26,7 +26,9 @@ from .groups import NodeGroup
 from .kernel_graph import KernelGraph
 from .ports import ClassTasks, ProgramPorts, class_tasks, tasks_by_class, tokens_said
 from .stream_arrays import TaskGraph
-from .token_order import ClassOrder, early_puts, token_orders
+
+if TYPE_CHECKING:
+    from .token_order import ClassOrder
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -70,11 +72,15 @@ class ProgramGraph(TaskGraph):
     @cached_property
     def token_orders(self) -> tuple[ClassOrder, ...] | None:
         """The order of gets and puts of every task; None where data decides it."""
+        from .token_order import token_orders  # with MLIR, which programs that are only read do without
+
         return token_orders(self.class_tasks)
 
     @cached_property
     def early_puts(self) -> IntArray:
         """Per stream, 1 if its producer puts to it before it gets from the same array."""
+        from .token_order import early_puts
+
         return early_puts(self.program, self.class_tasks, self.token_orders)
 
     def groups(self, folds: Hashable, make: Callable[[], Sequence[NodeGroup]]) -> tuple[NodeGroup, ...]:
