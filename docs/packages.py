@@ -94,7 +94,7 @@ def _seen_from(package: str, module: str, packages: set[str]) -> str:
 
 
 def _listed(title: str, names: set[str]) -> str:
-    return textwrap.fill(f"{title}: {', '.join(sorted(names)) or 'nothing of allo_dse'}.", LINE, subsequent_indent="  ")
+    return textwrap.fill(f"{title}: {', '.join(sorted(names)) or 'nothing of allo_dse'}.", LINE)
 
 
 def picture() -> str:

@@ -5,5 +5,5 @@ Exceptions with a hint (`errors`), type aliases (`records`), and public names th
 
 Imports: nothing of allo_dse.
 Imported by: allo_dse, backends, cli, compiler, dashboard, device, drawing, eval, lang, mapper, networks, simulator,
-  space, tune.
+space, tune.
 """

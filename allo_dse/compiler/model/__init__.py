@@ -2,5 +2,5 @@
 
 Imports: common, compiler.program, lang.
 Imported by: allo_dse, backends, compiler, compiler.expressions, compiler.regions, compiler.statements, eval, networks,
-  tune.
+tune.
 """

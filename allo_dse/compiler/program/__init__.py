@@ -5,5 +5,5 @@ tensors and streams, `kernel` has task classes, and `compiled` the program as a 
 
 Imports: common, lang.
 Imported by: backends, compiler, compiler.expressions, compiler.model, compiler.regions, compiler.schedule,
-  compiler.statements, drawing, eval, mapper, networks, space.
+compiler.statements, drawing, eval, mapper, networks, space.
 """

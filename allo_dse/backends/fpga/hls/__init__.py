@@ -5,7 +5,7 @@
     c = csim(project, a, b, c)           # through g++ or clang++, with headers of ours
 
 Imports: backends.fpga, backends.fpga.cost, backends.fpga.report, common, compiler, device, eval, lang, mapper,
-  simulator, space.
+simulator, space.
 Imported by: allo_dse, backends.fpga, backends.rtl, dashboard, eval, networks, tune.
 """
 
