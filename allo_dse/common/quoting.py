@@ -40,7 +40,10 @@ def markup(text: object) -> str:
     """A text for `rich`, in which square brackets mean something."""
     from rich.markup import escape as escape_markup
 
-    return escape_markup(printable(str(text)))
+    shown = printable(str(text))
+    ending = len(shown) - len(shown.rstrip("\\"))
+    # A tag may follow: `rich` doubles a single backslash before it, and leaves longer runs to be halved.
+    return escape_markup(shown) + "\\" * (ending if ending > 1 else 0)
 
 
 def shell_command(words: Iterable[object]) -> str:
