@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import optuna
 from msgspec import Struct
@@ -21,9 +21,6 @@ from ..declare.spec import StudySpec
 from ..search.judge import Judge
 from ..store.record import Record
 from .causes import choices_of
-
-if TYPE_CHECKING:
-    from .result import Result
 
 _NAMES = (
     (re.compile(r"param\.(.+)"), r"\1"),
@@ -138,14 +135,24 @@ def _contains(distribution: BaseDistribution, value: Any) -> bool:
         return False
 
 
-def states_of(result: Result) -> Callable[[Record], TrialState]:
+class Outcome(Protocol):
+    """The part of a result that decides the states of trials; see `Result`."""
+
+    @property
+    def values(self) -> Mapping[str, tuple[float, ...]]: ...
+    @property
+    def wrong(self) -> list[str]: ...
+    @property
+    def front_keys(self) -> list[str]: ...
+
+
+def states_of(result: Outcome) -> Callable[[Record], TrialState]:
     """Return a function that gives the state of each design's trial, so that Optuna's `best_trials` are the front.
 
     Failures, also of higher evaluators and of verification, are FAIL. Designs that were not promoted to the evaluator
     that decides, and those that another design beats at equal objective values, are PRUNED.
     """
-    wrong, front = set(result.wrong), {design.key for design in result.front}
-    values = result.values
+    wrong, front, values = set(result.wrong), set(result.front_keys), result.values
     on_front = {tuple(values[key]) for key in front}
 
     def state(record: Record) -> TrialState:
@@ -159,14 +166,13 @@ def states_of(result: Result) -> Callable[[Record], TrialState]:
     return state
 
 
-def optuna_study(result: Result) -> optuna.Study:
-    """Return all records as trials of a study of Optuna in memory, in the order of the results."""
+def study_in_memory(study: StudySpec, records: Sequence[Record], result: Outcome) -> optuna.Study:
+    """Return records as trials of a study of Optuna in memory, in the order of the results."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    trials, state = Trials(result.study), states_of(result)
-    directions = [objective.direction for objective in result.study.objectives]
-    made = optuna.create_study(study_name=result.study.name, directions=directions)
-    name_metrics(made, [objective.name for objective in result.study.objectives])
-    made.add_trials([trials.trial(record, state(record)) for record in result.records])
+    trials, state = Trials(study), states_of(result)
+    made = optuna.create_study(study_name=study.name, directions=[one.direction for one in study.objectives])
+    name_metrics(made, [one.name for one in study.objectives])
+    made.add_trials([trials.trial(record, state(record)) for record in records])
     return made
 
 

@@ -192,9 +192,9 @@ class Result:
     def optuna_study(self) -> optuna.Study:
         """All evaluated designs as trials of a study of Optuna in memory, whose `best_trials` are the front; keys,
         metrics and errors are user attributes."""
-        from .optuna_trials import optuna_study  # imported late: Optuna is slow to import
+        from .optuna_trials import study_in_memory  # imported late: Optuna is slow to import
 
-        return optuna_study(self)
+        return study_in_memory(self.study, self.records, self)
 
     @property
     def _usable(self) -> list[Record]:
@@ -214,6 +214,11 @@ class Result:
             BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
             for one in (usable[p] for p in positions)
         )
+
+    @property
+    def front_keys(self) -> list[str]:
+        """Keys of the designs on the front."""
+        return [design.key for design in self.front]
 
     @cached_property
     def knee(self) -> BestDesign | None:
