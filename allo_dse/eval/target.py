@@ -1,6 +1,6 @@
 """Targets: the backends that can build the winner of a study, each with rules beside the device's limits.
 
-    TARGETS["allo"].check(DeviceMapping(vmg, device))       # list[Violation]; empty when Allo builds it
+    TARGETS["allo"].check(NpuMapping(vmg, device))       # list[Violation]; empty when Allo builds it
 
 `"allo"`: designs that Allo's AIE backend builds, up to the vendor's tools. `"model"`: anything the hardware can do.
 """
@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
@@ -25,8 +25,9 @@ from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering, Violation
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.mapping import DeviceMapping
+    from allo_dse.backends.npu.mapping import NpuMapping
     from allo_dse.device.device import Device, NpuDevice
+    from allo_dse.space.backend import DeviceMapping
 
 
 class Target(Struct, frozen=True):
@@ -51,11 +52,11 @@ class Target(Struct, frozen=True):
         """Return the device limits and target rules that a mapping breaks; none when it can be built.
 
         Checks stop early to keep searches fast. A program that no fold saves is not checked further, nor is a mapping
-        that exceeds the limits of cores (`DeviceMapping.violations` has all limits that it exceeds). Rules about nodes
+        that exceeds the limits of cores (`NpuMapping.violations` has all limits that it exceeds). Rules about nodes
         apply, one after the other, only to mappings that break nothing else.
         """
         found = self.check_soon(mapping) or self._kept(mapping.violations)
-        subject = Subject(mapping)
+        subject = Subject(cast("NpuMapping", mapping))
         for rule in self.rules:
             if rule.folded and not found:
                 found += rule.check(subject)
@@ -63,14 +64,14 @@ class Target(Struct, frozen=True):
 
     def check_soon(self, mapping: DeviceMapping) -> list[Violation]:
         """Return the violations that are quick to find: rules the program breaks, or else limits of cores."""
-        return self.check_program(mapping) or self._kept(mapping.core_violations)
+        return self.check_program(mapping) or self._kept(mapping.early_violations)
 
     def _kept(self, violations: Iterable[Violation]) -> list[Violation]:
         return [violation for violation in violations if violation.constraint not in self.replaced]
 
     def check_program(self, mapping: DeviceMapping) -> list[Violation]:
         """Return the rules that the program breaks under any fold."""
-        subject = Subject(mapping)
+        subject = Subject(cast("NpuMapping", mapping))
         return [violation for rule in self.rules if not rule.folded for violation in rule.check(subject)]
 
 
@@ -109,11 +110,11 @@ class Buildable(Struct, frozen=True):
     def program(self, program: Program) -> None:
         if self._npu is None:
             return
-        from allo_dse.backends.npu.mapping import DeviceMapping
+        from allo_dse.backends.npu.mapping import NpuMapping
 
         for task_class in program.task_classes:
             self.ports(task_class.tensor_ports)
-        if refused := self.target.check_program(DeviceMapping(program.vmg, self._npu, self.buffering)):
+        if refused := self.target.check_program(NpuMapping(program.vmg, self._npu, self.buffering)):
             raise Hopeless(str(refused[0]))
 
     @property

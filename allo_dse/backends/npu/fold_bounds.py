@@ -1,6 +1,6 @@
 """Lower bounds of a fold's needs, known before the folded graph is built.
 
-Each is a lower bound of the needs in `DeviceMapping.violations`, so leaving out folds that exceed a limit never loses
+Each is a lower bound of the needs in `NpuMapping.violations`, so leaving out folds that exceed a limit never loses
 one that fits.
 """
 

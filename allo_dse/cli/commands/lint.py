@@ -53,8 +53,9 @@ def lint(
 
 def _findings(study: Study) -> list[str]:
     """Return Allo's findings about the program of the study's first parameters."""
-    from allo_dse.backends.npu.mapping import DeviceMapping
+    from allo_dse.backends.npu.mapping import NpuMapping
+    from allo_dse.device.device import NpuDevice
     from allo_dse.eval.target import TARGETS
 
-    mapping = DeviceMapping(study.first_program().vmg, study.device)
+    mapping = NpuMapping(study.first_program().vmg, NpuDevice.of(study.device))
     return [str(violation) for violation in TARGETS["allo"].check_program(mapping)]

@@ -336,7 +336,9 @@ class StudySpec:
         """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
         if getattr(design.device, "family", None) != "npu":
             return None
-        placement: PlacedDesign | Infeasible | None = design.mapping.placement
+        from allo_dse.backends.npu.mapping import NpuMapping
+
+        placement: PlacedDesign | Infeasible | None = NpuMapping.of(design).placement
         return placement
 
     def fingerprint(self) -> tuple[str, str]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.npu.evaluator import NpuSimulator
 from allo_dse.backends.npu.fold_bounds import FoldBounds
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import AlloDseError, IllegalFold
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.mapper.fold.every_node_fold import anything_fits, beam_folds, node_folds
 from allo_dse.mapper.fold.vmg import VMG
@@ -76,13 +76,13 @@ def test_every_fold_is_legal_and_exports(edges: Any) -> None:
     assert len(keys) == len(folds)
 
 
-def latency(program: Program, device: Device) -> Callable[..., Any]:
+def latency(program: Program, device: NpuDevice) -> Callable[..., Any]:
     """Latency of a fold in microseconds; infinite where it does not fit or hangs."""
 
     def cost(fold: Any) -> float:
         design = Design(program, fold, Buffering(), device)
         try:
-            if DeviceMapping(design.vmg, device, design.buffering).violations:
+            if NpuMapping(design.vmg, device, design.buffering).violations:
                 return math.inf
             return float(NpuSimulator().evaluate(design).latency_us)
         except AlloDseError:
@@ -124,7 +124,7 @@ def test_tasks_that_cannot_share_a_core_are_never_put_together() -> None:
     )
     assert 0 < len(kept) < len(every)
     for fold in set(every) - set(kept):
-        assert DeviceMapping(VMG.of(program).fold(fold), NPU, Buffering(output_depth=1)).violations
+        assert NpuMapping(VMG.of(program).fold(fold), NPU, Buffering(output_depth=1)).violations
 
 
 def test_larger_programs_are_searched_by_beam() -> None:

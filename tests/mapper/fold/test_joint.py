@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.npu.fold_bounds import FoldBounds
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import StreamArray
@@ -59,7 +59,7 @@ def test_attention_by_hand_is_one_fold() -> None:
     assert [text(group.tree) for group in vmg.groups] == ["2x[0.0; 4x[1.0]]", "2x[2.0]", "8x[3.0]", "2x[4.0]"]
     assert vmg.nodes[0] == "send_q_0-cal_attn_score_0_0x4x2"
     assert VMG.of(program).apply(vmg.mapping_primitives).key == vmg.key
-    assert DeviceMapping(vmg, NPU, Buffering()).violations == ()
+    assert NpuMapping(vmg, NPU, Buffering()).violations == ()
     assert FoldSpace.of(vmg.graph, 16, FoldBounds(vmg.graph, NPU)).contains(HAND.normalised(vmg.graph))
 
 
@@ -186,7 +186,7 @@ def test_nothing_that_fits_is_pruned(program: Any, max_nodes: Any, name: Any) ->
     for fold in list(every)[:80]:
         assert space.contains(fold) == (fold in kept)
         if fold not in kept:
-            assert DeviceMapping(VMG.of(program).fold(fold), device, Buffering(output_depth=1)).violations
+            assert NpuMapping(VMG.of(program).fold(fold), device, Buffering(output_depth=1)).violations
 
 
 def test_the_share_that_is_pruned() -> None:

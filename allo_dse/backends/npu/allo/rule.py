@@ -22,14 +22,14 @@ from .transfers import NoTransfer, TransferPlan, TransferRun
 if TYPE_CHECKING:
     from allo_dse.device.device import NpuDevice
 
-    from ..mapping import DeviceMapping
+    from ..mapping import NpuMapping
     from ..movement.view import MappingView
 
 
 class Subject(Struct, frozen=True, eq=False, dict=True):
     """A mapping on an NPU to be built, with data that several rules derive from it once."""
 
-    mapping: DeviceMapping
+    mapping: NpuMapping
 
     @property
     def vmg(self) -> VMG:
@@ -41,7 +41,7 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def device(self) -> NpuDevice:
-        return self.mapping.npu
+        return self.mapping.device
 
     @property
     def view(self) -> MappingView:

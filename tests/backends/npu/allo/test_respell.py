@@ -9,9 +9,9 @@ import pytest
 
 from allo_dse.backends.npu.allo.respell import least_transfers, with_fewer_transfers
 from allo_dse.backends.npu.fold_bounds import FoldBounds
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.records import replace
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.eval.target import TARGETS
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
@@ -26,7 +26,7 @@ from tests.support.programs import INT16, attention_program, gemm_program
 
 install()
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 
 
 @cache
@@ -40,7 +40,7 @@ def fold_of(k: int, m: AxisFold, n: AxisFold) -> MeshFold:
 
 
 def refusals(fold: MeshFold) -> set[str]:
-    mapping = DeviceMapping(gemm().vmg.fold(fold), NPU)
+    mapping = NpuMapping(gemm().vmg.fold(fold), NPU)
     return {v.constraint for v in TARGETS["allo"].check(mapping)}
 
 
@@ -68,13 +68,13 @@ def test_what_allo_builds_is_left_alone(name: str) -> None:
         if other == draft.fold:
             continue
         changed += 1
-        assert TARGETS["allo"].check(DeviceMapping(program.vmg.fold(draft.fold), NPU))
+        assert TARGETS["allo"].check(NpuMapping(program.vmg.fold(draft.fold), NPU))
         assert other == other.normalised(program.vmg.graph)
         assert with_fewer_transfers(program.vmg.graph, other, NPU) == other
         again = program.vmg.fold(other)  # legal
         assert again.node_count == draft.fold.node_count
         assert cyclic_as(other, draft.fold) == draft.fold
-        built += not TARGETS["allo"].check(DeviceMapping(again, NPU))
+        built += not TARGETS["allo"].check(NpuMapping(again, NPU))
     assert name != "gemm" or built > changed / 2 > 5
 
 
