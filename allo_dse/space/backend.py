@@ -1,4 +1,4 @@
-"""What a design asks of the kind of its device: its folded graph on the device, and the depths of its streams.
+"""The part of a backend that spaces and designs need: bounds of folds, mappings on a device, depths of streams.
 
 Backends have no state: designs of one kind share one. `allo_dse` says where they are found, so that this package knows
 none of them; `eval.backend` has the rest of the protocol.
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from allo_dse.compiler.program.compiled import Directive
     from allo_dse.device.device import Device
+    from allo_dse.mapper.fold.every_fold import FoldBounds
     from allo_dse.mapper.fold.vmg import VMG
+    from allo_dse.mapper.graph.program_graph import ProgramGraph
     from allo_dse.mapper.violation import Buffering, Violation
 
 
@@ -48,6 +50,9 @@ class Maps(Protocol):
         slowdown: float | None = None,
     ) -> DeviceMapping:
         """Return a folded graph on a device; arguments as of `Design`."""
+
+    def fold_bounds(self, graph: ProgramGraph, device: Device) -> FoldBounds | None:
+        """Return lower bounds of what folds need; None if nothing is known before a fold is built."""
 
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the depths by stream array that a mapping without `depths` is timed and built with.

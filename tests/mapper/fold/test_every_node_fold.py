@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.npu.evaluator import NpuSimulator
-from allo_dse.backends.npu.fold_bounds import FoldBounds
+from allo_dse.backends.npu.fold_bounds import NpuFoldBounds
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import AlloDseError, IllegalFold
 from allo_dse.device.device import NpuDevice
@@ -110,14 +110,14 @@ def test_small_programs_have_the_optimum_of_whole_kernel_folds_or_a_better_one(n
     program = Program.of(SMALL[name]())
     cost, graph = latency(program, NPU), ProgramGraph(program)
     regular = min((cost(fold) for fold in fold_choices(program, max_nodes)), default=math.inf)
-    found = min(map(cost, node_folds(graph, max_nodes, fits=FoldBounds(graph, NPU).tasks_fit)))
+    found = min(map(cost, node_folds(graph, max_nodes, fits=NpuFoldBounds(graph, NPU).tasks_fit)))
     assert found <= regular * (1 + 1e-9)
     assert (found < regular * (1 - 1e-9)) == ((name, max_nodes) in BETTER_BY_TASK)
 
 
 def test_tasks_that_cannot_share_a_core_are_never_put_together() -> None:
     program = attention_program(1, 2)
-    bounds = FoldBounds(ProgramGraph(program), NPU)
+    bounds = NpuFoldBounds(ProgramGraph(program), NPU)
     every, kept = (
         list(node_folds(ProgramGraph(program), 7)),
         list(node_folds(ProgramGraph(program), 7, fits=bounds.tasks_fit)),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.npu.allo.interfaces import Places
 from allo_dse.backends.npu.allo.rule import Subject
+from allo_dse.backends.npu.allo.target import ALLO
 from allo_dse.backends.npu.allo.transfers import (
     Queue,
     TransferRun,
@@ -18,7 +19,6 @@ from allo_dse.backends.npu.allo.transfers import (
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.records import replace
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.target import TARGETS
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
@@ -97,7 +97,7 @@ def test_nodes_with_more_rounds_than_allo_compares_in_minutes() -> None:
         program = load_program(vector_add, N=nodes * rounds * 4, P=nodes * rounds)
         fold = MeshFold((KernelFold("core", (AxisFold(nodes, "cyclic"),)),))
         mapping = NpuMapping(program.vmg.fold(fold), NPU)
-        return [str(violation) for violation in TARGETS["allo"].check(mapping)]
+        return [str(violation) for violation in ALLO.check(mapping)]
 
     assert refused(8, 1024) == []
     (reason,) = refused(8, 2048)

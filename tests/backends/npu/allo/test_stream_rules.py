@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from allo_dse.backends.npu.allo.interfaces import fifo_counts
+from allo_dse.backends.npu.allo.target import ALLO
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.target import TARGETS
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program, load_program
 from studies.attention_npu import attention
@@ -28,7 +28,7 @@ def mapping(rows: int, scores: AxisFold = ALL, chains: tuple[tuple[str, ...], ..
 
 
 def refused(found: NpuMapping) -> list[tuple[str, str]]:
-    return [(v.constraint, str(v)) for v in TARGETS["allo"].check(found)]
+    return [(v.constraint, str(v)) for v in ALLO.check(found)]
 
 
 def test_streams_that_a_bundle_merges_at_one_end_are_one_fifo() -> None:
