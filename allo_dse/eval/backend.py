@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
+from allo_dse.common.errors import AlloDseError
+from allo_dse.compiler.program.compiled import Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
+from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering, Violation
 from allo_dse.space import backend as lower
 from allo_dse.space.backend import Maps
 from allo_dse.space.choice import Choice
 
 from .evaluator import Evaluator
+from .target import Target
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
-
-    from .target import Target
 
 
 class Asked(Struct, frozen=True):
@@ -51,10 +53,12 @@ class Backend(Maps, Protocol):
 
     Attributes:
         kind: the `family` of its device files.
+        device_model: what device files are read as.
         targets: the tools that can build its designs; the first is taken unless a study names another.
     """
 
     kind: str
+    device_model: type[Device]
 
     @property
     def targets(self) -> Mapping[str, Target]: ...
@@ -80,3 +84,51 @@ def backend_of(device: Device) -> Backend:
         DeviceError: for a device of a kind that has none.
     """
     return cast(Backend, lower.backend_of(device))
+
+
+class Buildable(Struct, frozen=True):
+    """A compile-time check that some design of a program can be built by a target for a device.
+
+    It raises `Hopeless` as soon as this is ruled out.
+
+    Attributes:
+        buffering: the least that every design has.
+    """
+
+    target: Target
+    device: Device
+    buffering: Buffering
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def tasks(self, count: int) -> None:
+        most = self.target.most_tasks
+        if most is not None and count > most:
+            raise Hopeless(f"target {self.name!r} does not build programs of more than {most:,} tasks")
+
+    def ports(self, ports: Sequence[TensorPort]) -> None:
+        if excess := backend_of(self.device).task_excess(ports, self.device, self.buffering):
+            raise Hopeless(str(excess))
+
+    def program(self, program: Program) -> None:
+        for task_class in program.task_classes:
+            self.ports(task_class.tensor_ports)
+        mapping = backend_of(self.device).map(program.vmg, self.device, self.buffering)
+        if refused := self.target.check_program(mapping):
+            raise Hopeless(str(refused[0]))
+
+
+def target(name: str | None, device: Device) -> Target:
+    """Return a target of a device by name; by default the first of its backend.
+
+    Raises:
+        AlloDseError: for an unknown name, or a target that does not build for the device.
+    """
+    known = backend_of(device).targets
+    if name is None:
+        return next(iter(known.values()))
+    if name not in known:
+        raise AlloDseError(f"there is no target {name!r} for {device.name}", hint=f"targets are {', '.join(known)}")
+    return known[name]

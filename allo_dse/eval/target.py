@@ -7,21 +7,15 @@ The backend of a device has its targets by name. `MODEL` builds anything that th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from allo_dse.common.errors import AlloDseError
-from allo_dse.compiler.program.compiled import Hopeless
-from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
-from allo_dse.mapper.program import Program
-from allo_dse.mapper.violation import Buffering, Violation
+from allo_dse.mapper.violation import Violation
 from allo_dse.space.backend import DeviceMapping
-
-from .backend import backend_of
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
@@ -98,51 +92,3 @@ class Target(Struct, frozen=True):
 
 
 MODEL = Target("model")
-
-
-class Buildable(Struct, frozen=True):
-    """A compile-time check that some design of a program can be built by a target for a device.
-
-    It raises `Hopeless` as soon as this is ruled out.
-
-    Attributes:
-        buffering: the least that every design has.
-    """
-
-    target: Target
-    device: Device
-    buffering: Buffering
-
-    @property
-    def name(self) -> str:
-        return self.target.name
-
-    def tasks(self, count: int) -> None:
-        most = self.target.most_tasks
-        if most is not None and count > most:
-            raise Hopeless(f"target {self.name!r} does not build programs of more than {most:,} tasks")
-
-    def ports(self, ports: Sequence[TensorPort]) -> None:
-        if excess := backend_of(self.device).task_excess(ports, self.device, self.buffering):
-            raise Hopeless(str(excess))
-
-    def program(self, program: Program) -> None:
-        for task_class in program.task_classes:
-            self.ports(task_class.tensor_ports)
-        mapping = backend_of(self.device).map(program.vmg, self.device, self.buffering)
-        if refused := self.target.check_program(mapping):
-            raise Hopeless(str(refused[0]))
-
-
-def target(name: str | None, device: Device) -> Target:
-    """Return a target of a device by name; by default the first of its backend.
-
-    Raises:
-        AlloDseError: for an unknown name, or a target that does not build for the device.
-    """
-    known = backend_of(device).targets
-    if name is None:
-        return next(iter(known.values()))
-    if name not in known:
-        raise AlloDseError(f"there is no target {name!r} for {device.name}", hint=f"targets are {', '.join(known)}")
-    return known[name]

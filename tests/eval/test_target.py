@@ -16,7 +16,8 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram, Hopeless
 from allo_dse.compiler.program.tensors import Tensor
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.eval.target import MODEL, Buildable, target
+from allo_dse.eval.backend import Buildable, target
+from allo_dse.eval.target import MODEL
 from allo_dse.lang import install
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program

@@ -25,6 +25,7 @@ class FpgaBackend:
     """Everything that other packages ask of FPGAs."""
 
     kind = "fpga"
+    device_model: type[Device] = FpgaDevice
     targets: Mapping[str, Target] = {"model": MODEL}
 
     def map(

@@ -29,6 +29,7 @@ class NpuBackend:
     """Everything that other packages ask of NPUs."""
 
     kind = "npu"
+    device_model: type[Device] = NpuDevice
     targets: Mapping[str, Target] = {"allo": ALLO, "model": MODEL}
 
     def map(

@@ -183,15 +183,14 @@ class StudySpec:
         Raises:
             AlloDseError: when there is no such target for the device.
         """
-        from allo_dse.eval.target import target
+        from allo_dse.eval.backend import target
 
         return target(self.target_name, self.device)
 
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        from allo_dse.eval.backend import Asked, backend_of
-        from allo_dse.eval.target import Buildable
+        from allo_dse.eval.backend import Asked, Buildable, backend_of
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.design import Draft
 
