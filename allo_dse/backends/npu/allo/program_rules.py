@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from allo_dse.eval.target import Rule
 from allo_dse.mapper.violation import Violation
 
-from .rule import Rule, Subject
+from .rule import Subject
 
 MOST_TASKS = 32_768
 """Allo folds task by task in Python, in a time that grows with the square: 8,192 in 10 s, 32,768 in 190 s."""
