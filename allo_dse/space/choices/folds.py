@@ -17,7 +17,7 @@ from allo_dse.mapper.program import Program
 
 from ..choice import Genes, Suggest
 from ..design import Design, Draft
-from .fold_genes import KernelOptions, KernelPlan, decode_folds, encode_folds
+from .fold_genes import Heads, KernelOptions, KernelPlan, decode_folds, encode_folds
 
 if TYPE_CHECKING:
     from allo_dse.backends.npu.fold_bounds import FoldBounds
@@ -46,6 +46,10 @@ class FoldChoice(ABC):
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> Fold | None:
         """The fold of these plans in canonical form, or None when it is not legal as a whole."""
 
+    def separated(self, program: Program, heads: Heads) -> Heads:
+        """Return the head of each kernel's chain, None where the chain is illegal with it."""
+        return heads
+
     def buildable(self, program: Program, fold: Fold) -> Fold:
         """Return the equivalent fold that the builder accepts."""
         return fold
@@ -59,11 +63,14 @@ class FoldChoice(ABC):
         """Every legal fold."""
 
     @abstractmethod
-    def fold_count(self, program: Program) -> int:
-        """Return the number of folds that `folds` yields."""
+    def fold_count(self, program: Program, limit: int) -> int:
+        """Return the number of folds that `folds` yields, or a larger number than `limit`."""
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
-        plans = decode_folds(self.kernels(draft.compiled), suggest, self.max_nodes)
+        program = draft.compiled
+        plans = decode_folds(
+            self.kernels(program), suggest, self.max_nodes, lambda heads: self.separated(program, heads)
+        )
         fold = self.fold(draft.compiled, plans)
         if fold is None:
             return None
@@ -74,7 +81,7 @@ class FoldChoice(ABC):
             yield replace(draft, fold=fold), self._genes(draft, fold)
 
     def count(self, draft: Draft, limit: int) -> int:
-        return self.fold_count(draft.compiled)
+        return self.fold_count(draft.compiled, limit)
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(draft, design.fold)
@@ -156,7 +163,7 @@ class TaskFolds(FoldChoice):
         """
         yield from self._node_folds(program)
 
-    def fold_count(self, program: Program) -> int:
+    def fold_count(self, program: Program, limit: int) -> int:
         return len(self._node_folds(program))
 
     def describe(self) -> dict[str, object]:
