@@ -21,7 +21,8 @@ def graphs(draw: st.DrawFn, most: int = 7) -> KernelGraph:
 
 
 def reaches(edges: set[tuple[int, int]], start: int, goal: int) -> bool:
-    seen, todo = set(), [start]
+    seen: set[int] = set()
+    todo = [start]
     while todo:
         node = todo.pop()
         targets = {b for a, b in edges if a == node} - seen
