@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -26,13 +26,37 @@ from ..graph_algorithms import DisjointSets
 from .fold import AxisFold, AxisSpace, KernelFold, KernelSpace, MeshFold, axis_space, unfolded, violations
 from .joint import JointFold, joint_orders
 
-if TYPE_CHECKING:
-    from allo_dse.backends.npu.fold_bounds import FoldBounds, Needs
-
 # Enumerating and counting folds of kernels that depend on each other through linked axes or shared nodes.
 
 
-NOTHING: Needs = (0, 0, 0, 0, 0)
+Needs = tuple[int, ...]
+"""Nodes, and then what else a device has a limited number of: the needs of kernels add up."""
+
+
+class FoldBounds(Protocol):
+    """Lower bounds of what folds need of a device, known before the folded graph is built."""
+
+    @property
+    def nothing(self) -> Needs:
+        """The needs of no kernel: as many zeros as there are quantities."""
+
+    def needs(self, kernel: int, sizes: Sequence[int]) -> Needs:
+        """Return the least needs of a kernel on a number of nodes per axis; nodes are counted elsewhere and 0 here."""
+
+    def fits(self, needs: Needs) -> bool:
+        """Return whether the device has enough for the total needs of the kernels."""
+
+    def core_fits(self, members: Sequence[tuple[int, Sequence[int]]]) -> bool:
+        """Return whether a node can hold the kernels that share it, each with its number of nodes per axis."""
+
+    def tasks_fit(self, tasks: Sequence[int]) -> bool:
+        """Return whether a node can hold some tasks."""
+
+
+def no_needs(bounds: FoldBounds | None) -> Needs:
+    """Return the needs of no kernel; without bounds, only nodes are counted."""
+    return (0,) if bounds is None else bounds.nothing
+
 
 MOST_CHAININGS = 2048
 """Choices of chains that are counted within a limit: each takes about a millisecond."""
@@ -163,7 +187,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
             sizes = {kernel: tuple(own) for kernel, own in chosen.items()}
             if not all(self._same_grid(members, sizes) for members in self.chains):
                 continue
-            needs: Needs = (self._node_count(sizes), 0, 0, 0, 0)
+            needs: Needs = (self._node_count(sizes), *no_needs(bounds)[1:])
             if bounds is not None:
                 if not all(bounds.core_fits([(k, sizes[k]) for k in members]) for members in self.sets):
                     continue
@@ -402,7 +426,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     def _counts_by_chains(self) -> Iterator[Counter[int]]:
         """For each choice of chains, the number of folds onto each number of nodes."""
         for units in self._units_of_chains():
-            totals: Counter[Needs] = Counter({NOTHING: 1})
+            totals: Counter[Needs] = Counter({no_needs(self.bounds): 1})
             for unit in units:
                 totals = self._joined(totals, unit.needs(self.max_nodes, self.bounds))
             found = Counter[int]()
@@ -450,7 +474,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
         """Yield all folds, onto exactly so many nodes, by their nodes along each axis, in the order of iteration."""
         for chains, units in zip(self.graph.partitions(), self._units_of_chains(), strict=True):
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
-            for sizes in self._sizes(units, NOTHING, nodes):
+            for sizes in self._sizes(units, no_needs(self.bounds), nodes):
                 yield Layout(names, chains, tuple(sizes[k] for k in range(len(self.kernels))), tuple(units))
 
     def _sizes(self, units: list[FoldUnit], used: Needs, nodes: int | None) -> Iterator[Sizes]:
@@ -489,7 +513,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
             return self.is_legal(fold)
         sizes = [tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels]
         sets = node_sets(JointFold.of(self.program_graph, fold).chains, range(len(sizes)))
-        needs = NOTHING
+        needs = self.bounds.nothing
         for kernel, own in enumerate(sizes):
             needs = add_needs(needs, self.bounds.needs(kernel, own))
         return self._fits(needs) and all(self.bounds.core_fits([(k, sizes[k]) for k in members]) for members in sets)

@@ -13,10 +13,11 @@ from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 
+from ..backend import backend_of
 from ..choice import Genes
 from ..design import Draft
 from .fold_genes import AxisOptions, Heads, KernelOptions, KernelPlan
-from .folds import Fold, FoldChoice, bounds_of
+from .folds import Fold, FoldChoice
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
@@ -77,7 +78,8 @@ class KernelFolds(FoldChoice):
     def _space(self, program: Program) -> FoldSpace:
         if program not in self._spaces:
             graph = program.vmg.graph
-            self._spaces[program] = FoldSpace.of(graph, self.max_nodes, bounds_of(graph, self._device))
+            bounds = backend_of(self._device).fold_bounds(graph, self._device)
+            self._spaces[program] = FoldSpace.of(graph, self.max_nodes, bounds)
         return self._spaces[program]
 
     def separated(self, program: Program, heads: Heads) -> Heads:

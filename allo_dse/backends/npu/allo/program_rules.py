@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from allo_dse.eval.target import Rule
 from allo_dse.mapper.violation import Violation
 
-from .rule import Rule, Subject
+from .rule import Subject
 
 MOST_TASKS = 262_144
 """Allo folds task by task in Python. With the export's `allo_folding.py` its time is linear: 20 s for 32,768 tasks, so
