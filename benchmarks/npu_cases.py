@@ -69,6 +69,7 @@ class Case:
     work: float = 0.0
     relaunches: int = 0
     disturbed: bool = False
+    in_call: bool = False
 
     def predicted_us(self, change: Change | None = None) -> float:
         """The model's time, with the designs' devices changed."""
@@ -281,7 +282,58 @@ def _attention(shape: str) -> Design:
     )
 
 
+# -- Both, of other sources --------------------------------------------------------------------------------------------
+
+IRON_CI = {"XDNA1": ("npu1", 4, "host"), "XDNA2": ("npu2", 8, "host")}
+"""Device, columns and board of the whole calls that IRON's CI times, on Phoenix and Krackan."""
+BY_MANY_COLUMNS = 4
+
+
+def more_measurements() -> Iterator[Case]:
+    """Whole calls, kernels and launches inside a call, of IRON's CI, of Phoenix logs and of mlir-air's models."""
+    for row in rows_of(MEASURED / "more_a.csv"):
+        made = _more(row)
+        if made is not None:
+            group = row["config_group"].split("|")[0]
+            launch = row["kind"] == "launch within a call"
+            yield Case(group, f"{row['shape']}, {row['columns']}x{row['rows']}, {row['tile']} {row['layout']}", made,
+                       float(row["measured_us"]), in_call=launch)  # fmt: skip
+
+
+def _more(row: Mapping[str, str]) -> tuple[Design, ...] | None:
+    """A measurement's designs; None for what no study's program describes."""
+    source, op = row["source"], row["op"]
+    name, most, board = IRON_CI[row["device"]]
+    columns, rows = int(row["columns"]), int(row["rows"])
+    if row["device"] == "XDNA2" and not source.startswith("amd/IRON"):
+        board = "default" if "mlir-air" in source else "host"
+    if "jdominick05" in source:
+        board = "ph"
+    device = Device.load(f"{name}_{columns}col" if columns < most or name == "npu1" else name).with_options(board=board)
+    if op == "gemm" and "?" not in row["tile"]:
+        shape, tile = sizes(row["shape"]), sizes(row["tile"])
+        assert len(shape) == len(tile) == 3
+        operand, result = row["dtype"].split("->")
+        types = (TYPES[operand], TYPES[result])
+        kernels = device.with_options(kernel_library="iron")
+        return (gemm_design(shape, tile, types, (rows, columns), kernels, int(row["output_buffers"])),)
+    if op.startswith("gemm_drain"):
+        return _npu2_gemm({**row, "tile": row["tile"]}, columns, rows, device)
+    if op == "gemv":
+        m, k = sizes(row["shape"])
+        step = 1 if row["tile"] == "?" else int(row["tile"].split("/")[1])
+        spread = {"core": (AxisFold(columns * rows, "cyclic"),)}
+        kernels = device.with_options(kernel_library="iron")
+        return (design(gemv_npu.gemv_kernel, spread, kernels, Buffering(), M=m, K=k, P=m // max(step, m // 512)),)
+    if op in ("gelu", "add", "axpy") and row["tile"]:
+        length, tile_length = int(row["shape"]), int(row["tile"])
+        return (_elementwise("add" if op == "axpy" else op, length, tile_length, columns * rows, device),)
+    if op == "layer_norm" and "x" in row["shape"]:
+        return (_streaming("layer_norm", row, columns * rows, device),)
+    return None
+
+
 def all_cases() -> list[Case]:
     """Every measurement at hand."""
-    sources = (npu1_gemms, npu1_tiles, tile_pairs, npu1_operators, npu2_operators)
+    sources = (npu1_gemms, npu1_tiles, tile_pairs, npu1_operators, npu2_operators, more_measurements)
     return [case for source in sources for case in source()]

@@ -33,7 +33,7 @@ class Sizes:
         return self.rows // 8
 
 
-def annotated(M: int = 64, *more: dse.Parameter, Ty: Any = int16, device: dse.Device | None = None) -> dse.Study | None:
+def annotated(M: int = 64, *more: dse.Parameter, Ty: Any = int16, device: dse.Device | None = None) -> Any:
     Mt: int = M // 8
     unused: Path  # noqa: F842
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from allo_dse.backends.npu.allo.target import ALLO
 from allo_dse.backends.npu.board.program_source import program_files
-from allo_dse.backends.npu.mapping import DeviceMapping
-from allo_dse.device.device import Device
+from allo_dse.backends.npu.mapping import NpuMapping
+from allo_dse.device.device import NpuDevice
 from allo_dse.eval.design_folder import write_files
-from allo_dse.eval.target import TARGETS
 from allo_dse.lang import install
 from allo_dse.lang.region import Region, as_region
 from allo_dse.mapper.program import load_program
@@ -40,7 +40,7 @@ def exported(entry: dict[str, Any], folder: Path) -> Region:
     source = getattr(importlib.import_module(entry["module"]), entry["program"])
     types = {name for name in dir(allo.ir.types) if not name.startswith("_")}
     params = {k: getattr(allo.ir.types, v) if v in types else v for k, v in entry["params"].items()}
-    write_files(program_files(source, params, None, {}), folder)
+    write_files({**program_files(source, params, None, {})}, folder)
     hidden = {name: module for name, module in sys.modules.items() if name.split(".")[0] in ("tests", "studies")}
     for name in hidden:
         del sys.modules[name]
@@ -66,7 +66,9 @@ def names_in_types(file: Path) -> dict[str, set[str]]:
     """Names in the types of each region of a file, without those that are assigned in it."""
     found = {}
     for region in ast.walk(ast.parse(file.read_text())):
-        if isinstance(region, ast.FunctionDef) and "df.region" in ast.unparse(region.decorator_list or []):
+        if isinstance(region, ast.FunctionDef) and any(
+            "df.region" in ast.unparse(one) for one in region.decorator_list
+        ):
             nodes = list(ast.walk(region))
             types = [n.annotation for n in nodes if isinstance(n, ast.arg | ast.AnnAssign) and n.annotation]
             names = {n.id for one in types for n in ast.walk(one) if isinstance(n, ast.Name)}
@@ -85,7 +87,7 @@ def test_allo_reads_the_bytes_on_disk(group: str, tmp_path: Path) -> None:
     """Nothing of this package is in them, and names in types are where Allo looks; the rules agree with its verdict."""
     entries = [entry for entry in PROGRAMS if entry["group"] == group]
     assert len(entries) >= 19
-    npu = Device.load("npu2")
+    npu = NpuDevice.load("npu2")
     for number, entry in enumerate(entries):
         folder = tmp_path / str(number)
         region = exported(entry, folder)
@@ -98,7 +100,7 @@ def test_allo_reads_the_bytes_on_disk(group: str, tmp_path: Path) -> None:
         if entry["accepted"] and number % 3:
             continue
         program = load_program(region)
-        found = TARGETS["allo"].check_program(DeviceMapping(program.vmg, npu))
+        found = ALLO.check_program(NpuMapping(program.vmg, npu))
         refused = [one.detail for one in found if one.constraint == "allo_source"]
         if not entry["accepted"]:
             assert refused, entry
