@@ -22,6 +22,7 @@ install()
 
 from allo.ir.types import bfloat16, float32, int8, int16, int32
 
+from benchmarks import npu_programs
 from studies import (
     elementwise_npu,
     gemm_npu,
@@ -42,6 +43,13 @@ UNDISTURBED_I16 = 73
 """The i16 runs are listed in the order of a sweep, sizes as text. Amid the sizes 256x512xN, from the 74th run on, most
 times rise by 0.2 to 0.6 ms until the end, and nearly none does before."""
 
+
+LAYOUTS = {
+    "row,row": gemm_npu.gemm,
+    "col,row": npu_programs.gemm_a_by_columns,
+    "row,col": npu_programs.gemm_b_by_columns,
+}
+"""GEMM by the order in which A and B are stored."""
 
 Change = Callable[[NpuDevice], NpuDevice]
 
@@ -79,8 +87,11 @@ class Case:
             if change is not None:
                 device = change(device)
             total += NpuSimulator().evaluate(design.on(device)).latency_us
-            board = device.board
-            total += board.relaunch_us - board.launch_us if position else board.relaunch_us * self.relaunches
+            cores = design.fold.node_count
+            # A program that another one has replaced since the last call is begun anew.
+            begins = self.relaunches + (len(self.designs) > 1 or self.in_call)
+            total += device.begin_us(cores) * begins
+            total -= device.launch_us if position or self.in_call else 0.0
         return total
 
 
@@ -112,13 +123,19 @@ Shape = tuple[int, int, int]
 
 
 def gemm_design(
-    shape: Shape, tile: Shape, types: tuple[DType, DType], cores: tuple[int, int], device: Device, output_depth: int = 2
+    shape: Shape,
+    tile: Shape,
+    types: tuple[DType, DType],
+    cores: tuple[int, int],
+    device: Device,
+    output_depth: int = 2,
+    layout: str = "row,row",
 ) -> Design:
     """The hand-written mapping: chain along k, outputs bundled cyclically onto the cores."""
     (m, k, n), (mt, kt, nt) = shape, tile
     axes = (CHAINED, AxisFold(cores[0], "cyclic"), AxisFold(cores[1], "cyclic"))
     return design(
-        gemm_npu.gemm,
+        LAYOUTS[layout],
         {"gemm": axes},
         device,
         Buffering(output_depth=output_depth),
@@ -316,7 +333,8 @@ def _more(row: Mapping[str, str]) -> tuple[Design, ...] | None:
         operand, result = row["dtype"].split("->")
         types = (TYPES[operand], TYPES[result])
         kernels = device.with_options(kernel_library="iron")
-        return (gemm_design(shape, tile, types, (rows, columns), kernels, int(row["output_buffers"])),)
+        depth = int(row["output_buffers"])
+        return (gemm_design(shape, tile, types, (rows, columns), kernels, depth, row["layout"]),)
     if op.startswith("gemm_drain"):
         return _npu2_gemm({**row, "tile": row["tile"]}, columns, rows, device)
     if op == "gemv":

@@ -43,8 +43,7 @@ def limits_of(device: Device) -> tuple[int, ...]:
 
 def between_us(device: Device) -> float:
     """Return the time from one launch to the next; 0 for an FPGA, which is configured once."""
-    board = device.board if isinstance(device, NpuDevice) else None
-    return max(0.0, board.relaunch_us - board.launch_us) if board else 0.0
+    return max(0.0, device.board.relaunch_us - device.launch_us) if isinstance(device, NpuDevice) else 0.0
 
 
 def dram_gb_s(device: Device) -> float:

@@ -23,6 +23,7 @@ class _Scale(Struct, frozen=True):
 
 _BOARD = {
     "launch_us": _Scale(10.0),
+    "launch_column_us": _Scale(1.0),
     "host_sync_gb_s": _Scale(),
     "dram_gb_s": _Scale(),
     "column_gb_s": _Scale(),

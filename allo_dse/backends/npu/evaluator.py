@@ -177,7 +177,7 @@ class _Plan:
         for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
             schedule = ports[flow.nodes[0]][flow.ports[0]]
             paged = is_paged(transfer, schedule.port.tensor, work.device.board)
-            ticks = work.tile_ticks(flow.tile_bytes, flow.run_bytes, paged=paged)
+            ticks = work.tile_ticks(flow.direction, flow.tile_bytes, flow.run_bytes, paged=paged)
             moved = _Moved(flow, schedule.cadence, ticks)
             self._moved.append(moved)
             self._of_transfer[transfer.index].append(moved)
