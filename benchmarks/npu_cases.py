@@ -303,7 +303,6 @@ def _attention(shape: str) -> Design:
 
 IRON_CI = {"XDNA1": ("npu1", 4, "host"), "XDNA2": ("npu2", 8, "host")}
 """Device, columns and board of the whole calls that IRON's CI times, on Phoenix and Krackan."""
-BY_MANY_COLUMNS = 4
 
 
 def more_measurements() -> Iterator[Case]:
@@ -323,11 +322,11 @@ def _more(row: Mapping[str, str]) -> tuple[Design, ...] | None:
     name, most, board = IRON_CI[row["device"]]
     columns, rows = int(row["columns"]), int(row["rows"])
     if row["device"] == "XDNA2" and not source.startswith("amd/IRON"):
-        board = "default" if "mlir-air" in source else "host"
+        board = "default"
     if "jdominick05" in source:
         board = "ph"
     device = Device.load(f"{name}_{columns}col" if columns < most or name == "npu1" else name).with_options(board=board)
-    if op == "gemm" and "?" not in row["tile"]:
+    if op == "gemm" and "?" not in row["tile"] and columns * rows > 1:  # another program of theirs on a single core
         shape, tile = sizes(row["shape"]), sizes(row["tile"])
         assert len(shape) == len(tile) == 3
         operand, result = row["dtype"].split("->")
@@ -341,11 +340,12 @@ def _more(row: Mapping[str, str]) -> tuple[Design, ...] | None:
         m, k = sizes(row["shape"])
         step = 1 if row["tile"] == "?" else int(row["tile"].split("/")[1])
         spread = {"core": (AxisFold(columns * rows, "cyclic"),)}
-        kernels = device.with_options(kernel_library="iron")
+        kernels = device.with_options(kernel_library="iron") if source.startswith("amd/IRON") else device
         return (design(gemv_npu.gemv_kernel, spread, kernels, Buffering(), M=m, K=k, P=m // max(step, m // 512)),)
     if op in ("gelu", "add", "axpy") and row["tile"]:
         length, tile_length = int(row["shape"]), int(row["tile"])
-        return (_elementwise("add" if op == "axpy" else op, length, tile_length, columns * rows, device),)
+        kernels = device.with_options(kernel_library="iron")
+        return (_elementwise("add" if op == "axpy" else op, length, tile_length, columns * rows, kernels),)
     if op == "layer_norm" and "x" in row["shape"]:
         return (_streaming("layer_norm", row, columns * rows, device),)
     return None

@@ -158,6 +158,7 @@ class NpuDevice(Device, KernelTables):
         reserved_bytes: data memory of a core that buffers cannot use (stack, and what the tools put beside it), by
             kernel library, because it depends on the tools that build the kernels.
         accuracy: how good the predictions made with these numbers are, where they were compared with measurements.
+        unmeasured_percent: how good they are for another board, kernel library or program, in per cent.
     """
 
     family: Literal["npu"]
@@ -172,6 +173,7 @@ class NpuDevice(Device, KernelTables):
     board: Board
     reserved_bytes: Mapping[str, Size]
     accuracy: tuple[Accuracy, ...] = ()
+    unmeasured_percent: float = 100.0
 
     @model_validator(mode="after")
     def _leaves_memory(self) -> NpuDevice:
@@ -236,7 +238,7 @@ class NpuDevice(Device, KernelTables):
 
     @property
     def _prose(self) -> set[str]:
-        return {"name", "description", "boards", "board_name", "accuracy"}
+        return {"name", "description", "boards", "board_name", "accuracy", "unmeasured_percent"}
 
     @functools.cached_property
     def array_key(self) -> str:

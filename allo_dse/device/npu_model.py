@@ -348,7 +348,8 @@ class KernelTables(Model):
 
     Attributes:
         kernels: cost tables by library and element type; `kernel_library` selects the one that `kernel_cost` uses.
-        elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed.
+        elementwise: costs of other tile operations by kind, with "other" for kinds that are not listed; "iron.gelu" for
+            a library that has its own.
     """
 
     kernels: Mapping[str, KernelLibrary]
@@ -403,4 +404,5 @@ class KernelTables(Model):
 
     def elementwise_cost(self, kind: str) -> ElementwiseCost:
         """Cost of a tile operation other than a matrix multiplication ("add", "exp", "fill", ...)."""
-        return self.elementwise.get(kind, self.elementwise[_OTHER])
+        own = self.elementwise.get(f"{self.kernel_library}.{kind}")
+        return own or self.elementwise.get(kind, self.elementwise[_OTHER])

@@ -68,7 +68,7 @@ def class_cycles(task_class: TaskClass, device: NpuDevice, free: Collection[int]
             m, k, n = op.shape
             for side, factor in zip(((k, n), (m, k)), reversed(kernel.column_major or ()), strict=False):
                 slower *= factor if turned.pop(side, None) is not None else 1.0
-            total += _count(op) * kernel.cycles(*op.shape, slower)
+            total += _count(op) * kernel.cycles(m, k, n, slower)
         elif not (op.kind in _ACCUMULATING and op.shape == accumulator):
             total += _count(op) * _elementwise_cycles(op, device)
     total += sum(turned.values())

@@ -187,8 +187,8 @@ def add_design(
     for flow, transfer in zip(transport.flows, transport.transfer_of_flow, strict=True):
         schedule = ports[flow.nodes[0]][flow.ports[0]]
         paged = is_paged(transfer, schedule.port.tensor, device.board)
-        channels = shared if flow.direction == "in" else 1
-        ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged, channels=channels)
+        own = shared if flow.direction == "in" else 1
+        ticks = TileTicks.of(device, flow.tile_bytes, flow.run_bytes, paged=paged, channels=own)
         staged.append(_Staged(flow, schedule, parts.fifo(transfer.depth), ticks))
         local = [parts.fifo(flow.depth) for _ in flow.nodes]
         ends.update(zip(zip(flow.nodes, flow.ports, strict=True), local, strict=True))
