@@ -24,6 +24,7 @@ from .lang.targets import register_target
 
 if TYPE_CHECKING:
     from .backends.fpga.choices.schedules import adders as adders
+    from .backends.fpga.choices.schedules import interface as interface
     from .backends.fpga.choices.schedules import memory as memory
     from .backends.fpga.choices.schedules import pack as pack
     from .backends.fpga.choices.schedules import partition as partition
@@ -120,6 +121,7 @@ _names, __getattr__ = lazy_exports(
     {
         "backends.fpga.choices.schedules": [
             "adders",
+            "interface",
             "memory",
             "pack",
             "partition",
