@@ -6,12 +6,13 @@ A backend has no state. `backends.registry` finds it by the `family` of a device
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.common.records import JsonObject
 from allo_dse.compiler.program.compiled import Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.mapper.program import Program
@@ -21,10 +22,15 @@ from allo_dse.space.backend import Maps
 from allo_dse.space.choice import Choice
 
 from .evaluator import Evaluator
+from .parameters import Tunable
 from .target import Target
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
+    from allo_dse.space.design import Design
+
+    from .execute.observe import Inputs
+    from .verify import Smaller
 
 
 class Asked(Struct, frozen=True):
@@ -46,6 +52,40 @@ class Choices(Struct, frozen=True):
     before: Sequence[Choice] = ()
     after: Sequence[Choice] = ()
     buffering: Buffering = field(default_factory=Buffering)
+
+
+Reference = Callable[..., Any]
+Files = dict[str, str | bytes]
+"""Contents by path within a folder."""
+
+
+class Sources(Struct, frozen=True):
+    """What an export knows beside the design.
+
+    Attributes:
+        reference: computes the expected results from the inputs, with NumPy.
+        verify_with: as for `verify_design`; tolerances of large programs come from that instance.
+        metrics: of the design as it was evaluated; None if it was not.
+        inputs: returns the study's sets of inputs for a program, the one that decides the latency first.
+    """
+
+    reference: Reference | None = None
+    verify_with: Smaller | None = None
+    metrics: Mapping[str, Any] | None = None
+    inputs: Callable[[Program], Sequence[Inputs]] | None = None
+
+
+class Artifacts(Struct, frozen=True):
+    """What the tools of a device build a design from.
+
+    Attributes:
+        facts: entries of `design.json`.
+        notes: sentences for `explanation.txt`.
+    """
+
+    files: Files
+    facts: JsonObject = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 class Backend(Maps, Protocol):
@@ -75,6 +115,12 @@ class Backend(Maps, Protocol):
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the evaluator of a study that names none."""
+
+    def tunable(self, device: Device) -> Tunable | None:
+        """Return the numbers that measured latencies can be fitted to; None if there are none."""
+
+    def artifacts(self, design: Design, sources: Sources) -> Artifacts:
+        """Return the files from which the device's tools build a design, and what is to be said of them."""
 
 
 def backend_of(device: Device) -> Backend:

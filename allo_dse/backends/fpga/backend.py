@@ -8,7 +8,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import Device, FpgaDevice
-from allo_dse.eval.backend import Asked, Choices
+from allo_dse.eval.backend import Artifacts, Asked, Choices, Files, Sources
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.eval.target import MODEL, Target
 from allo_dse.mapper.fold.vmg import VMG
@@ -16,9 +16,13 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.backend import DeviceMapping
 from allo_dse.space.choices.shared import OutputDepth, Overlap
+from allo_dse.space.design import Design
 
 from .choices.auto_schedules import AutoSchedules, schedules_of
 from .mapping import FpgaMapping
+
+HLS = "hls"
+"""The directory of an FPGA design's HLS project."""
 
 
 class FpgaBackend:
@@ -62,6 +66,25 @@ class FpgaBackend:
         from .evaluator import FpgaSimulator
 
         return FpgaSimulator()
+
+    def tunable(self, device: Device) -> None:
+        """None: operators are calibrated from the reports of HLS tools (`operator_table`), not from latencies."""
+
+    def artifacts(self, design: Design, sources: Sources) -> Artifacts:
+        """Return the HLS project; of an evaluated design at its depths, with test data and a prediction."""
+        from .hls.design_project import board_project, hls_project  # slow to import: it runs and compares programs
+
+        verify_with = sources.verify_with
+        if sources.metrics is None:
+            project = hls_project(design, dict(design.as_built.depths), verify_with=verify_with)
+        else:
+            depths = sources.metrics.get("stream_depths")
+            project = board_project(
+                design, depths, reference=sources.reference, verify_with=verify_with, inputs=sources.inputs
+            )
+        files: Files = {f"{HLS}/{name}": text for name, text in project.files.items()}
+        files |= {f"{HLS}/{name}": content for name, content in project.data.items()}
+        return Artifacts(files)
 
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the smallest depths that cost no time, or no more than the design allows."""

@@ -11,9 +11,8 @@ Imported by: allo_dse, backends.fpga, backends.rtl, dashboard, eval, networks, t
 
 from __future__ import annotations
 
-from .dataflow.folding import Folding
 from .dataflow.movers import Arrival, KernelStreams
 from .modes import CSimulation, csim
 from .project import HlsProject, emit_project
 
-__all__ = ["Arrival", "CSimulation", "Folding", "HlsProject", "KernelStreams", "csim", "emit_project"]
+__all__ = ["Arrival", "CSimulation", "HlsProject", "KernelStreams", "csim", "emit_project"]
