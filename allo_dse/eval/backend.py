@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.records import JsonObject
 from allo_dse.compiler.program.compiled import Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
@@ -23,7 +23,7 @@ from allo_dse.space.choice import Choice
 
 from .evaluator import Evaluator
 from .parameters import Tunable
-from .target import Target
+from .target import MODEL, Target
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
@@ -89,7 +89,7 @@ class Artifacts(Struct, frozen=True):
 
 
 class Backend(Maps, Protocol):
-    """Everything that depends on the kind of a device.
+    """Everything that depends on the kind of a device. Classes that inherit from it define what they need.
 
     Attributes:
         kind: the `family` of its device files.
@@ -100,8 +100,7 @@ class Backend(Maps, Protocol):
     kind: str
     device_model: type[Device]
 
-    @property
-    def targets(self) -> Mapping[str, Target]: ...
+    targets: Mapping[str, Target] = {MODEL.name: MODEL}
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
         """Return what may vary beside parameters and folds.
@@ -109,18 +108,25 @@ class Backend(Maps, Protocol):
         Raises:
             StudyError: for choices that the device does not have.
         """
+        for name in ("schedules", "kernels"):
+            if getattr(asked, name) not in ((), []):
+                raise StudyError(f"{name}: {device.name} has no choice of them")
+        return Choices()
 
     def task_excess(self, ports: Sequence[TensorPort], device: Device, buffering: Buffering) -> Violation | None:
         """Return the limit that the tensor ports of a single task exceed on any node; None if they may fit."""
+        return None
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the evaluator of a study that names none."""
 
     def tunable(self, device: Device) -> Tunable | None:
         """Return the numbers that measured latencies can be fitted to; None if there are none."""
+        return None
 
     def artifacts(self, design: Design, sources: Sources) -> Artifacts:
         """Return the files from which the device's tools build a design, and what is to be said of them."""
+        return Artifacts({})
 
 
 def backend_of(device: Device) -> Backend:

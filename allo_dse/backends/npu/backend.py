@@ -8,7 +8,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.eval.backend import Artifacts, Asked, Choices, Sources
+from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Sources
 from allo_dse.eval.evaluator import Evaluator
 from allo_dse.eval.parameters import Tunable
 from allo_dse.eval.target import MODEL, Target
@@ -27,7 +27,7 @@ from .fold_bounds import NpuFoldBounds, task_excess
 from .mapping import NpuMapping
 
 
-class NpuBackend:
+class NpuBackend(Backend):
     """Everything that other packages ask of NPUs."""
 
     kind = "npu"
