@@ -122,7 +122,7 @@ class FakeFolds(FoldChoice):
     def folds(self, program: Any) -> Iterator[MeshFold]:
         return iter(_folds(program.mesh, self.max_nodes))
 
-    def fold_count(self, program: Any) -> Any:
+    def fold_count(self, program: Any, limit: int) -> Any:
         return len(_folds(program.mesh, self.max_nodes))
 
 

@@ -16,7 +16,7 @@ from allo_dse.mapper.program import Program
 from ..backend import backend_of
 from ..choice import Genes, Suggest
 from ..design import Design, Draft
-from .fold_genes import KernelOptions, KernelPlan, decode_folds, encode_folds
+from .fold_genes import Heads, KernelOptions, KernelPlan, decode_folds, encode_folds
 
 Fold = MeshFold | NodeFold
 
@@ -42,6 +42,10 @@ class FoldChoice(ABC):
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> Fold | None:
         """The fold of these plans in canonical form, or None when it is not legal as a whole."""
 
+    def separated(self, program: Program, heads: Heads) -> Heads:
+        """Return the head of each kernel's chain, None where the chain is illegal with it."""
+        return heads
+
     def buildable(self, program: Program, fold: Fold) -> Fold:
         """Return the equivalent fold that the builder accepts."""
         return fold
@@ -55,11 +59,14 @@ class FoldChoice(ABC):
         """Every legal fold."""
 
     @abstractmethod
-    def fold_count(self, program: Program) -> int:
-        """Return the number of folds that `folds` yields."""
+    def fold_count(self, program: Program, limit: int) -> int:
+        """Return the number of folds that `folds` yields, or a larger number than `limit`."""
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
-        plans = decode_folds(self.kernels(draft.compiled), suggest, self.max_nodes)
+        program = draft.compiled
+        plans = decode_folds(
+            self.kernels(program), suggest, self.max_nodes, lambda heads: self.separated(program, heads)
+        )
         fold = self.fold(draft.compiled, plans)
         if fold is None:
             return None
@@ -70,7 +77,7 @@ class FoldChoice(ABC):
             yield replace(draft, fold=fold), self._genes(draft, fold)
 
     def count(self, draft: Draft, limit: int) -> int:
-        return self.fold_count(draft.compiled)
+        return self.fold_count(draft.compiled, limit)
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(draft, design.fold)
@@ -144,7 +151,7 @@ class TaskFolds(FoldChoice):
         """
         yield from self._node_folds(program)
 
-    def fold_count(self, program: Program) -> int:
+    def fold_count(self, program: Program, limit: int) -> int:
         return len(self._node_folds(program))
 
     def describe(self) -> dict[str, object]:
