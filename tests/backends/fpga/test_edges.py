@@ -16,6 +16,7 @@ from allo_dse.backends.fpga.cost.loops.events import Again, Part, Pipe, cycles_o
 from allo_dse.backends.fpga.cost.loops.repeats import interval_parts
 from allo_dse.backends.fpga.hls import csim
 from allo_dse.backends.fpga.hls.design_project import hls_project
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.errors import StudyError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.schedule.edges import edge_tensors
@@ -68,8 +69,8 @@ def test_a_frame_passes_once_and_is_not_copied(port: str) -> None:
 
 def test_unrolled_loops_have_a_copy_and_banks() -> None:
     unrolled = design(programs.scale(), Directive("unroll", "k", "i", {"factor": 4}))
-    assert not unrolled.mapping.fpga.scheduled.edged.streams
-    assert set(design(programs.scale()).mapping.fpga.scheduled.edged.streams) == {"X", "Y"}
+    assert not FpgaMapping.of(unrolled).scheduled.edged.streams
+    assert set(FpgaMapping.of(design(programs.scale())).scheduled.edged.streams) == {"X", "Y"}
 
 
 def test_few_requests_under_way_slow_a_stream_down() -> None:
@@ -97,7 +98,7 @@ def test_folded_tasks_stream_as_well() -> None:
         "s", program=programs.blur(7, 9), device="u280", objectives=[dse.minimize("latency_cycles")], schedules="auto"
     ).space
     found = next(c.design for c in space.designs() if c.design.vmg.node_count == 1)
-    assert set(found.mapping.fpga.scheduled.edged.streams) == {"A", "B"}
+    assert set(FpgaMapping.of(found).scheduled.edged.streams) == {"A", "B"}
     frame = np.arange(63).reshape(7, 9).astype(np.uint8)
     _, blurred = csim(hls_project(found), frame, np.zeros((5, 7), np.uint8))
     assert (blurred == np.lib.stride_tricks.sliding_window_view(frame.astype(int), (3, 3)).sum(axis=(2, 3)) // 16).all()

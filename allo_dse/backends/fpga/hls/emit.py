@@ -11,13 +11,14 @@ from allo_dse.common.mlir.dialect import text_context
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.shared_tensors import of_region
 from allo_dse.compiler.schedule.edges import Edged
+from allo_dse.eval.processes import Folding
 
 from ..edges import edged_program
 from .cpp.expressions import PIDS, Element, Names, identifier
 from .cpp.operations import elements_of, initialiser, tables_of
 from .cpp.streams import carriers
 from .dataflow.edge_movers import EdgeMovers
-from .dataflow.folding import Folding, emit_nodes
+from .dataflow.folding import emit_nodes, with_streams
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.movers import Copiers, KernelStreams
 from .dataflow.tensor_plan import ClassPlan, class_plans, tensor_options, tensors_of
@@ -118,7 +119,7 @@ def _emit(
     if folding is None:
         nodes = _unfolded(top, used, edges)
     else:
-        nodes = emit_nodes(top, used, folding.with_streams(len(edged.streams)), edges)
+        nodes = emit_nodes(top, used, with_streams(folding, len(edged.streams)), edges)
     arguments = tuple(sorted(top.arguments, key=lambda a: a.tensor))
     return Kernel(
         name,

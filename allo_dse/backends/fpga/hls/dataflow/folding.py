@@ -12,6 +12,7 @@ from msgspec import Struct
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort
 from allo_dse.compiler.schedule.edges import EDGE_DEPTH
+from allo_dse.eval.processes import Folding
 
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
 from ..cpp.linear import Linear
@@ -22,29 +23,6 @@ from .kept_tiles import KeptTiles, Slot
 from .tensor_plan import ClassPlan, PortPlan
 from .tile_movers import TileMover
 from .top import Top, declare_stream
-
-
-class Folding(Struct, frozen=True):
-    """Assignment of tasks to processes and of streams to FIFOs.
-
-    Attributes:
-        nodes: per process the tasks it executes, one after the other, as task ids.
-        fifo: per stream of the program, the number of its FIFO.
-        depth: per FIFO, the tokens it holds.
-        turn: per task, after how many others it comes; tiles of tensors that stay in DRAM move in this order.
-    """
-
-    nodes: tuple[tuple[int, ...], ...]
-    fifo: tuple[int, ...]
-    depth: tuple[int, ...]
-    turn: tuple[int, ...]
-
-    def with_streams(self, count: int) -> Folding:
-        """The same with further streams at the region's edge, each a FIFO of its own."""
-        first = len(self.depth)
-        return replace(
-            self, fifo=(*self.fifo, *range(first, first + count)), depth=(*self.depth, *[EDGE_DEPTH] * count)
-        )
 
 
 @dataclass
@@ -136,6 +114,13 @@ class _Folded(Struct, frozen=True):
     def fifo_of(self, port: StreamPort, pid: tuple[int, ...]) -> int:
         first = self.top.program.first_stream[port.stream.name]
         return self.folding.fifo[first + int(port.index.linear(np.array([pid]))[0])]
+
+
+def with_streams(folding: Folding, count: int) -> Folding:
+    """The same with further streams at the region's edge, each a FIFO of its own."""
+    first = len(folding.depth)
+    fifo, depth = (*folding.fifo, *range(first, first + count)), (*folding.depth, *[EDGE_DEPTH] * count)
+    return replace(folding, fifo=fifo, depth=depth)
 
 
 def emit_nodes(top: Top, plans: Sequence[ClassPlan], folding: Folding, edges: EdgeMovers) -> list[str]:
