@@ -62,7 +62,7 @@ def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
     Raises:
         AlloDseError: when the program cannot be written as HLS C++.
     """
-    from allo_dse.eval.design_folder import HLS
+    from allo_dse.backends.fpga.backend import HLS
 
     return f"{_stem('hls', board, ref)}.zip", _built(board, programs, ref, HLS)
 

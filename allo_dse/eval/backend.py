@@ -6,12 +6,13 @@ A backend has no state. `backends.registry` finds it by the `family` of a device
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.records import JsonObject
 from allo_dse.compiler.program.compiled import Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.mapper.program import Program
@@ -21,10 +22,15 @@ from allo_dse.space.backend import Maps
 from allo_dse.space.choice import Choice
 
 from .evaluator import Evaluator
-from .target import Target
+from .parameters import Tunable
+from .target import MODEL, Target
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
+    from allo_dse.space.design import Design
+
+    from .execute.observe import Inputs
+    from .verify import Smaller
 
 
 class Asked(Struct, frozen=True):
@@ -48,8 +54,42 @@ class Choices(Struct, frozen=True):
     buffering: Buffering = field(default_factory=Buffering)
 
 
+Reference = Callable[..., Any]
+Files = dict[str, str | bytes]
+"""Contents by path within a folder."""
+
+
+class Sources(Struct, frozen=True):
+    """What an export knows beside the design.
+
+    Attributes:
+        reference: computes the expected results from the inputs, with NumPy.
+        verify_with: as for `verify_design`; tolerances of large programs come from that instance.
+        metrics: of the design as it was evaluated; None if it was not.
+        inputs: returns the study's sets of inputs for a program, the one that decides the latency first.
+    """
+
+    reference: Reference | None = None
+    verify_with: Smaller | None = None
+    metrics: Mapping[str, Any] | None = None
+    inputs: Callable[[Program], Sequence[Inputs]] | None = None
+
+
+class Artifacts(Struct, frozen=True):
+    """What the tools of a device build a design from.
+
+    Attributes:
+        facts: entries of `design.json`.
+        notes: sentences for `explanation.txt`.
+    """
+
+    files: Files
+    facts: JsonObject = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
 class Backend(Maps, Protocol):
-    """Everything that depends on the kind of a device.
+    """Everything that depends on the kind of a device. Classes that inherit from it define what they need.
 
     Attributes:
         kind: the `family` of its device files.
@@ -60,8 +100,7 @@ class Backend(Maps, Protocol):
     kind: str
     device_model: type[Device]
 
-    @property
-    def targets(self) -> Mapping[str, Target]: ...
+    targets: Mapping[str, Target] = {MODEL.name: MODEL}
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
         """Return what may vary beside parameters and folds.
@@ -69,12 +108,25 @@ class Backend(Maps, Protocol):
         Raises:
             StudyError: for choices that the device does not have.
         """
+        for name in ("schedules", "kernels"):
+            if getattr(asked, name) not in ((), []):
+                raise StudyError(f"{name}: {device.name} has no choice of them")
+        return Choices()
 
     def task_excess(self, ports: Sequence[TensorPort], device: Device, buffering: Buffering) -> Violation | None:
         """Return the limit that the tensor ports of a single task exceed on any node; None if they may fit."""
+        return None
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the evaluator of a study that names none."""
+
+    def tunable(self, device: Device) -> Tunable | None:
+        """Return the numbers that measured latencies can be fitted to; None if there are none."""
+        return None
+
+    def artifacts(self, design: Design, sources: Sources) -> Artifacts:
+        """Return the files from which the device's tools build a design, and what is to be said of them."""
+        return Artifacts({})
 
 
 def backend_of(device: Device) -> Backend:

@@ -8,8 +8,9 @@ from allo_dse.common.errors import StudyError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import Device, NpuDevice
-from allo_dse.eval.backend import Asked, Choices
+from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Sources
 from allo_dse.eval.evaluator import Evaluator
+from allo_dse.eval.parameters import Tunable
 from allo_dse.eval.target import MODEL, Target
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
@@ -17,6 +18,7 @@ from allo_dse.mapper.violation import Buffering, Violation
 from allo_dse.space.backend import DeviceMapping
 from allo_dse.space.choice import Choice
 from allo_dse.space.choices.shared import OutputDepth
+from allo_dse.space.design import Design
 
 from .allo.target import ALLO
 from .choices import KernelLibrary
@@ -25,7 +27,7 @@ from .fold_bounds import NpuFoldBounds, task_excess
 from .mapping import NpuMapping
 
 
-class NpuBackend:
+class NpuBackend(Backend):
     """Everything that other packages ask of NPUs."""
 
     kind = "npu"
@@ -65,6 +67,18 @@ class NpuBackend:
     def evaluator(self, device: Device) -> Evaluator:
         """Return the simulator."""
         return NpuSimulator()
+
+    def tunable(self, device: Device) -> Tunable:
+        """Return the numbers of the board and of the kernels."""
+        from .calibration import NpuTunable  # imports SciPy, which is slow
+
+        return NpuTunable()
+
+    def artifacts(self, design: Design, sources: Sources) -> Artifacts:
+        """Return a program that Allo builds, and the build script."""
+        from .board.folder import allo_artifacts  # slow to import: it runs and compares programs
+
+        return allo_artifacts(design, sources)
 
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the depths without which the nodes wait for each other."""

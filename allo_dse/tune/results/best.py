@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +14,8 @@ from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
 from allo_dse.common.records import JsonObject
-from allo_dse.eval.design_folder import BUILD, FOLDING, GOLDEN, HLS, design_files, json_text, not_taken, write_files
+from allo_dse.eval.backend import Files, Sources
+from allo_dse.eval.design_folder import artifacts_of, design_files, json_text, write_files
 from allo_dse.eval.equivalence.exported import PROGRAM
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
@@ -26,13 +26,9 @@ from ..store.record import Record, Verification
 from .explain import design_layouts, explain
 
 if TYPE_CHECKING:
-    from allo_dse.backends.fpga.hls.project import HlsProject
     from allo_dse.eval.execute.observe import Inputs
     from allo_dse.mapper.program import Program
     from allo_dse.space.design import Design
-
-# Files that not every design has. Export removes them, so that none of an earlier design is left.
-_SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 
 def export_design(  # noqa: PLR0913
@@ -54,38 +50,19 @@ def export_design(  # noqa: PLR0913
     facts = {"genes": candidate.genes, "predicted": dict(values), **_layouts(design)}
     if verification is not None:
         facts["verification"] = {"ok": verification.ok, "message": verification.message}
-    files = design_files(design, reference=study.reference, verify_with=study.verify_with, facts=facts, hls=False)
-    notes = [f"Not taken by Allo: {note}.\n" for note in not_taken(files)]
-    files |= {
+    inputs = None if study.inputs is None else partial(_slowest_first, study, metrics)
+    made = artifacts_of(design, Sources(study.answers, study.verify_with, metrics, inputs))
+    more: Files = {
         "parameters.json": json_text(params),
         "metrics.json": json_text(dict(metrics)),
-        "explanation.txt": "".join([explanation, "\n", *notes]),
+        "explanation.txt": "\n".join([explanation, *made.notes, ""]),
     }
-    if study.source is not None and PROGRAM not in files:
+    if study.source is not None and PROGRAM not in made.files:
         source = Path(study.source.file)
-        files[source.name] = source.read_text()
+        more[source.name] = source.read_text()
     if placement is not None:
-        files |= _placement_files(placement)
-    for stale in _SOMETIMES - set(files):
-        (directory / stale).unlink(missing_ok=True)
-    shutil.rmtree(directory / HLS, ignore_errors=True)
-    written = write_files(files, directory)
-    if getattr(design.device, "family", None) == "fpga":
-        written += _hls_project(study, design, metrics).write(directory / HLS)
-    return written
-
-
-def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -> HlsProject:
-    """The design's HLS project, at the stream depths that were solved for it."""
-    from allo_dse.backends.fpga.hls.design_project import board_project
-
-    return board_project(
-        design,
-        metrics.get("stream_depths"),
-        reference=study.answers,
-        verify_with=study.verify_with,
-        inputs=None if study.inputs is None else partial(_slowest_first, study, metrics),
-    )
+        more |= _placement_files(placement)
+    return write_files(design_files(design, made, facts=facts, more=more), directory)
 
 
 def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Program) -> list[Inputs]:
