@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
-from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.common.errors import AlloDseError, SimulationError, StudyError
 from allo_dse.common.records import JsonObject
 from allo_dse.compiler.program.compiled import Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
@@ -23,6 +23,7 @@ from allo_dse.space.choice import Choice
 
 from .evaluator import Evaluator
 from .parameters import Tunable
+from .recording import Recorded
 from .target import MODEL, Target
 
 if TYPE_CHECKING:
@@ -88,18 +89,58 @@ class Artifacts(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class Words(Struct, frozen=True):
+    """A design in words, beside its fold.
+
+    Attributes:
+        node: what a node is called: "core", "processing element".
+        parts: what is to be said of the design.
+        caveats: what is to be known of its metrics.
+    """
+
+    node: str = "node"
+    parts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+class Placement(Protocol):
+    """Places of a design's nodes on a device, or the reasons why there are none."""
+
+    @property
+    def placed(self) -> bool: ...
+
+    @property
+    def proven(self) -> bool:
+        """True unless another attempt may find other places."""
+
+    def to_dict(self) -> JsonObject:
+        """Return plain data; `Backend.placement_from_dict` is the inverse."""
+
+    def drawn(self) -> str:
+        """Return a picture as SVG; empty if nothing is placed."""
+
+    def table(self) -> list[list[str]]:
+        """Return what each place uses, in rows; the first has the headings."""
+
+    def memory_of(self, nodes: Sequence[int]) -> str:
+        """Return the memory in use where some nodes are, in words."""
+
+
 class Backend(Maps, Protocol):
     """Everything that depends on the kind of a device. Classes that inherit from it define what they need.
 
     Attributes:
         kind: the `family` of its device files.
         device_model: what device files are read as.
+        has_places: True if nodes have places on the device, which `place` finds.
+        project_folder: the folder among its artifacts that is a project of its own, such as "hls"; empty for none.
         targets: the tools that can build its designs; the first is taken unless a study names another.
     """
 
     kind: str
     device_model: type[Device]
-
+    has_places: bool = False
+    project_folder: str = ""
     targets: Mapping[str, Target] = {MODEL.name: MODEL}
 
     def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
@@ -123,6 +164,37 @@ class Backend(Maps, Protocol):
     def tunable(self, device: Device) -> Tunable | None:
         """Return the numbers that measured latencies can be fitted to; None if there are none."""
         return None
+
+    def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
+        """Return what is to be said of a design beside its fold."""
+        return Words()
+
+    def advice(self, asked: Asked) -> str:
+        """Return a hint to users about choices that a study leaves out; empty if there is none."""
+        return ""
+
+    def capacity(self, device: Device) -> Mapping[str, float]:
+        """Return how much the device has of what metrics count, by the name of the metric."""
+        return {}
+
+    def record(self, design: Design, metrics: Mapping[str, Any]) -> Recorded:
+        """Run a design so that any part of the run can be looked at.
+
+        Args:
+            metrics: of the design as it was evaluated.
+
+        Raises:
+            AlloDseError: if it cannot be simulated.
+        """
+        raise SimulationError(f"runs on {design.device.name} are not recorded")
+
+    def place(self, mapping: Any, seconds: float | None = None) -> Placement | None:
+        """Return the places of a mapping's nodes, within a time limit if one is given; None if nodes have none."""
+        return None
+
+    def placement_from_dict(self, data: Mapping[str, Any]) -> Placement:
+        """Return a placement from plain data."""
+        raise AlloDseError(f"devices of family {self.kind!r} have no places")
 
     def artifacts(self, design: Design, sources: Sources) -> Artifacts:
         """Return the files from which the device's tools build a design, and what is to be said of them."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import SimulationError, StudyError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import Device, FpgaDevice
-from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Files, Sources
+from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Files, Sources, Words
 from allo_dse.eval.evaluator import Evaluator
+from allo_dse.eval.recording import Recorded
 from allo_dse.eval.target import Target
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import Buffering
@@ -17,7 +20,11 @@ from allo_dse.space.choices.shared import OutputDepth, Overlap
 from allo_dse.space.design import Design
 
 from .choices.auto_schedules import AutoSchedules, schedules_of
-from .mapping import FpgaMapping
+from .mapping import FpgaMapping, partition_conflicts
+
+AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
+
+_SHOWN = ("bram18", "uram", "dsp", "lut", "ff")
 
 HLS = "hls"
 """The directory of an FPGA design's HLS project."""
@@ -28,6 +35,7 @@ class FpgaBackend(Backend):
 
     kind = "fpga"
     device_model: type[Device] = FpgaDevice
+    project_folder = HLS
 
     def map(
         self,
@@ -57,6 +65,32 @@ class FpgaBackend(Backend):
         from .evaluator import FpgaSimulator
 
         return FpgaSimulator()
+
+    def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
+        """Return unrolled loops, tensors with bank conflicts, and the resource with the highest use."""
+        unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
+        words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
+        with suppress(SimulationError):  # data-dependent loops cannot be analysed
+            words += map(str, partition_conflicts(FpgaMapping.of(design)))
+        binding, share = metrics.get("binding"), metrics.get("utilization")
+        if binding is not None and share is not None:
+            words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
+        return Words("processing element", tuple(words))
+
+    def advice(self, asked: Asked) -> str:
+        """Return a hint to studies without schedules."""
+        return "" if asked.schedules not in ((), []) else AS_WRITTEN
+
+    def capacity(self, device: Device) -> dict[str, float]:
+        """Return the resources that designs may use."""
+        fpga = FpgaDevice.of(device)
+        return {name: float(fpga.limit(name)) for name in _SHOWN if fpga.limit(name) > 0}
+
+    def record(self, design: Design, metrics: Mapping[str, Any]) -> Recorded:
+        """Run a design at its depths, and at reported intervals of loops if there are any."""
+        from .recording import recorded
+
+        return recorded(design, metrics)
 
     def artifacts(self, design: Design, sources: Sources) -> Artifacts:
         """Return the HLS project; of an evaluated design at its depths, with test data and a prediction."""

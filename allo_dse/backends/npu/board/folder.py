@@ -17,6 +17,7 @@ from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.eval.verify import asked, directions
 from allo_dse.space.design import Design
 
+from ..words import layouts_of
 from . import build, folding
 from .program_source import NotCut, program_files
 
@@ -29,7 +30,8 @@ def allo_artifacts(design: Design, sources: Sources) -> Artifacts:
     """Return a program that Allo builds, the build script, and notes on the decisions that Allo makes by itself."""
     files, facts = _allo_files(design, sources)
     notes = tuple(f"Not taken by Allo: {note}." for note in facts["not_taken"])
-    return Artifacts(files, {"allo": facts}, notes)
+    layouts = [choice.to_dict() for choice in layouts_of(design)]
+    return Artifacts(files, {"allo": facts, **({"layouts": layouts} if layouts else {})}, notes)
 
 
 def _allo_files(design: Design, sources: Sources) -> tuple[Files, JsonObject]:
