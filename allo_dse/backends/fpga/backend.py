@@ -73,7 +73,7 @@ class FpgaBackend(Backend):
         mapping = FpgaMapping.of(design)
         return [
             {
-                "task": cls.name if not pid else f"{cls.name} {list(pid)}",
+                "task": " ".join(filter(None, (cls.kernel, cls.name if cls.name != "all" else "", ",".join(map(str, pid))))),
                 "loop": " ".join(filter(None, loop.names)),
                 "trips": loop.trips, "ii": loop.ii, "depth": loop.depth, "cycles": loop.cycles, "times": loop.times,
                 "limit": _INTERVAL_FROM.get(loop.limit, loop.limit),
