@@ -74,7 +74,7 @@ class FpgaBackend(Backend):
         mapping = FpgaMapping.of(design)
         return [
             {
-                "task": " ".join(filter(None, (cls.kernel, cls.name if cls.name != "all" else "", ",".join(map(str, pid))))),
+                "task": " ".join(map(str, (cls.kernel, *((cls.name,) if cls.name != "all" else ()), *pid))),
                 "loop": " ".join(filter(None, loop.names)),
                 "trips": loop.trips, "ii": loop.ii, "depth": loop.depth, "cycles": loop.cycles, "times": loop.times,
                 "limit": _INTERVAL_FROM.get(loop.limit, loop.limit),
