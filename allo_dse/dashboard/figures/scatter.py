@@ -246,9 +246,9 @@ class _Painter:
             "color": np.where(picked, ORANGE, self.look.panel if self.colors is None else self.look.text).tolist(),
             "width": 2 if picked.any() else 1,
         }
+        self._trace(number, kept, name, marker, bars=self._ranges(number, kept))
         if self.view.z is None and kept.size:
             self._line(number, kept, name, marker)
-        self._trace(number, kept, name, marker, bars=self._ranges(number, kept))
 
     def _line(self, number: int, rows: NDArray[np.int64], name: str, marker: Spec) -> None:
         """The edge of what the front dominates, if both axes are objectives: it ends at the best of each."""
@@ -268,7 +268,8 @@ class _Painter:
                 "meta": number,
                 "uid": _uid(number, f"{name} line"),
                 "legendgroup": name,
-                "name": "edge of the front",
+                "name": shortened(name, LINE),
+                "zorder": -1,
                 "showlegend": False,
                 "hoverinfo": "skip",
                 "x": packed(x[kept]),
