@@ -88,6 +88,7 @@ ROOM = {"l": 76, "r": 16, "t": 52, "b": 62}
 """Pixels around the plot: what a legend in one row and numbers of five digits need. Where Plotly has to make room
 itself, it draws twice."""
 SELECTED = "selected"
+EDGE = "edge of the front"
 COLORED = "by a column"
 """In the place of a colour: of what is coloured by the view's column."""
 _RUN_SYMBOLS = ("circle", "square", "triangle-up", "pentagon", "hexagon", "star-square")
@@ -267,13 +268,14 @@ class _Painter:
                 "mode": "lines",
                 "meta": number,
                 "uid": _uid(number, f"{name} line"),
-                "legendgroup": name,
-                "name": shortened(name, LINE),
+                "legendgroup": EDGE,
+                "name": EDGE,
                 "zorder": -1,
-                "showlegend": False,
+                "showlegend": all(trace["name"] != EDGE for trace in self.traces),
                 "hoverinfo": "skip",
                 "x": packed(x[kept]),
                 "y": packed(y[kept]),
+                "marker": {"color": color},
                 "line": {"shape": "hv", "width": 1.5, "color": color},
                 "opacity": 0.3 if self.dimmed else 0.7,
             }
@@ -406,7 +408,7 @@ class _Painter:
         rows = rows[finite]
         if not len(rows):
             return
-        first = all(trace["legendgroup"] != name or trace.get("mode") == "lines" for trace in self.traces)
+        first = all(trace["legendgroup"] != name for trace in self.traces)
         if marker["color"] == COLORED and self.colors is not None:
             if first:  # in a legend, points of many colours would be black
                 self._in_legend(name, {**marker, "color": self.look.muted})
