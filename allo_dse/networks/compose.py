@@ -175,7 +175,7 @@ class Composition:
                 made = run_program(designs[step.output].program, given, designs[step.output].vmg)
             else:
                 made = step.work.function(*given)
-            known[step.output] = made.reshape(network.shapes[step.output])
+            known[step.output] = step.shaped(made, network.shapes)
         return {step.output: known[step.output] for step in network.steps}
 
     @cached_property

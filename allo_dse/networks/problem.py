@@ -15,6 +15,13 @@ from .solver.problem import BANDWIDTH, Choice, Problem, ticks
 
 UNLIMITED = 1_000_000
 
+HOST_GFLOPS = 32.0
+"""Of one core: AVX2 has two units for 8 multiply-adds each, 128 at 4 GHz; libraries reach a quarter on small tensors."""
+HOST_GB_S = 10.0
+"""Bandwidth of one core beside others, a tenth of two channels of DDR5-6000."""
+HOST_CALL_US = 5.0
+"""To call an operator of onnxruntime."""
+
 
 def choice_of(point: Point, device: Device) -> Choice:
     """Describe a design as a choice of the problem, with its share of the bandwidth.
@@ -59,11 +66,15 @@ def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> floa
     """Return the time of a rearrangement that is not free, or of a host step.
 
     Every element that is not in its place is written once, as `dtype`, at the DRAM's bandwidth, while others are read.
+    The host computes no faster than one of its cores does.
     """
-    if isinstance(step.work, Arrange) and step.work.free:
+    if isinstance(step.work, Host) and step.work.bytes:
+        computes = max(step.work.flops / (HOST_GFLOPS * 1e3), step.work.bytes / (HOST_GB_S * 1e3))
+        return HOST_CALL_US + computes
+    if isinstance(step.work, Arrange) and (step.work.free or step.work.written == 0):
         return 0.0
-    in_place = step.work.written if isinstance(step.work, Arrange) else 0
-    elements = in_place or math.prod(network.shapes[step.output])
+    written = step.work.written if isinstance(step.work, Arrange) else -1
+    elements = written if written > 0 else math.prod(network.shapes[step.output])
     return elements * dtype.bytes / (dram_gb_s(device) * 1e3)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 from allo.ir.types import bfloat16, float32
@@ -23,6 +24,9 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.space.params import Parameter, choices, divisors
 
+if TYPE_CHECKING:
+    from .expressions import Made
+
 LEAST_TILE, MOST_TILE = 16, 256  # sides of a tile: smaller ones are dominated by kernel calls, larger ones fit no core
 
 
@@ -36,6 +40,7 @@ class Work:
         params: sizes and element types; variable ones are a `Parameter`. Each element type is a work of its own.
         reference: from the arrays that the program reads (narrow floats as float32) to those that it writes.
         verify_with: from parameters to those of a smaller instance with the same tasks.
+        made_of: of a program that was written from expressions, these.
     """
 
     kind: str
@@ -43,6 +48,7 @@ class Work:
     params: Mapping[str, object]
     reference: Callable[..., object] | None = None
     verify_with: Callable[[Mapping[str, int]], Mapping[str, object]] | None = field(default=None, compare=False)
+    made_of: Made | None = field(default=None, compare=False)
 
     @property
     def smallest(self) -> dict[str, object]:
