@@ -26,7 +26,7 @@ from torch import nn
 import allo_dse as dse
 from allo_dse.networks.network import Host
 
-Tensor = torch.Tensor
+Tensor = Any  # PyTorch's, which need not be installed where this is checked
 Made = tuple[nn.Module, Sequence[Tensor]]
 ALLOWED = 1e-3
 """Largest difference from PyTorch of the references in float32, over the largest value: GELU is its approximation."""
@@ -64,9 +64,18 @@ def classifier(body: nn.Module, channels: int) -> nn.Sequential:
 
 def lenet() -> Made:
     return nn.Sequential(
-        nn.Conv2d(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(),
-        nn.Linear(256, 120), nn.Tanh(), nn.Linear(120, 10), nn.LogSoftmax(-1),
-    ), [image(1, 28)]  # fmt: skip
+        nn.Conv2d(1, 6, 5),
+        nn.Tanh(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.Tanh(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(256, 120),
+        nn.Tanh(),
+        nn.Linear(120, 10),
+        nn.LogSoftmax(-1),
+    ), [image(1, 28)]
 
 
 def vgg() -> Made:
@@ -75,17 +84,22 @@ def vgg() -> Made:
 
 
 def resnet() -> Made:
-    block = Apply(lambda m, x: F.relu(m.body(x) + m.skip(x)),
-                  body=nn.Sequential(conv(16, 32, s=2), nn.Conv2d(32, 32, 3, 1, 1, bias=False), nn.BatchNorm2d(32)),
-                  skip=nn.Sequential(nn.Conv2d(16, 32, 1, 2, bias=False), nn.BatchNorm2d(32)))  # fmt: skip
+    block = Apply(
+        lambda m, x: F.relu(m.body(x) + m.skip(x)),
+        body=nn.Sequential(conv(16, 32, s=2), nn.Conv2d(32, 32, 3, 1, 1, bias=False), nn.BatchNorm2d(32)),
+        skip=nn.Sequential(nn.Conv2d(16, 32, 1, 2, bias=False), nn.BatchNorm2d(32)),
+    )
     return classifier(nn.Sequential(conv(3, 16, 7, s=2), nn.MaxPool2d(3, 2, 1), block), 32), [image(3, 64, 2)]
 
 
 def mobilenet_v2() -> Made:
     act = nn.ReLU6()
-    block = Apply(lambda m, x: x + m.body(x), body=nn.Sequential(
-        conv(16, 96, 1, act=act), conv(96, 96, g=96, act=act), nn.Conv2d(96, 16, 1, bias=False), nn.BatchNorm2d(16)
-    ))  # fmt: skip
+    block = Apply(
+        lambda m, x: x + m.body(x),
+        body=nn.Sequential(
+            conv(16, 96, 1, act=act), conv(96, 96, g=96, act=act), nn.Conv2d(96, 16, 1, bias=False), nn.BatchNorm2d(16)
+        ),
+    )
     return classifier(nn.Sequential(conv(3, 16, s=2, act=act), block), 16), [image()]
 
 
@@ -98,15 +112,20 @@ def _excited(channels: int, gate: nn.Module) -> nn.Module:
 
 def mobilenet_v3() -> Made:
     act = nn.Hardswish()
-    body = nn.Sequential(conv(16, 64, 1, act=act), conv(64, 64, 5, s=2, g=64, act=act), _excited(64, nn.Hardsigmoid()),
-                         nn.Conv2d(64, 24, 1))  # fmt: skip
+    body = nn.Sequential(
+        conv(16, 64, 1, act=act),
+        conv(64, 64, 5, s=2, g=64, act=act),
+        _excited(64, nn.Hardsigmoid()),
+        nn.Conv2d(64, 24, 1),
+    )
     return classifier(nn.Sequential(conv(3, 16, s=2, act=act), body), 24), [image()]
 
 
 def efficientnet() -> Made:
     act = nn.SiLU()
-    body = nn.Sequential(conv(16, 96, 1, act=act), conv(96, 96, g=96, act=act), _excited(96, nn.Sigmoid()),
-                         nn.Conv2d(96, 16, 1))  # fmt: skip
+    body = nn.Sequential(
+        conv(16, 96, 1, act=act), conv(96, 96, g=96, act=act), _excited(96, nn.Sigmoid()), nn.Conv2d(96, 16, 1)
+    )
     whole = nn.Sequential(conv(3, 16, s=2, act=act), Apply(lambda m, x: x + m.body(x), body=body))
     return classifier(whole, 16), [image()]
 
@@ -116,12 +135,20 @@ def densenet() -> Made:
         own = nn.Sequential(nn.BatchNorm2d(c), nn.ReLU(), nn.Conv2d(c, 8, 3, padding=1))
         return Apply(lambda m, x: torch.cat([x, m.own(x)], 1), own=own)
 
-    return classifier(nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), layer(16), layer(24), nn.AvgPool2d(2)), 32), [image()]
+    return classifier(nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), layer(16), layer(24), nn.AvgPool2d(2)), 32), [
+        image()
+    ]
 
 
 def inception() -> Made:
-    branches = nn.ModuleList([conv(16, 8, 1), nn.Sequential(conv(16, 8, 1), conv(8, 16)), conv(16, 8, 5),
-                              nn.Sequential(nn.MaxPool2d(3, 1, 1), conv(16, 8, 1))])  # fmt: skip
+    branches = nn.ModuleList(
+        [
+            conv(16, 8, 1),
+            nn.Sequential(conv(16, 8, 1), conv(8, 16)),
+            conv(16, 8, 5),
+            nn.Sequential(nn.MaxPool2d(3, 1, 1), conv(16, 8, 1)),
+        ]
+    )
     body = Apply(lambda m, x: torch.cat([one(x) for one in m.branches], 1), branches=branches)
     return classifier(nn.Sequential(conv(3, 16), body), 40), [image(3, 16)]
 
@@ -136,8 +163,14 @@ def convnext() -> Made:
         y = m.norm(m.dw(x).permute(0, 2, 3, 1))
         return x + (m.down(F.gelu(m.up(y))) * m.gamma).permute(0, 3, 1, 2)
 
-    block = Apply(forward, dw=nn.Conv2d(32, 32, 7, padding=3, groups=32), norm=nn.LayerNorm(32), up=nn.Linear(32, 128),
-                  down=nn.Linear(128, 32), gamma=nn.Parameter(torch.ones(32) / 2))  # fmt: skip
+    block = Apply(
+        forward,
+        dw=nn.Conv2d(32, 32, 7, padding=3, groups=32),
+        norm=nn.LayerNorm(32),
+        up=nn.Linear(32, 128),
+        down=nn.Linear(128, 32),
+        gamma=nn.Parameter(torch.ones(32) / 2),
+    )
     return classifier(nn.Sequential(nn.Conv2d(3, 32, 4, 4), block), 32), [image(3, 56)]
 
 
@@ -147,8 +180,13 @@ def unet() -> Made:
         b = m.up(m.middle(F.max_pool2d(a, 2)))
         return m.last(torch.cat([a, b], 1))
 
-    return Apply(forward, down=conv(3, 16), middle=conv(16, 32), up=nn.ConvTranspose2d(32, 16, 2, 2),
-                 last=nn.Sequential(conv(32, 16), nn.Conv2d(16, 2, 1))), [image()]  # fmt: skip
+    return Apply(
+        forward,
+        down=conv(3, 16),
+        middle=conv(16, 32),
+        up=nn.ConvTranspose2d(32, 16, 2, 2),
+        last=nn.Sequential(conv(32, 16), nn.Conv2d(16, 2, 1)),
+    ), [image()]
 
 
 def diffusion_block() -> Made:
@@ -156,25 +194,46 @@ def diffusion_block() -> Made:
         h = m.first(F.silu(m.norm1(x))) + m.time(F.silu(t))[:, :, None, None]
         return x + m.second(F.silu(m.norm2(h)))
 
-    return Apply(forward, norm1=nn.GroupNorm(8, 32), first=nn.Conv2d(32, 32, 3, padding=1), time=nn.Linear(64, 32),
-                 norm2=nn.GroupNorm(8, 32), second=nn.Conv2d(32, 32, 3, padding=1)), [image(32, 16), torch.randn(1, 64)]  # fmt: skip
+    return Apply(
+        forward,
+        norm1=nn.GroupNorm(8, 32),
+        first=nn.Conv2d(32, 32, 3, padding=1),
+        time=nn.Linear(64, 32),
+        norm2=nn.GroupNorm(8, 32),
+        second=nn.Conv2d(32, 32, 3, padding=1),
+    ), [image(32, 16), torch.randn(1, 64)]
 
 
 def generator() -> Made:
     return nn.Sequential(
-        nn.ConvTranspose2d(64, 32, 4, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.ConvTranspose2d(32, 16, 4, 2, 1),
-        nn.InstanceNorm2d(16), nn.LeakyReLU(0.2), nn.Upsample(scale_factor=2), nn.Conv2d(16, 3, 3, padding=1), nn.Tanh(),
-    ), [torch.randn(1, 64, 1, 1)]  # fmt: skip
+        nn.ConvTranspose2d(64, 32, 4, 1, bias=False),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, 16, 4, 2, 1),
+        nn.InstanceNorm2d(16),
+        nn.LeakyReLU(0.2),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(16, 3, 3, padding=1),
+        nn.Tanh(),
+    ), [torch.randn(1, 64, 1, 1)]
 
 
 def super_resolution() -> Made:
-    body = nn.Sequential(nn.Conv2d(3, 32, 5, padding=2), nn.PReLU(32), nn.Conv2d(32, 12, 3, padding=1), nn.PixelShuffle(2))
+    body = nn.Sequential(
+        nn.Conv2d(3, 32, 5, padding=2), nn.PReLU(32), nn.Conv2d(32, 12, 3, padding=1), nn.PixelShuffle(2)
+    )
     return body, [image()]
 
 
 def video() -> Made:
-    return nn.Sequential(nn.Conv3d(3, 8, 3, padding=1), nn.BatchNorm3d(8), nn.ReLU(), nn.MaxPool3d(2), nn.Flatten(),
-                         nn.Linear(8 * 2 * 8 * 8, 10)), [torch.randn(1, 3, 4, 16, 16)]  # fmt: skip
+    return nn.Sequential(
+        nn.Conv3d(3, 8, 3, padding=1),
+        nn.BatchNorm3d(8),
+        nn.ReLU(),
+        nn.MaxPool3d(2),
+        nn.Flatten(),
+        nn.Linear(8 * 2 * 8 * 8, 10),
+    ), [torch.randn(1, 3, 4, 16, 16)]
 
 
 # Transformers
@@ -201,9 +260,17 @@ def vit() -> Made:
         return m.head((x + m.mlp(x))[:, 0])
 
     mlp = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
-    return Apply(forward, patch=nn.Conv2d(3, 64, 4, 4), cls=nn.Parameter(torch.randn(1, 1, 64)),
-                 place=nn.Parameter(torch.randn(1, 197, 64)), norm=nn.LayerNorm(64), qkv=nn.Linear(64, 192),
-                 out=nn.Linear(64, 64), mlp=mlp, head=nn.Linear(64, 10)), [image(3, 56)]  # fmt: skip
+    return Apply(
+        forward,
+        patch=nn.Conv2d(3, 64, 4, 4),
+        cls=nn.Parameter(torch.randn(1, 1, 64)),
+        place=nn.Parameter(torch.randn(1, 197, 64)),
+        norm=nn.LayerNorm(64),
+        qkv=nn.Linear(64, 192),
+        out=nn.Linear(64, 64),
+        mlp=mlp,
+        head=nn.Linear(64, 10),
+    ), [image(3, 56)]
 
 
 def gpt() -> Made:
@@ -214,8 +281,15 @@ def gpt() -> Made:
         return (x + m.mlp(x)) @ m.words.weight.T
 
     mlp = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 128), nn.GELU(approximate="tanh"), nn.Linear(128, 64))
-    return Apply(forward, words=nn.Embedding(500, 64), place=nn.Embedding(64, 64), norm=nn.LayerNorm(64),
-                 qkv=nn.Linear(64, 192), out=nn.Linear(64, 64), mlp=mlp), [torch.randint(500, (1, 32))]  # fmt: skip
+    return Apply(
+        forward,
+        words=nn.Embedding(500, 64),
+        place=nn.Embedding(64, 64),
+        norm=nn.LayerNorm(64),
+        qkv=nn.Linear(64, 192),
+        out=nn.Linear(64, 64),
+        mlp=mlp,
+    ), [torch.randint(500, (1, 32))]
 
 
 def _turned(x: Tensor, base: float = 10000.0) -> Tensor:
@@ -238,8 +312,18 @@ def llama() -> Made:
     def line(a: int, b: int) -> nn.Linear:
         return nn.Linear(a, b, bias=False)
 
-    return Apply(forward, norm1=nn.RMSNorm(64), norm2=nn.RMSNorm(64), q=line(64, 64), k=line(64, 32), v=line(64, 32),
-                 o=line(64, 64), gate=line(64, 128), up=line(64, 128), down=line(128, 64)), [torch.randn(1, 32, 64)]  # fmt: skip
+    return Apply(
+        forward,
+        norm1=nn.RMSNorm(64),
+        norm2=nn.RMSNorm(64),
+        q=line(64, 64),
+        k=line(64, 32),
+        v=line(64, 32),
+        o=line(64, 64),
+        gate=line(64, 128),
+        up=line(64, 128),
+        down=line(128, 64),
+    ), [torch.randn(1, 32, 64)]
 
 
 def decode_step() -> Made:
@@ -263,8 +347,14 @@ def bert() -> Made:
         x = m.norm(x + (torch.softmax(q @ k.transpose(-1, -2) / 4 + hidden, -1) @ v).transpose(1, 2).flatten(2))
         return torch.tanh(m.pool(x[:, 0]))
 
-    return Apply(forward, words=nn.Embedding(500, 64), place=nn.Parameter(torch.randn(32, 64)), norm=nn.LayerNorm(64),
-                 qkv=nn.Linear(64, 192), pool=nn.Linear(64, 64)), [torch.randint(500, (1, 32)), torch.ones(1, 32)]  # fmt: skip
+    return Apply(
+        forward,
+        words=nn.Embedding(500, 64),
+        place=nn.Parameter(torch.randn(32, 64)),
+        norm=nn.LayerNorm(64),
+        qkv=nn.Linear(64, 192),
+        pool=nn.Linear(64, 64),
+    ), [torch.randint(500, (1, 32)), torch.ones(1, 32)]
 
 
 def swin() -> Made:
@@ -276,8 +366,13 @@ def swin() -> Made:
         y = m.out(y).view(b, h // 4, w // 4, 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(b, h, w, c)
         return x + y.roll((2, 2), (1, 2))
 
-    return Apply(forward, norm=nn.LayerNorm(32), qkv=nn.Linear(32, 96), out=nn.Linear(32, 32),
-                 bias=nn.Parameter(torch.randn(2, 16, 16))), [torch.randn(1, 8, 8, 32)]  # fmt: skip
+    return Apply(
+        forward,
+        norm=nn.LayerNorm(32),
+        qkv=nn.Linear(32, 96),
+        out=nn.Linear(32, 32),
+        bias=nn.Parameter(torch.randn(2, 16, 16)),
+    ), [torch.randn(1, 8, 8, 32)]
 
 
 def mixer() -> Made:
@@ -293,8 +388,11 @@ def mixer() -> Made:
 
 
 def lstm() -> Made:
-    return Apply(lambda m, x: m.head(m.rnn(x)[0][:, -1]), rnn=nn.LSTM(32, 32, batch_first=True, bidirectional=True),
-                 head=nn.Linear(64, 10)), [torch.randn(1, 16, 32)]  # fmt: skip
+    return Apply(
+        lambda m, x: m.head(m.rnn(x)[0][:, -1]),
+        rnn=nn.LSTM(32, 32, batch_first=True, bidirectional=True),
+        head=nn.Linear(64, 10),
+    ), [torch.randn(1, 16, 32)]
 
 
 def gru() -> Made:
@@ -311,8 +409,12 @@ def wavenet() -> Made:
         y = torch.tanh(m.filter(x)) * torch.sigmoid(m.gate(x))
         return F.relu(x[..., 4:-4] + m.out(y)) if y.shape[-1] != x.shape[-1] else F.relu(x + m.out(y))
 
-    return Apply(forward, filter=nn.Conv1d(16, 16, 3, dilation=4), gate=nn.Conv1d(16, 16, 3, dilation=4),
-                 out=nn.Conv1d(16, 16, 1)), [torch.randn(1, 16, 128)]  # fmt: skip
+    return Apply(
+        forward,
+        filter=nn.Conv1d(16, 16, 3, dilation=4),
+        gate=nn.Conv1d(16, 16, 3, dilation=4),
+        out=nn.Conv1d(16, 16, 1),
+    ), [torch.randn(1, 16, 128)]
 
 
 def whisper() -> Made:
@@ -321,8 +423,13 @@ def whisper() -> Made:
         return m.layer(x)
 
     layer = nn.TransformerEncoderLayer(64, 4, 128, activation="gelu", batch_first=True, norm_first=True)
-    return Apply(forward, first=nn.Conv1d(20, 64, 3, padding=1), second=nn.Conv1d(64, 64, 3, 2, 1), layer=layer,
-                 place=nn.Parameter(torch.randn(75, 64))), [torch.randn(1, 20, 150)]  # fmt: skip
+    return Apply(
+        forward,
+        first=nn.Conv1d(20, 64, 3, padding=1),
+        second=nn.Conv1d(64, 64, 3, 2, 1),
+        layer=layer,
+        place=nn.Parameter(torch.randn(75, 64)),
+    ), [torch.randn(1, 20, 150)]
 
 
 def spectrogram() -> Made:
@@ -344,11 +451,18 @@ def yolo() -> Made:
         a = m.a(x)
         b = m.b(a)
         c = m.head(torch.cat([a, F.interpolate(b, scale_factor=2)], 1)).flatten(2).transpose(1, 2)
-        return torch.cat([torch.sigmoid(c[..., :2]) * 2 - 0.5 + m.grid, torch.exp(c[..., 2:4]), c[..., 4:].softmax(-1)], -1)
+        return torch.cat(
+            [torch.sigmoid(c[..., :2]) * 2 - 0.5 + m.grid, torch.exp(c[..., 2:4]), c[..., 4:].softmax(-1)], -1
+        )
 
     act = nn.SiLU()
-    return Apply(forward, a=conv(3, 16, s=4, act=act), b=conv(16, 16, s=2, act=act), head=nn.Conv2d(32, 12, 1),
-                 grid=nn.Parameter(torch.rand(64, 2))), [image()]  # fmt: skip
+    return Apply(
+        forward,
+        a=conv(3, 16, s=4, act=act),
+        b=conv(16, 16, s=2, act=act),
+        head=nn.Conv2d(32, 12, 1),
+        grid=nn.Parameter(torch.rand(64, 2)),
+    ), [image()]
 
 
 def pyramid() -> Made:
@@ -358,8 +472,14 @@ def pyramid() -> Made:
         top = m.lateral(b)
         return m.smooth(m.own(a) + F.interpolate(top, scale_factor=2, mode="bilinear")), top
 
-    return Apply(forward, a=conv(3, 16, s=2), b=conv(16, 32, s=2), lateral=nn.Conv2d(32, 16, 1), own=nn.Conv2d(16, 16, 1),
-                 smooth=nn.Conv2d(16, 16, 3, padding=1)), [image()]  # fmt: skip
+    return Apply(
+        forward,
+        a=conv(3, 16, s=2),
+        b=conv(16, 32, s=2),
+        lateral=nn.Conv2d(32, 16, 1),
+        own=nn.Conv2d(16, 16, 1),
+        smooth=nn.Conv2d(16, 16, 3, padding=1),
+    ), [image()]
 
 
 def detector() -> Made:
@@ -381,8 +501,12 @@ def recommender() -> Made:
         pairs = (x @ x.transpose(1, 2)).flatten(1)
         return torch.sigmoid(m.top(torch.cat([x[:, 0], pairs], 1)))
 
-    return Apply(forward, bottom=nn.Sequential(nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 16)), table=nn.Embedding(1000, 16),
-                 top=nn.Linear(16 + 81, 1)), [torch.randn(4, 13), torch.randint(1000, (4, 8))]  # fmt: skip
+    return Apply(
+        forward,
+        bottom=nn.Sequential(nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 16)),
+        table=nn.Embedding(1000, 16),
+        top=nn.Linear(16 + 81, 1),
+    ), [torch.randn(4, 13), torch.randint(1000, (4, 8))]
 
 
 def graph_network() -> Made:
@@ -390,7 +514,10 @@ def graph_network() -> Made:
         degree = links.sum(-1, keepdim=True).clamp(min=1)
         return m.second(links @ F.elu(m.first(links @ x / degree)) / degree).log_softmax(-1)
 
-    return Apply(forward, first=nn.Linear(16, 32), second=nn.Linear(32, 7)), [torch.randn(40, 16), torch.rand(40, 40).round()]
+    return Apply(forward, first=nn.Linear(16, 32), second=nn.Linear(32, 7)), [
+        torch.randn(40, 16),
+        torch.rand(40, 40).round(),
+    ]
 
 
 def autoencoder() -> Made:
@@ -406,7 +533,19 @@ def autoencoder() -> Made:
 ZOO: dict[str, Callable[[], Made]] = {
     one.__name__: one
     for one in (
-        *(lenet, vgg, resnet, mobilenet_v2, mobilenet_v3, efficientnet, densenet, inception, shufflenet, convnext, unet),
+        *(
+            lenet,
+            vgg,
+            resnet,
+            mobilenet_v2,
+            mobilenet_v3,
+            efficientnet,
+            densenet,
+            inception,
+            shufflenet,
+            convnext,
+            unet,
+        ),
         *(diffusion_block, generator, super_resolution, video, encoder_layer, decoder_layer, vit, gpt, llama),
         *(decode_step, bert, swin, mixer, lstm, gru, tcn, wavenet, whisper, spectrogram, yolo, pyramid, detector),
         *(recommender, graph_network, autoencoder),

@@ -16,7 +16,7 @@ from .solver.problem import BANDWIDTH, Choice, Problem, ticks
 UNLIMITED = 1_000_000
 
 HOST_GFLOPS = 32.0
-"""Of one core: AVX2 has two units for 8 multiply-adds each, 128 at 4 GHz; libraries reach a quarter on small tensors."""
+"""Of one core: with AVX2 two units have 8 multiply-adds each, 128 at 4 GHz; small tensors reach a quarter of that."""
 HOST_GB_S = 10.0
 """Bandwidth of one core beside others, a tenth of two channels of DDR5-6000."""
 HOST_CALL_US = 5.0
@@ -109,7 +109,8 @@ def problem_of(fronts: Fronts) -> Problem:
     """
     network, device, candidates = fronts.network, fronts.device, fronts.candidates
     number = {step.name: position for position, (step, _) in enumerate(network.worked)}
-    keys = [(key, copy) for key in fronts.points for copy in range(1 + max(one.copy for one in candidates))]
+    copies = 1 + max((one.copy for one in candidates), default=0)
+    keys = [(key, copy) for key in fronts.points for copy in range(copies)]
     does = tuple(tuple(number[name] for name in one.names) for one in candidates)
     reads, writes = [one.reads for one in candidates], [one.writes for one in candidates]
     types = {*writes, *(dtype for own in reads for dtype in own)}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,10 @@ from ..strided import arrange
 from .graph import Graph, Node
 
 Array = NDArray[np.generic]
+
+
+class InvalidModel(StudyError):
+    """A model that contradicts ONNX's rules: the host does not compute it either."""
 
 
 @dataclass
@@ -88,9 +93,7 @@ class Builder:
         work = arrange(function, [self.net.shapes[self.read(one)] for one in inputs])
         return self.net.add(work, *inputs, name=name, output=name)
 
-    def part(
-        self, node: Node, work: Work, *inputs: str, kind: str = "", shape: Shape | None = None
-    ) -> str:
+    def part(self, node: Node, work: Work, *inputs: str, kind: str = "", shape: Shape | None = None) -> str:
         """A step that does a part of what a node does; returns the tensor that it writes.
 
         Args:
@@ -109,40 +112,41 @@ class Builder:
             shape=self.shape(node.output),
         )  # fmt: skip
 
-    def product(self, node: Node, a: str, b: str, bias: str = "", output: str = "") -> str:
-        """a @ b + bias, with tensors of the network; the bias is added to every row. Returns the tensor.
+    def product(self, node: Node, a: str, b: str, bias: str = "", output: str = "") -> None:
+        """a @ b + bias, with tensors of the network; the bias is added to every row."""
+        columns = self.net.shapes[b][-1]
+        name, output = node.name or node.output, output or node.output
+        if not bias:
+            self.matrix_product(name, a, b, output)
+            return
+        sums = self.matrix_product(self.graph.new_name(f"{name}.product"), a, b)
+        size, given = (math.prod(self.shape(output)) // columns, columns), [Operand("full"), Operand("row")]
+        expr: Expr = ("add", ("in", 0), ("in", 1))
+        self.expression(node, "add_row", expr, given, size, [sums, self.read(bias)], name=name, output=output)
 
-        Sides that tiles do not divide are padded.
-        """
+    def matrix_product(self, name: str, a: str, b: str, output: str = "") -> str:
+        """a @ b as steps of a name; returns the tensor. Sides that tiles do not divide are padded."""
         depth, columns = self.net.shapes[b][-2:]
         rows = math.prod(self.net.shapes[a]) // depth
-        name, out = node.name or node.output, output or node.output
-        shape = (rows, columns) if output else self.shape(node.output)
-        sums = self.matrix_product(self.graph.new_name(f"{name}.product") if bias else name, a, b, "" if bias else out, shape)
-        if bias:
-            given = [Operand("full"), Operand("row")]
-            expr = ("add", ("in", 0), ("in", 1))
-            self.expression(node, "add_row", expr, given, (rows, columns), [sums, self.read(bias)], name=name, output=out, shape=shape)
-        return out
-
-    def matrix_product(self, name: str, a: str, b: str, output: str = "", shape: Shape | None = None) -> str:
-        """a @ b as steps of a name; returns the tensor."""
-        depth, columns = self.net.shapes[b][-2:]
-        rows = math.prod(self.net.shapes[a]) // depth
-        vector = rows == 1
-        sides = (fitting_vector if vector else fitting_side)
-        to_rows, to_columns, to_depth = 1 if vector else sides(rows), sides(columns, 2, 32) if vector else sides(columns), sides(depth, 512, 2048) if vector else sides(depth)
-        pads = (to_rows, to_columns, to_depth) != (rows, columns, depth)
+        shape = self.shape(output) if output else (rows, columns)
+        if rows == 1:
+            to_rows, to_columns, to_depth = 1, fitting_vector(columns, 2, 32), fitting_vector(depth, 512, 2048)
+        else:
+            to_rows, to_columns, to_depth = map(fitting_side, (rows, columns, depth))
         a = self._padded(a, (rows, depth), (to_rows, to_depth))
         b = self._padded(b, (depth, columns), (to_depth, to_columns))
-        if vector:
-            work, a, b = gemv_work(to_columns, to_depth, self.element), self.arranged(lambda one: one.reshape(to_depth, to_columns).T, b), a
+        if rows == 1:
+            work, turned = gemv_work(to_columns, to_depth, self.element), lambda one: one.reshape(to_depth, -1).T
+            a, b = self.arranged(turned, b), a
         else:
             work = gemm_work(to_rows, to_columns, to_depth, self.element)
-        if not pads:
-            return self.net.add(work, a, b, name=name, output=output, shape=shape or (rows, columns))
-        made = self.net.add(work, a, b, name=name, output=self.graph.new_name(f"{name}.padded"), shape=(to_rows, to_columns))
-        return self._cut(made, name, (rows, columns), (to_rows, to_columns), output, shape)
+        if (to_rows, to_columns, to_depth) == (rows, columns, depth):
+            return self.net.add(
+                work, a, b, name=name, output=output or self.graph.new_name(f"{name}.result"), shape=shape
+            )
+        whole, padded_name = (to_rows, to_columns), self.graph.new_name(f"{name}.padded")
+        made = self.net.add(work, a, b, name=name, output=padded_name, shape=whole)
+        return self._cut(made, name, (rows, columns), whole, output, shape)
 
     def _padded(self, name: str, shape: Shape, to: Shape) -> str:
         """A matrix with zeros after its rows and columns."""
@@ -151,12 +155,16 @@ class Builder:
         pads = [(0, more - own) for own, more in zip(shape, to, strict=True)]
         return self.arranged(lambda one: np.pad(one.reshape(shape), pads), name)
 
-    def _cut(self, made: str, name: str, shape: Shape, padded: Shape, output: str, as_shape: Shape | None = None) -> str:
+    def _cut(
+        self, made: str, name: str, shape: Shape, padded: Shape, output: str, as_shape: Shape | None = None
+    ) -> str:
         """The first rows and columns of a matrix."""
         part = tuple(slice(own) for own in shape)
         work = arrange(lambda one: one.reshape(padded)[part], [padded])
         name = self.graph.new_name(f"{name}.cut")
-        return self.net.add(work, made, name=name, output=output or self.graph.new_name(f"{name}.result"), shape=as_shape or shape)
+        return self.net.add(
+            work, made, name=name, output=output or self.graph.new_name(f"{name}.result"), shape=as_shape or shape
+        )
 
     def expression(
         self,
@@ -169,7 +177,6 @@ class Builder:
         *,
         name: str = "",
         output: str = "",
-        shape: Shape | None = None,
     ) -> str:
         """A step that computes an expression for each element, or row, of a matrix; returns the tensor.
 
@@ -183,9 +190,8 @@ class Builder:
         name = name or self.graph.new_name(f"{node.name or node.output}.{kind}")
         flat = is_flat(expr, given)
         to = padded(rows * width, LEAST_TILE, MOST_TILE) if flat else padded(rows, *row_tiles(width))
-        made_shape = (rows,) if of_rows(expr, given) else (rows, width)
-        if output:
-            made_shape = shape or self.shape(output)
+        made_shape: Shape = (rows,) if of_rows(expr, given) else (rows, width)
+        made_shape = self.shape(output) if output else made_shape
         if to == (rows * width if flat else rows):
             work = expression_work(kind, expr, given, size, self.element)
             out = output or self.graph.new_name(f"{name}.result")
@@ -200,7 +206,9 @@ class Builder:
                 own[at] = self._padded(own[at], before, after)
         work = expression_work(kind, expr, given, (to, 1) if flat else (to, width), self.element)
         made = self.net.add(work, *own, name=name, output=self.graph.new_name(f"{name}.padded"))
-        cut, whole = ((rows * width,), (to,)) if flat else ((rows,), (to,)) if of_rows(expr, given) else (size, (to, width))
+        cut, whole = (
+            ((rows * width,), (to,)) if flat else ((rows,), (to,)) if of_rows(expr, given) else (size, (to, width))
+        )
         return self._cut(made, name, cut, whole, output, made_shape)
 
     def pixel_expression(
@@ -216,8 +224,7 @@ class Builder:
     ) -> None:
         """The step of a node that writes an image's pixels, and the image."""
         name = name or node.name or node.output
-        output = self.new_pixels(node)
-        self.expression(node, kind, expr, given, size, names, name=name, output=output, shape=size)
+        self.expression(node, kind, expr, given, size, names, name=name, output=self.new_pixels(node))
         self.made_pixels(node)
 
     def reduced(self, node: Node, op: str, x: str, rows: int, width: int) -> str:
@@ -244,7 +251,9 @@ class Builder:
 
     def new_pixels(self, node: Node) -> str:
         """The name of the pixels of a node's image, which a step is to write."""
+        shape = self.shape(node.output)
         self._pixels[node.output] = name = self.graph.new_name(f"{node.output}.pixels")
+        self.graph.shapes[name] = (math.prod(shape) // shape[1], shape[1])
         return name
 
     def made_turned(self, node: Node, pixels: str) -> None:
@@ -261,7 +270,7 @@ class Builder:
     def elementwise(self, node: Node, work: Work, *inputs: str) -> None:
         """A node that does the same to all elements: in the order of pixels where one of its inputs is in it."""
         shape = self.shape(node.output)
-        images = all(self.shape(name) == shape for name in inputs) and len(shape) > 2  # noqa: PLR2004
+        images = all(self.shape(name) == shape for name in inputs) and len(shape) > 2
         if not images or not any(name in self._pixels for name in inputs):
             return self.add(node, work, *inputs)
         pixels = [self.pixels(name) for name in inputs]
@@ -278,10 +287,12 @@ class Builder:
     def attempt(self) -> Iterator[list[StudyError]]:
         """Convert a node as a whole or not at all; an error goes into the list."""
         failed: list[StudyError] = []
-        kept = (self.net.shapes, self.net.constants, self._pixels)
+        kept: tuple[dict[str, Any], ...] = (self.net.shapes, self.net.constants, self._pixels)
         sizes, steps = [len(one) for one in kept], len(self.net.steps)
         try:
             yield failed
+        except InvalidModel:
+            raise
         except AlloDseError as error:
             failed.append(error if isinstance(error, StudyError) else StudyError(str(error)))
             del self.net.steps[steps:]

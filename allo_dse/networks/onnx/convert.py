@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.records import replace
 from allo_dse.lang.rules import current_rules
 from allo_dse.tune.study import call, execute_file
 
@@ -26,10 +26,10 @@ from ..operators.expressions import LEAST_TILE, MOST_TILE, Expr, Operand, padded
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..strided import arrange, simplified
-from .builder import Array, Builder
+from .builder import Array, Builder, InvalidModel
 from .elementwise import Groups, add_group
 from .evaluate import NotComputed, evaluate
-from .graph import RANDOM, Graph, Node, read_graph
+from .graph import Graph, Node, read_graph
 from .host import host_step, indices_outside, joined_hosts, numpy_step
 from .images import batch_norm, conv, pooling
 from .patterns import over_last, parts_of, with_patterns
@@ -168,15 +168,17 @@ class Conversion:
             return
         with self.builder.attempt() as failed:
             add_group(self.builder, group)
-        if failed:
-            if len(group.nodes) > 1:
-                for one in sorted(group.nodes, key=self.builder.graph.nodes.index):
-                    self._alone(one)
-            else:
-                self._by_host(node, failed[0])
+        order = [one.output for one in self.read.nodes]
+        for one in sorted(group.nodes, key=lambda one: order.index(one.output)) if failed else ():
+            self._alone(one, failed[0])
 
-    def _alone(self, node: Node) -> None:
-        graph, why = self.builder.graph, None
+    def _alone(self, node: Node, why: StudyError | None = None) -> None:
+        """Add the steps of a node by itself.
+
+        Args:
+            why: the reason why a group that it is part of has no program.
+        """
+        graph = self.builder.graph
         if not self._is_fixed(node):
             return self._by_host(node, self.builder.refuse(node, "shapes that depend on the elements of inputs"))
         floats, more = graph.is_float(node.output), [name for name in node.outputs if name != node.output and name]
@@ -186,20 +188,22 @@ class Conversion:
                 CONVERTERS[node.op](self.builder, node)
             if not failed:
                 return None
-            why = failed[0]
+            why = why or failed[0]
         elif node.op in CONVERTERS and not floats:
             why = self.builder.refuse(node, "its elements are not floating-point numbers")
         if not read and node.proto is not None and node.op in MOVERS and _moved(self.builder, node):
             return None
         if node.proto is None:  # what a pattern has found has no program: its parts may have
-            parts = {one.output for one in parts_of(node, self.read)}
-            for one in (one for one in self.read.nodes if one.output in parts):
-                if one.output not in self.builder.net.shapes:
-                    self._alone(one)
+            names = {one.output for one in parts_of(node, self.read)} - self.builder.net.shapes.keys()
+            parts = [one for one in self.read.nodes if one.output in names]
+            groups = Groups(self.read, (), self.groups.alone, parts)
+            inside = replace(self, read=replace(self.read, nodes=parts, outputs=[node.output]), groups=groups)
+            for one in parts:
+                inside.add(one)
             return None
         return self._by_host(node, why or self.builder.refuse(node, "no program for it"))
 
-    @cached_property
+    @property
     def _reads(self) -> set[str]:
         """The tensors that nodes and outputs read."""
         return {*self.read.outputs, *(name for node in self.read.nodes for name in node.inputs)}
@@ -213,9 +217,7 @@ class Conversion:
         """Add a host step for each output of a node that is read."""
         graph, builder = self.builder.graph, self.builder
         if outside := indices_outside(node, graph.shapes[node.inputs[0]] if node.inputs else (), graph.known):
-            raise StudyError(f"{graph.name}: {node.place}: {outside}", hint="export the model again")
-        if node.op in RANDOM:
-            raise builder.refuse(node, "it computes something else each time")
+            raise InvalidModel(f"{graph.name}: {node.place}: {outside}", hint="export the model again")
         if self.host == "never":
             self.refused.append(why)
             for name in filter(None, node.outputs):
@@ -269,7 +271,7 @@ def _matmul(builder: Builder, node: Node) -> None:
     """Convert a product of matrices, or of batches of them."""
     a, b = node.inputs
     shapes = [builder.shape(a), builder.shape(b)]
-    if len(shapes[1]) >= 2 and math.prod(shapes[1][:-2]) == 1 and len(shapes[0]) >= 2:  # noqa: PLR2004
+    if len(shapes[1]) >= 2 and math.prod(shapes[1][:-2]) == 1 and len(shapes[0]) >= 2:
         builder.product(node, builder.read(a), builder.read(b))
         return
     left = (1, *shapes[0]) if len(shapes[0]) == 1 else shapes[0]
@@ -337,7 +339,9 @@ def _binary(op: str) -> Callable[[Builder, Node], None]:
             value = float(known.ravel()[0])
             by, plus = {"add": (1.0, value), "sub": (1.0, -value), "mul": (value, 0.0)}[op]
             return builder.elementwise(node, affine_work(by, plus, size, builder.element), a)
-        return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
+        if op != "sub" and math.prod(builder.shape(a)) == size and _is_row(builder.shape(b), width):
+            return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
+        raise builder.refuse(node, f"{builder.shape(a)} with {builder.shape(b)}")
 
     return convert
 
@@ -363,13 +367,17 @@ def has_program(node: Node, graph: Graph) -> bool:
     if shapes[0] == shapes[1]:
         return node.op != "Div" and padded(size, LEAST_TILE, MOST_TILE) == size
     width = graph.shapes[node.output][-1]
-    return node.op in {"Add", "Mul"} and _is_row(shapes[1], width) and size // width == padded(size // width, *row_tiles(width))
+    return (
+        node.op in {"Add", "Mul"}
+        and _is_row(shapes[1], width)
+        and size // width == padded(size // width, *row_tiles(width))
+    )
 
 
 def _div(builder: Builder, node: Node) -> None:
     known = builder.graph.known.get(node.inputs[1])
     if known is None or known.size != 1 or not known.any():
-        raise builder.refuse(node, "a division by something else than a known number that is not 0")
+        raise builder.refuse(node, "a division by a tensor, or by 0, as a program of its own")
     size = math.prod(builder.shape(node.output))
     builder.elementwise(node, affine_work(1.0 / float(known.ravel()[0]), 0.0, size, builder.element), node.inputs[0])
 
@@ -389,13 +397,13 @@ def _silu_mul(builder: Builder, node: Node) -> None:
 
 def _softmax(builder: Builder, node: Node) -> None:
     """Convert a softmax along any dimension, which is the last one of a rearrangement."""
-    x, axis = node.inputs[0], 1 if builder.graph.version < 13 else -1  # noqa: PLR2004 (ONNX's defaults)
+    x, axis = node.inputs[0], 1 if builder.graph.version < 13 else -1
     shape, axis = builder.shape(x), int(node.number("axis", axis))
     if over_last(node, builder.graph) and node.op == "Softmax":
         builder.add(node, softmax_work(*builder.rows(x), builder.element), x)
         return
-    if builder.graph.version < 13:  # noqa: PLR2004
-        raise builder.refuse(node, "a softmax over several dimensions")
+    if builder.graph.version < 13:
+        shape, axis = (math.prod(shape[:axis]), math.prod(shape[axis:])), -1
     turned = builder.arranged(lambda one: np.moveaxis(one.reshape(shape), axis, -1), x)
     *rest, width = np.moveaxis(np.empty(shape, bool), axis, -1).shape
     largest: Expr = ("sub", ("in", 0), ("row_max", ("in", 0)))
@@ -457,7 +465,9 @@ def _attention(builder: Builder, node: Node) -> None:
     windows = [node.number(f"{side}_window_size", -1) for side in ("left", "right")]
     more = any(masks) or max(windows) >= 0 or node.number("softcap", 0)
     if joined or more:
-        raise builder.refuse(node, "[batch, heads, length, width] without a mask of its own, window or softcap is known")
+        raise builder.refuse(
+            node, "[batch, heads, length, width] without a mask of its own, window or softcap is known"
+        )
     *outer, length, value_width = (1, *builder.shape(v))
     kv_heads = math.prod(outer)
     causal = bool(node.number("is_causal", 0))

@@ -9,8 +9,9 @@ from itertools import chain
 
 import numpy as np
 
+from ..network import Shape
 from ..operators.expressions import BINARY, UNARY, Expr, Operand, composed, fits, gelu, number, power
-from .builder import Array, Builder, Shape
+from .builder import Array, Builder
 from .graph import Graph, Node
 
 VARIADIC = {"Max", "Min", "Sum", "Mean"}
@@ -86,21 +87,24 @@ class Groups:
     Attributes:
         apart: nodes that get programs of the user's.
         alone: tells whether a node has a program of its own, with which products are fused.
+        within: the nodes that may be in groups; all by default.
     """
 
     graph: Graph
     apart: Collection[str]
     alone: Callable[[Node], bool]
+    within: Sequence[Node] | None = None
     found: dict[str, Group] = field(default_factory=dict)
     inner: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._writer = self.graph.writer()
+        nodes = self.graph.nodes if self.within is None else self.within
+        self._writer = {name: node for node in nodes for name in node.outputs}
         self._readers: dict[str, list[str]] = {}
         for node in self.graph.nodes:
             for name in dict.fromkeys(node.inputs):
                 self._readers.setdefault(name, []).append(node.output)
-        for node in reversed(self.graph.nodes):
+        for node in reversed(nodes):
             if node.output in self.inner or (own := self._single(node)) is None:
                 continue
             group = self._grown(own)
@@ -227,7 +231,9 @@ def _view(shape: Shape, shapes: Mapping[str, Shape], split: int) -> View:
         if own == shape:
             full.append(name)
             continue
-        left, right = ([a == b for a, b in zip(own[cut], shape[cut], strict=True)] for cut in (slice(split), slice(split, None)))
+        left, right = (
+            [a == b for a, b in zip(own[cut], shape[cut], strict=True)] for cut in (slice(split), slice(split, None))
+        )
         flat_left = all(one == 1 for one in own[:split])
         flat_right = all(one == 1 for one in own[split:])
         if flat_left and math.prod(shape[:split]) > 1:
@@ -250,32 +256,31 @@ def add_group(builder: Builder, group: Group) -> None:
     """
     graph, root = builder.graph, group.root
     shape = graph.shapes[root.output]
-    turn = len(shape) > 2 and any(builder.has_pixels(name) for name in group.leaves)  # noqa: PLR2004
+    turn = len(shape) > 2 and any(builder.has_pixels(name) for name in group.leaves)
     view = view_of(graph, group, turn)
     if view is None:
         raise builder.refuse(root, f"{group.kind} reads {', '.join(group.leaves)}; a core has channels for two")
     whole = turned(shape, turn)
     rows, width = math.prod(whole[: view.split]), math.prod(whole[view.split :])
 
-    def part(name: str, size: int) -> str:
-        if turn and graph.shapes[name] == shape:
-            return builder.pixels(name)
+    def part(name: str, kind: str) -> str:
         if graph.shapes[name] == shape:
-            return builder.read(name)
+            return builder.pixels(name) if turn else builder.read(name)
         own = turned(_aligned(graph.shapes[name], len(shape)), turn)
-        cut = whole if size == rows * width else (*(whole[: view.split] if size == rows else [1] * view.split), *(whole[view.split :] if size == width else [1] * (len(whole) - view.split)))
+        outer = whole[: view.split] if kind != "row" else (1,) * view.split
+        inner = whole[view.split :] if kind != "column" else (1,) * (len(whole) - view.split)
 
         def spread(array: Array) -> Array:
             array = array.reshape(_aligned(graph.shapes[name], len(shape)))
             array = np.moveaxis(array, 1, -1) if turn else array
-            return np.broadcast_to(array.reshape(own), cut).reshape(-1)
+            return np.broadcast_to(array.reshape(own), (*outer, *inner)).reshape(-1)
 
         return builder.arranged(spread, name)
 
-    names = [part(name, rows * width) for name in view.full]
-    for own, size in ((view.rows, width), (view.columns, rows)):
+    names = [part(name, "full") for name in view.full]
+    for own, kind in ((view.rows, "row"), (view.columns, "column")):
         if own:
-            parts = [part(name, size) for name in own]
+            parts = [part(name, kind) for name in own]
             names.append(parts[0] if len(parts) == 1 else builder.arranged(_stacked, *parts))
     expr = composed(group.expr, [("in", view.leaves.index(name)) for name in group.leaves])
     name = "+".join(dict.fromkeys(one.name or one.output for one in group.nodes))

@@ -147,7 +147,7 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
     for one in given:
         _require_shape(place, one.name, one.type)
     found = _read(graph, given, known, versions)
-    foreign = [name for node in found.nodes if not node.is_standard for name in node.outputs if name]
+    foreign = [name for node in found.nodes if not _has_rules(node, versions) for name in node.outputs if name]
     if any(name not in found.shapes for name in foreign):  # no rules of ONNX say what they write
         types = {name: _type_of(array) for name, array in _example(found, foreign).items()}
         found = _read(graph, given, known, versions, types)
@@ -174,7 +174,7 @@ def _read(
         measured: types of tensors that no rules give.
     """
     known, inputs = dict(constants), [one.name for one in given]
-    types = {**(measured or {}), **{one.name: one.type for one in given}}
+    types = {one.name: one.type for one in given}
     types |= {name: _type_of(array) for name, array in known.items()}
     outputs, nodes = [o.name for o in graph.output], list[Node]()
     same, named = dict[str, str](), {name for one in graph.node for name in one.output}
@@ -191,6 +191,7 @@ def _read(
         values = _values(node, known, types, versions)
         if values is None:
             types |= _inferred(node, known, types, versions)
+            types |= {name: one for name, one in (measured or {}).items() if name in node.outputs}
             if not _changes_nothing(node, known, types):
                 nodes.append(node)
             elif node.output in outputs:
@@ -225,9 +226,7 @@ def _example(graph: Graph, wanted: Sequence[str]) -> dict[str, Array]:
         return {}
 
 
-def _taken_branch(
-    proto: NodeProto, known: Mapping[str, Array], same: Mapping[str, str]
-) -> list[NodeProto] | None:
+def _taken_branch(proto: NodeProto, known: Mapping[str, Array], same: Mapping[str, str]) -> list[NodeProto] | None:
     """Return the nodes of the branch that an If with a known condition takes; None for any other node."""
     from onnx import NodeProto, helper
 
@@ -237,9 +236,7 @@ def _taken_branch(
     graph = next(one.g for one in proto.attribute if one.name == wanted)
     own = {name for node in graph.node for name in node.output if name} | {one.name for one in graph.initializer}
     names = {name: f"{proto.output[0]}/{name}" for name in own}
-    found = [
-        helper.make_node("Constant", [], [names[one.name]], value=one) for one in graph.initializer
-    ]
+    found = [helper.make_node("Constant", [], [names[one.name]], value=one) for one in graph.initializer]
     for node in graph.node:
         copy = NodeProto()
         copy.CopyFrom(node)
@@ -293,6 +290,16 @@ def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
     output = next(name for name in proto.output if name)
     more = tuple(name for name in captured if name not in inputs)
     return Node(proto.op_type, proto.name, (*inputs, *more), output, attributes, proto)
+
+
+def _has_rules(node: Node, versions: Mapping[str, int]) -> bool:
+    """Return whether ONNX has rules for the shapes of what a node writes; it has none for what it defines by others."""
+    from onnx import defs
+
+    if not node.is_standard:
+        return False
+    schema = defs.get_schema(node.op, versions.get("", 1), "")
+    return not (schema.has_function or schema.has_context_dependent_function)
 
 
 def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -51,7 +51,8 @@ class OnnxHost:
         from onnx import NodeProto
 
         protos = [NodeProto.FromString(one) for one in self.nodes]
-        return model_of(protos, dict(self.elements), [self.output], dict(self.versions)).SerializeToString()
+        model = model_of(protos, dict(self.elements), [self.output], dict(self.versions))
+        return bytes(model.SerializeToString())
 
     @cached_property
     def _session(self) -> Session:

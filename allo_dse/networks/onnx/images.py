@@ -16,7 +16,7 @@ from allo_dse.common.records import replace
 
 from ..operators.elementwise import depthwise_work, pool_work
 from ..operators.expressions import Expr, Operand
-from .builder import Array, Builder
+from .builder import Array, Builder, InvalidModel
 from .graph import Node
 
 Index = NDArray[np.int64]
@@ -28,7 +28,7 @@ def conv(builder: Builder, node: Node) -> None:
     """Convert a convolution, or a transposed one: the same on an image with zeros between its pixels."""
     x, w, bias = (*node.inputs, "")[:3]
     weights, shape = builder.graph.known.get(w), builder.shape(x)
-    if weights is None or weights.ndim != len(shape) or weights.ndim < 3:  # noqa: PLR2004
+    if weights is None or weights.ndim != len(shape) or weights.ndim < 3:
         raise builder.refuse(node, "known weights are known")
     groups, channels = int(node.number("group", 1)), shape[1]
     if node.op == "ConvTranspose":  # weights are [channels, results of a group, ...]
@@ -36,7 +36,8 @@ def conv(builder: Builder, node: Node) -> None:
         weights = np.moveaxis(split, 1, 2).reshape(-1, channels // groups, *weights.shape[2:])
     kernel = _numbers(node, "kernel_shape", weights.shape[2:])
     if weights.shape[1:] != (channels // groups, *kernel) or channels % groups:
-        raise builder.refuse(node, f"weights of {weights.shape} for an image of {shape}, kernel {kernel}")
+        said = f"weights of {weights.shape} for an image of {shape}, kernel {kernel}"
+        raise InvalidModel(f"{builder.graph.name}: {node.place}: {said}", hint="export the model again")
     index = windows(builder, node, kernel)
     taps, count, pixels = index.shape[1], weights.shape[0], builder.pixels(x)
     by_tap = np.moveaxis(weights, (0, 1), (-1, -2)).reshape(taps, channels // groups, count)
@@ -87,7 +88,11 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
         size = math.prod(sides)
         if whole and size * channels > MOST_WHOLE:
             return _whole(builder, node, op, (batch * channels, size))
-        index = np.arange(batch * size).reshape(batch, size) if whole else windows(builder, node, _numbers(node, "kernel_shape"))
+        index = (
+            np.arange(batch * size).reshape(batch, size)
+            if whole
+            else windows(builder, node, _numbers(node, "kernel_shape"))
+        )
         beside = index == batch * size
         if beside.all(axis=1).any():
             raise builder.refuse(node, f"a {op} over positions beside the image")
@@ -137,11 +142,11 @@ def batch_norm(builder: Builder, node: Node) -> None:
         inputs = (image, weights, plus)
         return conv(builder, replace(before, name=node.name, inputs=inputs, output=node.output))
     shape = builder.shape(x)
-    pixels = builder.pixels(x) if len(shape) > 2 else builder.read(x)  # noqa: PLR2004
+    pixels = builder.pixels(x) if len(shape) > 2 else builder.read(x)
     rows = builder.known(np.stack([factor, bias - mean * factor]))
     expr: Expr = ("add", ("mul", ("in", 0), ("in", 1)), ("in", 2))
     given, size = [Operand("full"), Operand("row", 2)], (math.prod(shape) // shape[1], shape[1])
-    if len(shape) > 2:  # noqa: PLR2004
+    if len(shape) > 2:
         return builder.pixel_expression(node, "batch_norm", expr, given, size, [pixels, rows])
     name = node.name or node.output
     builder.expression(node, "batch_norm", expr, given, size, [pixels, rows], name=name, output=node.output)

@@ -59,9 +59,7 @@ def reduction(builder: Builder, node: Node) -> None:
         builder.expression(node, node.op.lower(), after(X, width), [FULL], (rows, 1), [total], output=node.output)
         return
     expr, name = after((op, before), width), node.name or node.output
-    builder.expression(
-        node, node.op.lower(), expr, [FULL], (rows, width), [turned], name=name, output=node.output
-    )
+    builder.expression(node, node.op.lower(), expr, [FULL], (rows, width), [turned], name=name, output=node.output)
 
 
 def group_norm(builder: Builder, node: Node) -> None:

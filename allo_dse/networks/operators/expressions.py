@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
@@ -74,8 +73,14 @@ def number(value: float) -> Expr:
 def composed(expr: Expr, given: Sequence[Expr]) -> Expr:
     """Return an expression with others in place of its inputs."""
     if expr[0] == "in":
-        return given[expr[1]]  # type: ignore[index]
+        return given[input_of(expr)]
     return expr if expr[0] == "number" else (expr[0], *(composed(one, given) for one in operands(expr)))
+
+
+def input_of(expr: Expr) -> int:
+    """The number of an input."""
+    assert isinstance(expr[1], int)
+    return expr[1]
 
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
@@ -125,7 +130,7 @@ class Made(Struct, frozen=True):
 
 def fits(given: Sequence[Operand]) -> bool:
     """Return whether a core has channels for these tensors: two of what comes in."""
-    return len(given) <= 2  # noqa: PLR2004
+    return len(given) <= 2
 
 
 def _inputs(given: Sequence[Operand]) -> list[tuple[int, int]]:
@@ -182,7 +187,7 @@ class Writer:
             if one[0] == "number":
                 known[one] = repr(one[1])
             elif one[0] == "in":
-                known[one] = named(element(int(one[1])))  # type: ignore[call-overload]
+                known[one] = named(element(input_of(one)))
             elif one[0] in _SCALARS:
                 own = [known[own] for own in operands(one)]
                 if all(part[0] == "number" for part in operands(one)):
@@ -220,7 +225,7 @@ class Writer:
     ) -> str | None:
         op, own = str(expr[0]), operands(expr)
         if op == "in":
-            return names[int(expr[1])]  # type: ignore[call-overload]
+            return names[input_of(expr)]
         if op == "number":
             return repr(expr[1])
         if op == "max" and own[1] == number(0):
@@ -448,9 +453,7 @@ def row_tiles(width: int) -> tuple[int, int]:
     return max(1, min(8, LEAST_WIDTH // width)), max(1, min(64, MOST_TILE // width))
 
 
-def expression_work(
-    kind: str, expr: Expr, given: Sequence[Operand], shape: tuple[int, int], element: object
-) -> Work:
+def expression_work(kind: str, expr: Expr, given: Sequence[Operand], shape: tuple[int, int], element: object) -> Work:
     """Return the work that computes an expression for each element of a matrix.
 
     Args:
@@ -513,13 +516,18 @@ def _elu(x: Expr, alpha: float, scale: float = 1.0) -> Expr:
     return ("where", ("gt", x, number(0)), ("mul", x, number(scale)) if scale != 1 else x, low)
 
 
+def _celu(x: Expr, alpha: float) -> Expr:
+    low = ("exp", ("mul", ("min", x, number(0)), number(1 / alpha)))
+    return ("add", _relu(x), ("mul", ("sub", low, number(1)), number(alpha)))
+
+
 def power(x: Expr, exponent: float) -> Expr | None:
     """An expression to the power of a number; None if it needs more than products, quotients and roots."""
     if exponent < 0:
         positive = power(x, -exponent)
         return None if positive is None else ("div", number(1), positive)
     whole, half = int(exponent), exponent % 1
-    if half not in (0, 0.5) or whole > 8:  # noqa: PLR2004 (beyond, roundings add up)
+    if half not in (0, 0.5) or whole > 8:
         return None
     found: Expr | None = ("sqrt", x) if half else None
     for _ in range(whole):
@@ -549,7 +557,7 @@ def _hard_sigmoid(x: Expr, slope: float, offset: float) -> Expr:
 
 UNARY: dict[str, Callable[[Expr, Attribute], Expr]] = {
     "Abs": lambda x, _: _abs(x),
-    "Celu": lambda x, a: ("add", _relu(x), ("mul", ("sub", ("exp", ("mul", ("min", x, number(0)), number(1 / a("alpha", 1)))), number(1)), number(a("alpha", 1)))),
+    "Celu": lambda x, a: _celu(x, a("alpha", 1)),
     "Cos": lambda x, _: ("cos", x),
     "Elu": lambda x, a: _elu(x, a("alpha", 1)),
     "Erf": lambda x, _: _erf(x),

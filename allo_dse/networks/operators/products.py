@@ -10,7 +10,6 @@ import allo.dataflow as df
 import numpy as np
 from allo.ir.types import Stream, bfloat16, float32
 from allo.memory import Layout
-
 from numpy.typing import NDArray
 
 from allo_dse.space.params import divisors
@@ -27,6 +26,7 @@ from .expressions import (
     expression_work,
     fits,
     indented,
+    input_of,
     is_flat,
     loaded_text,
     numpy_lines,
@@ -125,7 +125,7 @@ def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
 
 
 MATRIX_ELEMENTS = 12_288
-"""Elements of a task's three matrices: twice as many bytes, and those again for double buffering, leave room for code."""
+"""Elements of a task's three matrices: double buffering takes four bytes of each, of 64 KB."""
 UNIT = 8
 """Sides of matrix kernels are multiples of it."""
 SMALL = 64
@@ -134,7 +134,7 @@ SMALL = 64
 
 def fitting_side(size: int) -> int:
     """Return the side of a matrix that tiles divide well, from `size` on: at most a few percent more."""
-    if size <= SMALL or size % UNIT == 0 and any(size % tile == 0 for tile in range(LEAST_TILE, MOST_TILE + 1, UNIT)):
+    if size <= SMALL or (size % UNIT == 0 and any(size % tile == 0 for tile in range(LEAST_TILE, MOST_TILE + 1, UNIT))):
         return size
     unit = 16 if size <= MOST_TILE else 64 if size <= 16 * MOST_TILE else MOST_TILE
     return -(-size // unit) * unit
@@ -242,25 +242,30 @@ def product_text(kind: str, stages: Sequence[tuple[Expr, Operand | None]]) -> st
         if not last:
             made = ["y: Ty[Mt, Nt] = 0", *made, f"stage{at + 1}[pm, pn].put(y)"]
         shape, layout = shapes[at]
-        result = (", C", ", local_C: Ty[M, N] @ [S(0), S(1)]") if last else ("", "")
+        ends = (", C", ", local_C: Ty[M, N] @ [S(0), S(1)]") if last else ("", "")
         kernels.append(
-            f"\n        @df.kernel(mapping=[Pm, Pn], args=[O{at}{result[0]}])\n"
-            f"        def finish{at}(o{at}: Ty[{shape}] @ [{layout}]{result[1]}):\n"
+            f"\n        @df.kernel(mapping=[Pm, Pn], args=[O{at}{ends[0]}])\n"
+            f"        def finish{at}(o{at}: Ty[{shape}] @ [{layout}]{ends[1]}):\n"
             + indented(3, ["pm, pn = df.get_pid()", f"x{at}: Ty[Mt, Nt] = stage{at}[pm, pn].get()", *made])
         )
     end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C")
-    tensors = ["A: Ty[M, K]", "B: Ty[K, N]", *(f"O{at}: Ty[{shape}]" for at, (shape, _) in enumerate(shapes)), "C: Ty[M, N]"]
+    tensors = [
+        "A: Ty[M, K]",
+        "B: Ty[K, N]",
+        *(f"O{at}: Ty[{shape}]" for at, (shape, _) in enumerate(shapes)),
+        "C: Ty[M, N]",
+    ]
     gemm = _GEMM.format(
         result="" if own else ", C",
         argument="" if own else ", local_C: Ty[M, N] @ [S(1), S(2)]",
         last=indented(4, end).rstrip(),
     )
     lines, result = ["product = A @ B"], "product"
-    for at, (expr, one) in enumerate(stages):
+    for at, (expr, other) in enumerate(stages):
         known: dict[Expr, str] = {("in", 0): result}
-        if one is not None:
-            inputs = operand_names([one], [f"o{at - 1}"])
-            known |= {("in", int(name[1]) + 1): text for name, text in inputs.items()}  # type: ignore[call-overload]
+        if other is not None:
+            inputs = operand_names([other], [f"o{at - 1}"])
+            known |= {("in", input_of(name) + 1): text for name, text in inputs.items()}
         lines += numpy_lines(expr, known, f"t{at}_")
         result = known[expr]
     return f'''"""{kind}: a product and what follows on its elements."""
@@ -293,7 +298,10 @@ def _stage(expr: Expr, one: Operand | None, at: int, target: str) -> list[str]:
     given = [Operand("full"), *([one] if one else [])]
     element = element_of(given, [source, f"o{at}"], f"i{at}", f"j{at}")
     result = writer.scalars(expr, {}, element, lines)
-    return [f"for i{at}, j{at} in allo.grid(Mt, Nt):", *(f"    {ln}" for ln in (*lines, f"{target}[i{at}, j{at}] = {result}"))]
+    return [
+        f"for i{at}, j{at} in allo.grid(Mt, Nt):",
+        *(f"    {ln}" for ln in (*lines, f"{target}[i{at}, j{at}] = {result}")),
+    ]
 
 
 def fused_work(work: Work, following: Work, position: int) -> Work | None:
@@ -323,7 +331,13 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     own, stages = composed(expr, order), before.stages
     last, operand = stages[-1]
     if others:
-        stages = (*stages, (composed(own, [last, *(("in", 1 + n) for n in range(others[0][1].count))]) if operand is None else own, others[0][1]))
+        stages = (
+            *stages,
+            (
+                composed(own, [last, *(("in", 1 + n) for n in range(others[0][1].count))]) if operand is None else own,
+                others[0][1],
+            ),
+        )
     else:
         stages = (*stages[:-1], (composed(own, [last]), operand))
     program, reference = loaded_text(kind, product_text(kind, stages))
