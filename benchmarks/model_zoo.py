@@ -32,7 +32,7 @@ ALLOWED = 1e-3
 """Largest difference from PyTorch of the references in float32, over the largest value: GELU is its approximation."""
 
 
-class Apply(nn.Module):
+class Apply(nn.Module):  # type: ignore[misc]
     """A function and the modules that it uses."""
 
     def __init__(self, function: Callable[..., Any], **modules: Any) -> None:

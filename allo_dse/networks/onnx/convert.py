@@ -292,7 +292,7 @@ def batched_product(builder: Builder, node: Node, a: Factor, b: Factor, batch: t
     """
     (rows, depth), columns, count = a[1][-2:], b[1][-1], math.prod(batch)
     if count == 1:
-        builder.product(node, builder.read(a[0]), builder.read(b[0]))
+        builder.product(node, *(builder.arranged(lambda one, to=own: one.reshape(to), name) for name, own in (a, b)))
         return
     unit = UNIT if min(rows, columns, depth) > 1 else 1
     to = [-(-size // unit) * unit for size in (rows, columns, depth)]
