@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import AlloDseError, StudyError
 
 from ..network import Arrange, Host, Network, Shape
-from ..operators.execute import Work
+from ..operators.execute import Expr, Operand, Work
 from ..operators.expressions import (
     LEAST_TILE,
     MOST_TILE,
     MOST_WIDTH,
-    Expr,
-    Operand,
     expression_work,
     is_flat,
     of_rows,

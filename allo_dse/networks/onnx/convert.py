@@ -21,8 +21,8 @@ from allo_dse.tune.study import call, execute_file
 from ..network import Network
 from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
-from ..operators.execute import Work, element_type
-from ..operators.expressions import LEAST_TILE, MOST_TILE, Expr, Operand, padded, row_tiles
+from ..operators.execute import Expr, Operand, Work, element_type
+from ..operators.expressions import LEAST_TILE, MOST_TILE, padded, row_tiles
 from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
 from ..strided import arrange, simplified

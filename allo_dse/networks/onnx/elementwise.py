@@ -10,7 +10,8 @@ from itertools import chain
 import numpy as np
 
 from ..network import Shape
-from ..operators.expressions import BINARY, UNARY, Expr, Operand, composed, fits, gelu, number, power
+from ..operators.execute import Expr, Operand
+from ..operators.expressions import BINARY, UNARY, composed, fits, gelu, number, power
 from .builder import Array, Builder
 from .graph import Graph, Node
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from allo_dse.common.records import replace
 
 from ..operators.elementwise import depthwise_work, pool_work
-from ..operators.expressions import Expr, Operand
+from ..operators.execute import Expr, Operand
 from .builder import Array, Builder, InvalidModel
 from .graph import Node
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..operators.expressions import MOST_WIDTH, Expr, Operand, number
+from ..operators.execute import Expr, Operand
+from ..operators.expressions import MOST_WIDTH, number
 from .builder import Array, Builder
 from .graph import Node
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from allo_dse.space.params import divisors
 
-from .execute import Work
-from .expressions import Expr, Operand, expression_work, number
+from .execute import Expr, Operand, Work
+from .expressions import expression_work, number
 
 S, R = Layout.Shard, Layout.Replicate
 GELU = -2 * math.sqrt(2 / math.pi)  # x / (1 + exp(GELU * u)) is x * (1 + tanh(-GELU / 2 * u)) / 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 from allo.ir.types import bfloat16, float32
@@ -24,10 +23,35 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program, load_program
 from allo_dse.space.params import Parameter, choices, divisors
 
-if TYPE_CHECKING:
-    from .expressions import Made
-
 LEAST_TILE, MOST_TILE = 16, 256  # sides of a tile: smaller ones are dominated by kernel calls, larger ones fit no core
+
+
+Expr = tuple[object, ...]
+"""An operation and its operands; see `expressions`."""
+
+
+class Operand(Struct, frozen=True):
+    """A tensor that a program reads.
+
+    Attributes:
+        kind: "full" for a matrix as large as the result, "row" or "column" for what all rows or columns share.
+        count: rows or columns in it, of which each is an input of the expression.
+    """
+
+    kind: str
+    count: int = 1
+
+
+class Made(Struct, frozen=True):
+    """An expression and the tensors that a work computes it of.
+
+    Attributes:
+        stages: of a product, the expressions that follow it: each of the result so far and at most one more tensor.
+    """
+
+    expr: Expr = ("in", 0)
+    given: tuple[Operand, ...] = ()
+    stages: tuple[tuple[Expr, Operand | None], ...] = ()
 
 
 @dataclass(frozen=True)

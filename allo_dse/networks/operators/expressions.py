@@ -20,15 +20,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from msgspec import Struct
-
 from allo_dse.common.errors import StudyError
 from allo_dse.common.files import write_whole
 from allo_dse.space.params import Parameter, divisors
 
-from .execute import Work
-
-Expr = tuple[object, ...]
+from .execute import Expr, Made, Operand, Work
 
 LEAST_TILE, MOST_TILE = 128, 4096
 """Elements of a task: fewer are dominated by its start, of more no core holds three tiles."""
@@ -102,30 +98,6 @@ def inside(expr: Expr) -> Iterator[Expr]:
         else:
             waiting.append((one, True))
             waiting += [(own, False) for own in reversed(operands(one))]
-
-
-class Operand(Struct, frozen=True):
-    """A tensor that a program reads.
-
-    Attributes:
-        kind: "full" for a matrix as large as the result, "row" or "column" for what all rows or columns share.
-        count: rows or columns in it, of which each is an input of the expression.
-    """
-
-    kind: str
-    count: int = 1
-
-
-class Made(Struct, frozen=True):
-    """An expression and the tensors that a work computes it of.
-
-    Attributes:
-        stages: of a product, the expressions that follow it: each of the result so far and at most one more tensor.
-    """
-
-    expr: Expr = ("in", 0)
-    given: tuple[Operand, ...] = ()
-    stages: tuple[tuple[Expr, Operand | None], ...] = ()
 
 
 def fits(given: Sequence[Operand]) -> bool:

@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 
 from allo_dse.space.params import divisors
 
-from .execute import LEAST_TILE, MOST_TILE, Work, tile_counts
+from .execute import LEAST_TILE, MOST_TILE, Expr, Made, Operand, Work, tile_counts
 from .expressions import (
     HEAD,
-    Expr,
-    Made,
-    Operand,
     Writer,
     composed,
     element_of,
