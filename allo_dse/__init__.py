@@ -25,6 +25,7 @@ from .space.backend import find_backends_with
 
 if TYPE_CHECKING:
     from .backends.fpga.choices.schedules import adders as adders
+    from .backends.fpga.choices.schedules import interface as interface
     from .backends.fpga.choices.schedules import memory as memory
     from .backends.fpga.choices.schedules import pack as pack
     from .backends.fpga.choices.schedules import partition as partition
@@ -123,6 +124,7 @@ _names, __getattr__ = lazy_exports(
     {
         "backends.fpga.choices.schedules": [
             "adders",
+            "interface",
             "memory",
             "pack",
             "partition",
@@ -190,7 +192,7 @@ for _target in ("simulator", "llvm"):
 for _target in ("aie", "aie-mlir"):
     register_target(_target, "allo_dse.eval.execute.built:build_aie")
 for _target in ("vhls", "vitis_hls"):
-    register_target(_target, "allo_dse.eval.execute.built:HlsModule")
+    register_target(_target, "allo_dse.backends.fpga.hls.built:HlsModule")
 
 
 def __dir__() -> list[str]:

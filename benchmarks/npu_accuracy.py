@@ -39,8 +39,8 @@ LENGTHS_US = (0.0, 1000.0, 5000.0)  # latencies that errors are told apart by, w
 SLOW_US = 150.0
 BY_SIZE = 30
 ONE_SOURCE = 1.5
-"""Errors on a second source of a library over those on other sizes of the first: 1.1 (mlir-air's GEMMs) to 5 (mlir-aie's
-on XDNA1, with its tiles of 16 rows)."""
+"""Errors on a second source of a library over those on other sizes of the first: 1.1 (mlir-air's GEMMs) to 5 (XDNA1,
+mlir-aie's tiles of 16 rows)."""
 
 _Kind = tuple[str, str, str, tuple[str, ...], str]
 
@@ -315,9 +315,7 @@ def main() -> None:
     sustained(Device.load("npu1_4col"))
     inside, whole = covered(every)
     newer, new = covered([case for case in every if not case.group.startswith("XDNA")])
-    print(
-        f"in the range that the prediction states (promised: 90 %): {inside} of {whole}, of other sources {newer} of {new}"
-    )
+    print(f"in the stated range (promised: 90 %): {inside} of {whole}, of other sources {newer} of {new}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.files import write_whole
 from allo_dse.common.quoting import script_json
 from allo_dse.common.records import JsonObject
+from allo_dse.eval.recording import Part, Recorded
 
 from ..data.analysis import difference_lines, importance, known, rung_table, sample, status_text
 from ..data.limits import uses
@@ -50,7 +51,6 @@ from ..figures.timeline import (
 )
 from ..pictures import design_pictures
 from ..programs import Programs
-from ..recordings import Part, Recorded
 
 # The report's plots are drawn in the light theme, with the changes for the dark one.
 
@@ -148,8 +148,12 @@ def progress_plots(board: Board) -> list[Plot]:
     known = plot("measured", "Predicted against measured", lambda look: measured_figure(correction, look))
     return [
         *([known] if correction.pairs else []),
-        plot("best-designs", "Best so far against designs", lambda look: progress.best_figure(run, look)),
-        plot("best-time", "Best so far against time", lambda look: progress.best_figure(run, look, against="time")),
+        plot("best-designs", "Best so far against designs", lambda look: progress.best_figure({run.name: run}, look)),
+        plot(
+            "best-time",
+            "Best so far against time",
+            lambda look: progress.best_figure({run.name: run}, look, against="time"),
+        ),
         plot("hv-designs", "Hypervolume against designs", lambda look: progress.hypervolume_figure(board, look)),
         plot(
             "hv-time", "Hypervolume against time", lambda look: progress.hypervolume_figure(board, look, against="time")

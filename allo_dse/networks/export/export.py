@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from allo_dse.backends.fpga.backend import HLS
 from allo_dse.backends.fpga.hls import Arrival, HlsProject, KernelStreams
 from allo_dse.backends.fpga.hls.design_project import board_project
 from allo_dse.backends.npu.board.program_source import NotCut, function_source
@@ -17,7 +18,8 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import file_name
 from allo_dse.common.records import JsonObject, replace
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.design_folder import HLS, MOST_GOLDEN_ELEMENTS, design_files, tensor_facts, write_files
+from allo_dse.eval.backend import Artifacts
+from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, design_files, tensor_facts, write_files
 from allo_dse.eval.execute.rounding import unit_roundoff
 
 from ..accuracy import random_inputs
@@ -78,7 +80,7 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
             ],
             "predicted": dict(run.point.design.values),
         }
-        written += write_files(design_files(run.point.design.design, facts=facts, hls=False), place)
+        written += write_files(design_files(run.point.design.design, Artifacts({}), facts=facts), place)
         written += project.write(place / HLS)
         lines = [line for line in project.files["connectivity.cfg"].splitlines() if line.startswith(("nk=", "sp="))]
         banks = list(dict.fromkeys(line.rpartition(":")[2] for line in lines if line.startswith("sp=")))
@@ -122,6 +124,8 @@ def facts_of(composition: Composition) -> JsonObject:
         "columns": composition.columns,
         "certificate": composition.certificate,
         **_accuracy(composition),
+        "host_us": {name: round(us, 1) for name, us in composition.host_us.items()},
+        "device_share": round(composition.device_share, 4),
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
         "launches": [_launch(launch) for launch in composition.launches],
     }
@@ -269,12 +273,12 @@ def export(
         PAGE: page_html(composition, front),
         RUN: Path(driver.__file__).read_text(),
         **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
-        **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
+        **{name: text for step in network.steps if step.name in hosts for name, text in _host(network, step, hosts)},
     }
     (folder / "expected.npz").unlink(missing_ok=True)  # it may belong to other inputs
     written = write_files(files, folder)
-    if isinstance(composition.fronts.device, FpgaDevice):
-        return written + write_project(composition, composition.fronts.device, folder)
+    if composition.fronts.launches.linked:
+        return written + write_project(composition, FpgaDevice.of(composition.fronts.device), folder)
     for launch in composition.launches:
         for run in launch.designs.values():
             written += run.point.design.export(folder / _folder(launch, run))
@@ -328,10 +332,29 @@ def _expected(network: Network, inputs: Mapping[str, Array]) -> dict[str, Arrays
     return {"expected": {name: found[name] for name in network.outputs}}
 
 
-def _host(network: Network, step: Step) -> str:
+HOST_MODEL = """import onnxruntime
+from pathlib import Path
+
+SESSION = onnxruntime.InferenceSession(str(Path(__file__).with_suffix(".onnx")), providers=["CPUExecutionProvider"])
+TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(bool)": "bool"}
+
+
+def function(*arrays):
+    inputs = SESSION.get_inputs()
+    types = [TYPES.get(one.type, one.type[7:-1]) for one in inputs]
+    given = {one.name: array.astype(dtype) for one, array, dtype in zip(inputs, arrays, types)}
+    return SESSION.run(None, given)[0]
+"""
+
+
+def _host(network: Network, step: Step, names: Mapping[str, str]) -> list[tuple[str, str | bytes]]:
+    """The files of a step of the host: its source, or an ONNX model and what runs it."""
     assert isinstance(step.work, Host)
+    name, model = names[step.name], getattr(step.work.function, "model", None)
+    if isinstance(model, bytes):
+        return [(name, HOST_MODEL), (str(Path(name).with_suffix(".onnx")), model)]
     try:
-        return function_source(step.work.function)
+        return [(name, function_source(step.work.function))]
     except NotCut as problem:
         place = f"{network.name}: step {step.name!r} of the host"
         raise StudyError(f"{place}: {problem.message}", hint="define it at the top of a file of its own") from None

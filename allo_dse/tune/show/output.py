@@ -15,6 +15,7 @@ from allo_dse.common.records import JsonObject
 
 from ..results.best import BestDesign
 from ..results.explain import timed_on_words
+from ..results.front_code import FRONT_CODE, front_code
 from ..results.result import Result, failure_words
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
@@ -62,13 +63,18 @@ TOP_ROWS = 12
 TOP_LIMITS = 3  # constraints to name if no design is feasible
 MOST_CAUSES = 5
 LEAST = 0.05  # least importance to mention
-AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
 
 
 def write_tables(result: Result, directory: RunDirectory) -> None:
     """Write `trials.csv` and `pareto.csv`."""
     directory.write("trials.csv", csv_text(*result.table(result.records)))
     directory.write("pareto.csv", csv_text(*result.table([d.record for d in result.front])))
+
+
+def write_front_code(result: Result, directory: RunDirectory) -> None:
+    """Write `front_code.json`, which shows source and loops without compiling the program."""
+    if result.front:
+        directory.write(FRONT_CODE, front_code(result))
 
 
 def write_best(result: Result, directory: RunDirectory) -> None:
@@ -124,6 +130,13 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
     }
 
 
+def searched(result: Result, console: Console) -> Iterator[Table | str]:
+    """Yield what is shown of a search that has ended, before designs are verified, placed and exported."""
+    if result.unverified:
+        yield front_table(result, console)
+        yield f"not yet verified: {result.unverified} of {len(result.front)} designs of the front"
+
+
 def print_result(result: Result, console: Console, command: Sequence[str]) -> None:
     """Print the front, the best design in words, and the locations of files."""
     if not result.front:
@@ -140,8 +153,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         if result.against_baseline:
             console.print(markup(result.against_baseline))
         print_comparison(best, console)
-        if not result.study.schedules and result.study.device.family == "fpga":
-            console.print(f"[bold]hint:[/] {AS_WRITTEN}")
+        if advice := result.study.advice:
+            console.print(f"[bold]hint:[/] {advice}")
     if result.unverified:
         share = f"{result.unverified} of {len(result.front)} designs of the front"
         console.print(f"[bold yellow]not verified:[/] {share}; the same command runs them, unless it says --no-verify")

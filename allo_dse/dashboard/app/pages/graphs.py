@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _CLICK = "Click a node or a stream to read what it holds, does and waits for. Drag moves the graph, the wheel zooms."
 Which = Literal["after", "before"]
+TALLEST_PX = 480
+"""Of a graph with many boxes; one with few takes less."""
 
 
 def register(app: Dash, context: Context) -> None:
@@ -111,7 +113,6 @@ def counted(summary: Summary) -> str:
 
 def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Component:
     """The graph as written or as folded; the folded one with the activity of its nodes and streams in a run."""
-    from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing.summary import summarise
 
     design, run, placed, note = context.programs.candidate(ref).design, None, None, ""
@@ -122,7 +123,7 @@ def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Compone
         except SimulationError as error:
             note = f"Waits and tokens are not known: {error.message}"
         found = context.programs.placement(ref)
-        placed = found if isinstance(found, PlacedDesign) else None
+        placed = found if found is not None and found.placed else None
     key = {"type": "graph", "design": context.board.text(ref)}
     drawn = dash_cytoscape.Cytoscape(
         id=key,
@@ -138,7 +139,13 @@ def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Compone
     counts = counted(summary)
     return html.Div(
         [
-            html.Div(drawn, className="graph-box tall", role="img", **labelled(f"{what}: {counts}")),
+            html.Div(
+                drawn,
+                className="graph-box",
+                style={"height": f"{min(TALLEST_PX, 160 + 50 * len(summary.boxes))}px"},
+                role="img",
+                **labelled(f"{what}: {counts}"),
+            ),
             html.P(" · ".join(filter(None, [counts, note])), className="hint"),
         ]
     )
