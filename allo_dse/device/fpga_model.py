@@ -195,15 +195,15 @@ class HlsRules(Model):
     Attributes:
         unroll_up_to: in a nest without pragmas an innermost loop of at most this many rounds is unrolled and its parent
             pipelined; above that the innermost one is pipelined.
+        drains_memories: whether a round that updates a memory over several cycles ends before the next one begins.
         loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
-        call_extra: cycles of a loop that runs inside another one, beyond its own.
         loop_ff, loop_lut: control of one loop; state_ff, state_lut: of one state of a schedule.
         mux_lut_per_input: LUTs of an n:1 multiplexer per input, as reports state them for any width.
     """
 
     unroll_up_to: Size
+    drains_memories: bool
     loop_extra: Size
-    call_extra: Size
     loop_ff: Size
     loop_lut: Size
     state_ff: Size

@@ -36,7 +36,7 @@ _FLOAT = {
 }
 _ADD_LIKE = frozenset({"arith.addi", "arith.subi", "arith.cmpi", "arith.maxsi", "arith.minsi", "arith.maxui"})
 _DIVIDE = ("div", "rem")
-_LIGHT_NS = 0.3  # a multiplexer or a gate, one LUT deep
+LIGHT_NS = 0.3  # a multiplexer or a gate, one LUT deep
 _EXACT_MUL_BITS = 17  # what one DSP adds to a product that is built from several
 
 
@@ -82,12 +82,12 @@ def unit_of(op: Op, device: FpgaDevice, *, fabric: bool = False) -> Unit:
         bits = max(op.operand_bits, default=op.bits)
         delay = device.integer.add_ns + device.integer.add_ns_per_bit * bits
         return Unit(f"{op.name}.{bits}", 0, delay, Resources(lut=bits))
-    return Unit(f"{op.name}.{op.bits}", 0, _LIGHT_NS, Resources(lut=math.ceil(op.bits / 2)))
+    return Unit(f"{op.name}.{op.bits}", 0, LIGHT_NS, Resources(lut=math.ceil(op.bits / 2)))
 
 
 def _float_unit(name: str, op: Op, device: FpgaDevice, *, fabric: bool) -> Unit:
     element = "f64" if op.element == "f64" else "f32"  # narrower types are computed as f32
-    if name == "add" and fabric:
+    if name == "add" and fabric and device.operator(element, "add_fabric"):
         name = "add_fabric"
     row = device.operator(element, name) or device.operator("f32", name)
     if row is None:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Compare, Linear, Ranges, extent, replaced
-from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, Op
+from allo_dse.compiler.ir.nest import Access, Branch, Loop, Nest, Node, Op
 from allo_dse.compiler.program.compiled import ADDERS, DATAFLOW, STREAM, CompiledProgram, Directive, stream_depth
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.shared_tensors import is_region, kept_in_common, kernel_of, of_region
@@ -375,15 +375,64 @@ def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:
 def _decide(loop: Planned, unroll_up_to: int) -> Planned:
     if loop.mode == "unroll":
         return loop
-    fixed = all(not _has_varying(item) for item in loop.body)
-    if loop.mode == "pipeline" and fixed:
-        return _pipelined(loop)
-    inner = loops_in(loop.body)
-    if all(i.mode == "unroll" for i in inner):
-        return _pipelined(loop)
-    if len(inner) == 1 and _is_small(inner[0], unroll_up_to) and loop.name:
+    inner = [one for one in loops_in(loop.body) if one.mode != "unroll"]
+    fixed = not any(map(_has_varying, loop.body))
+    if not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, unroll_up_to):
         return _pipelined(loop)
     return replace(loop, mode="sequential", body=_decided(loop.body, unroll_up_to))
+
+
+def _absorbs(loop: Planned, inner: Sequence[Planned], unroll_up_to: int) -> bool:
+    """Return whether the tool unrolls all loops inside this one and pipelines it, without a directive.
+
+    It flattens perfect nests instead.
+    """
+    sizes = [_rounds_inside(one) for one in inner]
+    if not loop.name or any(size is None or size > unroll_up_to for size in sizes):
+        return False
+    return len(inner) > 1 or not _is_perfect(loop, inner[0])
+
+
+def _rounds_inside(loop: Planned) -> int | None:
+    """Rounds of a nest of the source without directives; None if one of its loops has any, or if they vary."""
+    inner = [_rounds_inside(one) for one in loops_in(loop.body) if one.mode != "unroll"]
+    if loop.mode != "sequential" or loop.varies or not loop.name or None in inner:
+        return None
+    return loop.trips * max((rounds for rounds in inner if rounds is not None), default=1)
+
+
+def _is_perfect(outer: Planned, inner: Planned) -> bool:
+    """Return whether a loop is nothing but the loop inside it, also after values that this does not change have left.
+
+    A load whose index depends on the outer loop alone is done before the inner one, and an element that the inner loop
+    updates stays in a register.
+    """
+    if len(outer.body) > 1:
+        return False
+    uses: dict[str, list[tuple[Access, frozenset[int]]]] = {}
+    for access, inside in _accesses(inner.body, frozenset((inner.variable,))):
+        uses.setdefault(access.array, []).append((access, inside))
+    for found in uses.values():
+        still = [all(f is not None and not f.variables & inside for f in access.index) for access, inside in found]
+        stored = any(access.write for access, _ in found)
+        about = [any(f and outer.variable in f.variables for f in access.index) for access, _ in found]
+        if not stored and any(s and a for s, a in zip(still, about, strict=True)):
+            return False
+        if stored and all(still) and found[0][0].index and len({access.index for access, _ in found}) == 1:
+            return False
+    return True
+
+
+def _accesses(items: Iterable[Item], inside: frozenset[int]) -> Iterator[tuple[Access, frozenset[int]]]:
+    """Yield accesses to elements, with the variables of the loops around them."""
+    for item in items:
+        if isinstance(item, Op):
+            if item.access is not None:
+                yield item.access, inside
+        elif isinstance(item, Planned):
+            yield from _accesses(item.body, inside | {item.variable})
+        else:
+            yield from _accesses((*item.sides[0], *item.sides[1]), inside)  # type: ignore[arg-type]
 
 
 def _pipelined(loop: Planned) -> Planned:
@@ -395,13 +444,6 @@ def _has_varying(item: Item) -> bool:
     if isinstance(item, Branch):
         return any(_has_varying(inner) for side in item.sides for inner in side)  # type: ignore[arg-type]
     return isinstance(item, Planned) and (item.varies or any(_has_varying(inner) for inner in item.body))
-
-
-def _is_small(loop: Planned, unroll_up_to: int) -> bool:
-    """Return whether the tool unrolls an innermost loop of the source by itself, and pipelines the one around it."""
-    innermost = all(inner.mode == "unroll" for inner in loops_in(loop.body))
-    is_free = loop.mode == "sequential" and not loop.varies
-    return bool(loop.name) and is_free and innermost and loop.trips <= unroll_up_to
 
 
 def loops_in(items: Iterable[Item]) -> list[Planned]:

@@ -366,19 +366,18 @@ class _Task:
 
     def _own_time(self, item: Item, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """A loop, or a block that is moved; inside another loop it costs the call of a module as well."""
-        call = [] if outermost else [Wait(self.device.hls.call_extra)]
         if isinstance(item, Op):
-            return [*self._moved(item), *call]
+            return self._moved(item)
         if isinstance(item, Branch):
             return self._chosen(item, times, variables, outermost=outermost)
         item = item.at(variables)
         if item.site >= 0 and self.observed is not None:
             first, trips = self.observed.loop(item.site, item.step)
             item = replace(item, first=first, trips=trips)
-        flat = flatten(item, self.storages, self.rounds)
+        flat = flatten(item, self.storages, self.rounds, variables)
         if flat is not None:
-            return [*self._pipelined(flat, times, variables), *call]
-        return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra), *call]
+            return self._pipelined(flat, times, variables)
+        return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
 
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
         """Return the loops under a condition: those of its side, or of the slower side if data decides."""

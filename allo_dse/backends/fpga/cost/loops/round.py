@@ -312,6 +312,16 @@ class Round:
         }
         return frozenset(self.effects.carried) - moving
 
+    @cached_property
+    def begun(self) -> frozenset[str]:
+        """Arrays with one element that the level around the inner loop begins anew, and stores once after it."""
+        if not self.before:
+            return frozenset()
+        first, last = (list(_ops(level[-1])) for level in (self.before, self.after))
+        stores = [op for op in last if (op.access is not None and op.access.write) or op.direction == "put"]
+        begun = {op.access.array for op in first if op.access is not None and op.access.write}
+        return self._updated & begun if len(stores) <= 1 else frozenset()
+
     def promoted(self, storages: Mapping[str, Storage]) -> frozenset[str]:
         """Arrays in memory with one element in a register while the inner loop runs."""
         return frozenset(array for array in self._updated if not storages[array].in_registers)
