@@ -193,15 +193,17 @@ class HlsRules(Model):
     """Decisions that the HLS tool makes by itself, and costs of its control logic.
 
     Attributes:
-        unroll_up_to: in a nest without pragmas an innermost loop of at most this many rounds is unrolled and its parent
-            pipelined; above that the innermost one is pipelined.
+        pipeline_loops: the tool's threshold of pipelining without directives: a loop is pipelined and all loops inside
+            it are unrolled if those have at most this many rounds together; 0 if no loop is pipelined by itself.
+        overlaps_loops: whether pipelined loops that do not depend on each other run at once.
         drains_memories: whether a round that updates a memory over several cycles ends before the next one begins.
         loop_extra: cycles of a pipelined loop beyond (trips - 1) * II + depth.
         loop_ff, loop_lut: control of one loop; state_ff, state_lut: of one state of a schedule.
         mux_lut_per_input: LUTs of an n:1 multiplexer per input, as reports state them for any width.
     """
 
-    unroll_up_to: Size
+    pipeline_loops: Size
+    overlaps_loops: bool
     drains_memories: bool
     loop_extra: Size
     loop_ff: Size

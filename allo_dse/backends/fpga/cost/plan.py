@@ -245,7 +245,7 @@ def planned(
     body: Sequence[Node],
     plan: Plan,
     pids: Mapping[int, int],
-    unroll_up_to: int,
+    pipeline_loops: int,
     pipelined: Collection[int] = (),
     observed: Observed | None = None,
 ) -> tuple[Item, ...]:
@@ -255,7 +255,7 @@ def planned(
         pids: values of the process id's variables.
         pipelined: variables of the loops that are known to be pipelined, if any are; what directives say of the others
             then does not count.
-        unroll_up_to: innermost loops without directives are unrolled up to this trip count (see `HlsRules`).
+        pipeline_loops: threshold of pipelining without directives (see `HlsRules`).
         observed: what control that depends on data did in a run.
 
     Raises:
@@ -263,7 +263,7 @@ def planned(
     """
     resolver = _Resolver(plan, pipelined, observed)
     ranges = {variable: (value, value) for variable, value in pids.items()}
-    return _decided(tuple(resolver.item(node, ranges) for node in body), unroll_up_to)
+    return _decided(tuple(resolver.item(node, ranges) for node in body), pipeline_loops)
 
 
 def sources_in(body: Iterable[Node]) -> Iterator[int]:
@@ -368,27 +368,28 @@ def substituted(item: Item, variable: int, form: Linear) -> Item:
     return replace(item, access=replace(item.access, index=index, spread=spread))
 
 
-def _decided(items: tuple[Item, ...], unroll_up_to: int) -> tuple[Item, ...]:
-    return tuple(_decide(item, unroll_up_to) if isinstance(item, Planned) else item for item in items)
+def _decided(items: tuple[Item, ...], pipeline_loops: int) -> tuple[Item, ...]:
+    return tuple(_decide(item, pipeline_loops) if isinstance(item, Planned) else item for item in items)
 
 
-def _decide(loop: Planned, unroll_up_to: int) -> Planned:
+def _decide(loop: Planned, pipeline_loops: int) -> Planned:
     if loop.mode == "unroll":
         return loop
     inner = [one for one in loops_in(loop.body) if one.mode != "unroll"]
     fixed = not any(map(_has_varying, loop.body))
-    if not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, unroll_up_to):
-        return _pipelined(loop)
-    return replace(loop, mode="sequential", body=_decided(loop.body, unroll_up_to))
+    if loop.mode == "pipeline" or pipeline_loops or not loop.name:
+        if not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, pipeline_loops):
+            return _pipelined(loop)
+    return replace(loop, mode="sequential", body=_decided(loop.body, pipeline_loops))
 
 
-def _absorbs(loop: Planned, inner: Sequence[Planned], unroll_up_to: int) -> bool:
+def _absorbs(loop: Planned, inner: Sequence[Planned], pipeline_loops: int) -> bool:
     """Return whether the tool unrolls all loops inside this one and pipelines it, without a directive.
 
     It flattens perfect nests instead.
     """
     sizes = [_rounds_inside(one) for one in inner]
-    if not loop.name or any(size is None or size > unroll_up_to for size in sizes):
+    if not loop.name or any(size is None or size > pipeline_loops for size in sizes):
         return False
     return len(inner) > 1 or not _is_perfect(loop, inner[0])
 

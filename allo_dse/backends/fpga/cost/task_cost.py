@@ -8,7 +8,7 @@ cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, wha
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -25,7 +25,7 @@ from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked, Observed
 
-from .items import accesses, asks_data, control_forms, has_loops, stream_ops
+from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.round import KnownRounds
@@ -273,10 +273,11 @@ def planned_cost(
         raise refusal(nest.unsupported.reason, place)
     pids = dict(zip(nest.pids, pid, strict=False))
     if measured or observed is not None:
-        items = planned(nest.body, plan, pids, rounds.device.hls.unroll_up_to, measured or (), observed)
+        items = planned(nest.body, plan, pids, rounds.device.hls.pipeline_loops, measured or (), observed)
     else:
         items = rounds.planned(task_class, plan, pids)
     task = _Task(task_class, rounds, plan, measured or {}, observed)
+    task.storages = partitioned(items, plan.storages)
     parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()
@@ -289,6 +290,42 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     nest = read_nest(mlir)
     used = {variable for form in control_forms(nest.body) for variable in form.variables}
     return tuple(pid in used for pid in nest.pids)
+
+
+class AtOnce(Struct, frozen=True):
+    """Pipelined loops that follow one another in a body and run at once, as none of them uses results of another.
+
+    The tool makes each a module. Only one of them may use streams.
+    """
+
+    loops: tuple[Flat, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    def may_join(self, flat: Flat, parts: Sequence[Part]) -> bool:
+        """Return whether a loop needs neither results of these, nor their streams, nor ports of their memories."""
+        used, stored, ported = _used(flat)
+        for one in self.loops:
+            theirs, others_stored, others_ported = _used(one)
+            if stored & theirs or others_stored & used or ported & others_ported:
+                return False
+        return not (uses_streams(parts) and uses_streams(self.parts))
+
+    def joined(self, flat: Flat, parts: Sequence[Part]) -> AtOnce:
+        """Return these and another one: those with streams, and the time that the others take beyond that."""
+        if not self.loops:
+            return AtOnce((flat,), tuple(parts))
+        longer, shorter = self.parts, tuple(parts)
+        if uses_streams(shorter):
+            longer, shorter = shorter, longer
+        beyond = cycles_of(shorter) - cycles_of(longer)
+        return AtOnce((*self.loops, flat), (*longer, Wait(beyond)) if beyond > 0 else longer)
+
+
+def _used(flat: Flat) -> tuple[Set[str], Set[str], Set[str]]:
+    """Return the arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
+    effects = flat.round.whole
+    used = {op.access.array for op, _ in effects.uses if op.access is not None}
+    return used | effects.stored, effects.stored, flat.round.accesses.keys()
 
 
 class _Task:
@@ -320,6 +357,7 @@ class _Task:
         self._straight: dict[Hashable, Pipelined] = {}
         self._walks: dict[Hashable, Walk] = {}
         self._sequential: set[int] = set()
+        self._at_once: set[tuple[int, ...]] = set()
         self._states: dict[Hashable, int] = {}
         self._rounds = 0
 
@@ -354,29 +392,55 @@ class _Task:
         """
         parts: list[Part] = []
         straight: list[Item] = []
+        at_once, early = AtOnce(), 0
         for item in items:
             moved = isinstance(item, Op) and item.block
-            if moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item):
-                parts += self._straight_line(straight, variables)
-                straight = []
-                parts += self._own_time(item, times, variables, outermost=outermost)
-            else:
+            if not (moved or (isinstance(item, Planned) and item.mode != "unroll") or has_loops(item)):
                 straight.append(item)
-        return (*parts, *self._straight_line(straight, variables))
+                continue
+            item = self._resolved(item, variables)
+            flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
+            if straight or flat is None:
+                parts += [*at_once.parts, *self._straight_line(straight, variables)]
+                at_once, straight, early = AtOnce(), [], 0
+            if flat is None:
+                parts += self._own_time(item, times, variables, outermost=outermost)
+                continue
+            made, before = self._pipelined(flat, times, variables), self._early(flat, outermost=outermost)
+            if at_once.loops and not (self.device.hls.overlaps_loops and at_once.may_join(flat, made)):
+                parts += at_once.parts
+                at_once = AtOnce()
+            if before > early:
+                made, early = [Wait(before - early), *made], before
+            at_once = at_once.joined(flat, made)
+            self._at_once.add(tuple(one.loops[-1].variable for one in at_once.loops))
+        return (*parts, *at_once.parts, *self._straight_line(straight, variables))
 
-    def _own_time(self, item: Item, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
-        """A loop, or a block that is moved; inside another loop it costs the call of a module as well."""
-        if isinstance(item, Op):
-            return self._moved(item)
-        if isinstance(item, Branch):
-            return self._chosen(item, times, variables, outermost=outermost)
+    def _resolved(self, item: Item, variables: Mapping[int, int]) -> Item:
+        """Return a loop with its trip count."""
+        if not isinstance(item, Planned):
+            return item
         item = item.at(variables)
         if item.site >= 0 and self.observed is not None:
             first, trips = self.observed.loop(item.site, item.step)
             item = replace(item, first=first, trips=trips)
-        flat = flatten(item, self.storages, self.rounds, variables)
-        if flat is not None:
-            return self._pipelined(flat, times, variables)
+        return item
+
+    def _early(self, flat: Flat, *, outermost: bool) -> int:
+        """Return the cycles of loads before a loop that its rounds have in common.
+
+        The first of them is in the state that ends the loop before; inside a loop, it follows the state that tests the
+        end of that, and the last one is awaited.
+        """
+        early = self._pipelines[flat.loops[-1].variable].early
+        return early and (early - 1 if outermost else early + 1)
+
+    def _own_time(self, item: Item, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
+        """A loop that is not pipelined, a condition around loops, or a block that is moved."""
+        if isinstance(item, Op):
+            return self._moved(item)
+        if isinstance(item, Branch):
+            return self._chosen(item, times, variables, outermost=outermost)
         return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
 
     def _chosen(self, item: Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
@@ -421,7 +485,7 @@ class _Task:
         self.operations += times * flat.trips * sum(copies * _weight(unit.kind) for unit, copies in pipelined.units)
         self._count(pipelined, times)
         # An element that the loop keeps in a register is loaded before it, and stored after it.
-        moved = [Wait(2)] if flat.round.promoted(self.storages) else []
+        moved = [Wait(2)] if flat.round.promoted(self.storages) - flat.round.begun else []
         return [
             *moved,
             Rounds(self.task_class, variables, self.observed).part(pipelined),
@@ -463,14 +527,28 @@ class _Task:
         happens = [event for event in walk.events if self._holds(event, variables, answers)]
         ops = [(event.stage, event.kind, event.stream) for event in happens]
         if not ops:
-            return [Wait(walk.finish)] if walk.finish else []
+            return [Wait(self._cycles_outside(items, walk))]
         return [Pipe(1, 1, walk.finish + 1, tuple(ops))]
+
+    def _cycles_outside(self, items: Sequence[Item], walk: Walk) -> int:
+        """States of operations outside loops; values that need none of their own are ready with those around them."""
+        stored = any(True for access, _ in accesses(items, {}) if self._needs_port(access))
+        return walk.finish + (walk.finish > 0 and any(map(self._is_late, items))) if stored or walk.finish else 0
+
+    def _needs_port(self, access: Access) -> bool:
+        return not self.storages[access.array].in_registers
+
+    def _is_late(self, item: Item) -> bool:
+        """Return whether an operation is more than a store of what is there already."""
+        if not isinstance(item, Op):
+            return True
+        return not (item.access is not None and (item.access.write or not self._needs_port(item.access)))
 
     def _once(self, items: Sequence[Item]) -> Flat:
         """Operations outside loops as a loop of one round."""
         body = tuple(items)
         return Flat(
-            (Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of(_NO_VARIABLE, (), body, ())
+            (Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ())
         )
 
     @property
@@ -507,15 +585,16 @@ class _Task:
     def logic(self) -> Resources:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
         parts: list[tuple[Resources, int]] = []
-        shared: dict[str, tuple[Resources, int]] = {}
+        units: dict[str, dict[Hashable, tuple[Resources, int]]] = {}
         pipelines = tuple(self._pipelines.values())
-        for pipelined in (*pipelines, *self._straight.values()):
+        for key, pipelined in (*self._pipelines.items(), *self._straight.items()):
             for unit, copies in pipelined.units:
                 needed = unit.resources, math.ceil(copies / pipelined.span)
                 if unit.resources.dsp and not self.plan.overlaps:
-                    shared[unit.kind] = max(shared.get(unit.kind, needed), needed, key=_multipliers)
+                    units.setdefault(unit.kind, {})[key] = needed
                 else:
                     parts.append(needed)
+        shared = [self._shared(users) for users in units.values()]
         rules = self.device.hls
         loops = sum(len(p.flat.loops) for p in pipelines) + len(self._sequential)
         # A pipelined loop has a state per cycle of its interval, and remembers which of its rounds are under way.
@@ -524,7 +603,15 @@ class _Task:
             ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in pipelines),
             lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in pipelines),
         )
-        return Resources.weighted([*parts, *shared.values(), (control, 1)])
+        return Resources.weighted([*parts, *shared, (control, 1)])
+
+
+    def _shared(self, users: Mapping[Hashable, tuple[Resources, int]]) -> tuple[Resources, int]:
+        """Return the operators of one kind that loops need which run at once, at most."""
+        groups = [[users[key] for key in group if key in users] for group in self._at_once]
+        alone = [[needed] for needed in users.values()]
+        most = max((group for group in (*groups, *alone) if group), key=lambda group: sum(map(_multipliers, group)))
+        return most[0][0], sum(count for _, count in most)
 
 
 def _multipliers(needed: tuple[Resources, int]) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import Linear, Ranges
+from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op
 from allo_dse.device.device import FpgaDevice
 
@@ -70,10 +70,18 @@ def carried(
             nearest = min(d for _, _, d in pairs)
             lost = frozenset(_indices(stores)) - frozenset(_indices(store for store, _, _ in pairs))
             loaded = _indices(load for _, load, _ in pairs)
-            moving = {index for index in _indices(stores) if any(f and f.variables & variables for f in index)}
-            chosen = array in begun or (array not in registers and nearest == 1 and not moving.isdisjoint(_indices(loads)))
+            in_memory = array not in registers and nearest == 1 and _is_single(stores, loads, variables)
+            chosen = array in begun or in_memory
             found.append(Carried(array, nearest, array in registers, loaded, lost, chosen))
     return found
+
+
+def _is_single(stores: Sequence[Use], loads: Sequence[Use], variables: Set[int]) -> bool:
+    """Return whether a round updates one element of an array, which moves with the loops, and stores no other."""
+    if len(stores) > 1 or stores[0][1]:
+        return False
+    index = _index(stores[0])
+    return any(f and f.variables & variables for f in index) and index in _indices(loads)
 
 
 def _indices(uses: Iterable[Use]) -> tuple[Index, ...]:
@@ -195,11 +203,11 @@ def _never_meet(store: Use, load: Use, loops: tuple[Planned, ...]) -> bool:
     pairs = [(a, b) for a, b in zip(_index(store), _index(load), strict=True) if a is not None and b is not None]
     if not any(a.variables & variables for a, _ in pairs):
         return False
-    ranges = {v: (min(span), max(span)) for _, unrolled in (store, load) for v, span in unrolled.items() if span}
+    ranges = {v: span for _, unrolled in (store, load) for v, span in unrolled.items()}
     for a, b in pairs:
-        difference = a + b.scaled(-1)
-        least, most = (extreme(difference, loops, ranges, sign) for sign in (-1, 1))
-        if (least is not None and least > 0) or (most is not None and most < 0):
+        above = _extreme(a, loops, ranges, most=False) + _extreme(b, loops, ranges, most=True).scaled(-1)
+        below = _extreme(a, loops, ranges, most=True) + _extreme(b, loops, ranges, most=False).scaled(-1)
+        if (above.is_constant and above.constant > 0) or (below.is_constant and below.constant < 0):
             return True
     return False
 
@@ -209,18 +217,19 @@ def _index(use: Use) -> Index:
     return use[0].access.index
 
 
-def extreme(form: Linear, loops: Sequence[Planned], ranges: Ranges, sign: int) -> int | None:
-    """Return the least (`sign` -1) or greatest (1) value of a form in a nest; None where it is not a constant."""
+def _extreme(form: Linear, loops: Sequence[Planned], unrolled: Mapping[int, range], *, most: bool) -> Linear:
+    """Return the least or greatest value of a form in a nest, as a form of variables of loops around that."""
+    if form.derived:
+        return form
+    for variable, span in unrolled.items():
+        if (factor := form.factor(variable)) and span:
+            form = form.put_in(variable, Linear((), max(span) if (factor > 0) is most else min(span)))
     for loop in reversed(loops):
-        factor = form.factor(loop.variable) if not form.derived else 0
-        if factor:
-            last = loop.first + (loop.trips - 1) * loop.step
-            lower, upper = loop.bounds or (Linear((), loop.first), Linear((), last + 1))
-            form = form.put_in(loop.variable, upper + Linear((), -1) if factor * sign > 0 else lower)
-    for variable, span in ranges.items():
-        if not form.derived and (factor := form.factor(variable)):
-            form = form.put_in(variable, Linear((), span[factor * sign > 0]))
-    return form.constant if form.is_constant else None
+        if factor := form.factor(loop.variable):
+            end = loop.first + (loop.trips - 1) * loop.step + 1
+            lower, upper = loop.bounds or (Linear((), loop.first), Linear((), end))
+            form = form.put_in(loop.variable, upper + Linear((), -1) if (factor > 0) is most else lower)
+    return form
 
 
 def _dimensions(store: Use, load: Use) -> Iterator[tuple[Linear | None, set[int]]]:
@@ -262,6 +271,7 @@ class Pipelined(Struct, frozen=True):
         units: operators by kind, with how many copies one round has of each.
         span: cycles over which these copies are spread, so that they share operators.
         registers: flip-flops that hold values between stages; muxes: LUTs that choose operands of shared operators.
+        early: cycles of loads that are done before the loop, since they are the same in all rounds.
     """
 
     flat: Flat
@@ -273,6 +283,7 @@ class Pipelined(Struct, frozen=True):
     span: int
     registers: int
     muxes: int
+    early: int = 0
 
     @property
     def cycles(self) -> int:
@@ -327,7 +338,7 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
         loops.append(inner[0].at(variables))
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    return Flat(tuple(loops), rounds.of(loops[-1].variable, tuple(before), loops[-1].body, tuple(after)))
+    return Flat(tuple(loops), rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after)))
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -361,7 +372,7 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
     ports, registers = once.port_cycles(storages), once.registers(storages)
     # Loads matter if rounds may wait for each other at a memory.
     waits = any(array not in registers and ports.get(array, 1) > 1 for array in once.effects.carried)
-    loads = once.port_cycles(storages, loads=True) if waits else {}
+    loads = once.port_cycles(storages, "loads") if waits else {}
     key = fabric, registers, tuple(ports.values()), tuple(loads.values())
     if key not in flat._timed:
         flat._timed[key] = _build(flat, registers, ports, loads, fabric)
@@ -370,7 +381,9 @@ def _timed(flat: Flat, storages: Mapping[str, Storage], fabric: bool) -> Pipelin
 
 def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -> Pipelined:
     once = flat.round
-    return replace(built, muxes=muxes(once.device, storages, built.span, built.units, once.addresses))
+    early = max(once.port_cycles(storages, "early").values(), default=0)
+    chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
+    return replace(built, muxes=chosen, early=early)
 
 
 def _build(

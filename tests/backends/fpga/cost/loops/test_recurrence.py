@@ -155,7 +155,7 @@ def bodies(draw: st.DrawFn) -> list[tuple[list[Item], bool]]:
 def pipelined(items: list[Item], storages: dict[str, Storage]) -> Any:
     body = tuple(items)
     loops = (Planned(LOOP, "i", 64, 0, 1, "pipeline", 1, body),)
-    return build(Flat(loops, KnownRounds(U280).of(LOOP, (), body, ())), storages)
+    return build(Flat(loops, KnownRounds(U280).of((LOOP,), (), body, ())), storages)
 
 
 def storages_of(place: str) -> dict[str, Storage]:
