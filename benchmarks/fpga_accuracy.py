@@ -3,8 +3,8 @@
     python -m benchmarks.fpga_accuracy
 
 Five Allo designs, written in this project's language: every loop that the reports list, and the top function's cycles
-and resources. Then single loops of other reports, a summary against targets, and the constants of flip-flops, LUTs and
-block RAM that were found by comparison, each fitted anew to all designs but one, which it then predicts. The model was
+and resources. Then single loops of other reports, a summary against targets, and the constants of flip-flops and LUTs
+that were found by comparison, each fitted anew to all designs but one, which it then predicts. The model was
 made with these reports at hand, so the first says that it agrees with them, only the last how good it is on others.
 """
 
@@ -30,7 +30,6 @@ LOOPS_EXACT = 31 / 32
 CONSTANTS = {
     "ff": ("hls.state_ff", "external.adapter.ff", "external.control.ff"),
     "lut": ("hls.state_lut", "external.adapter.lut", "external.control.lut"),
-    "bram18": ("external.adapter.bram18",),
 }
 """Numbers of the device files that were found by comparison with reports ([cal]), by what they are of."""
 

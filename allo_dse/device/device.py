@@ -297,16 +297,15 @@ class FpgaDevice(Device):
     @model_validator(mode="before")
     @classmethod
     def _as_the_tool(cls, values: Any) -> Any:
-        """Put what differs by version of the tool in its place: figures of the newest version that is not newer."""
+        """Put what differs by version of the tool in its place: changes of all versions that are not newer, in order."""
         if not isinstance(values, dict) or not isinstance(values.get("tools"), Mapping) or not values["tools"]:
             return values
         known = sorted(values["tools"], key=_version)
-        said = _version(str(values.get("tool")))
-        chosen = next((one for one in reversed(known) if _version(one) <= said), known[0])
-        found = dict(values)
-        for table, own in values["tools"][chosen].items():
-            before = found.get(table, {})
-            found[table] = {**(before.model_dump() if isinstance(before, BaseModel) else before), **own}
+        said, found = _version(str(values.get("tool"))), dict(values)
+        for version in known[:1] + [one for one in known[1:] if _version(one) <= said]:
+            for table, own in values["tools"][version].items():
+                before = found.get(table, {})
+                found[table] = {**(before.model_dump() if isinstance(before, BaseModel) else before), **own}
         return found
 
     @model_validator(mode="after")

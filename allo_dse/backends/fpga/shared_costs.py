@@ -308,9 +308,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         external, copied = self.device.external, [use for use in self.tensors if not use.onchip]
         if not copied:
             return Resources()
-        counts = len(copied), sum(use.reads for use in copied), sum(use.writes for use in copied), 1
-        parts = external.adapter, external.load, external.store, external.control
-        return Resources.weighted((part.resources, count) for part, count in zip(parts, counts, strict=True))
+        bits = external.port_bits
+        parts = [external.control.resources]
+        for use in copied:
+            parts += [external.adapter.of(bits, reads=use.reads)]
+            parts += [external.load.resources(bits)] * use.reads + [external.store.resources(bits)] * use.writes
+        return Resources.total(parts)
 
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
         """Return the number of copies of each array on a node that executes the class."""

@@ -26,6 +26,7 @@ from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.execute.decided import Asked, Observed
 
 from .items import accesses, asks_data, control_forms, has_loops, partitioned, stream_ops
+from .loops.control import address_logic, counter_control, fsm, loop_control, port_muxes
 from .loops.events import Again, Part, Pipe, StreamEvent, Wait, cycles_of, in_turn, uses_streams
 from .loops.pipeline import Flat, Pipelined, build, flatten
 from .loops.round import KnownRounds
@@ -33,6 +34,7 @@ from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
 from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
+from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
 
@@ -250,7 +252,7 @@ def task_cost(
     Raises:
         StaticControlError: where control depends on data.
     """
-    plan = plan_of(program, task_class, read_nest(task_class.body.mlir), directives)
+    plan = plan_of(program, task_class, simplified(task_class.body.mlir), directives)
     return planned_cost(task_class, KnownRounds(device), plan, pid, measured, observed)
 
 
@@ -267,7 +269,7 @@ def planned_cost(
     Raises:
         StaticControlError: where control depends on data.
     """
-    nest = read_nest(task_class.body.mlir)
+    nest = simplified(task_class.body.mlir)
     if nest.unsupported is not None:
         place = place_of(task_class, nest.unsupported.loop, nest.unsupported.op)
         raise refusal(nest.unsupported.reason, place)
@@ -356,7 +358,7 @@ class _Task:
         self._pipelines: dict[Hashable, Pipelined] = {}
         self._straight: dict[Hashable, Pipelined] = {}
         self._walks: dict[Hashable, Walk] = {}
-        self._sequential: set[int] = set()
+        self._sequential: dict[int, int] = {}
         self._at_once: set[tuple[int, ...]] = set()
         self._states: dict[Hashable, int] = {}
         self._rounds = 0
@@ -459,7 +461,7 @@ class _Task:
 
     def _repeated(self, loop: Planned, times: int, variables: Mapping[int, int]) -> tuple[Part, ...]:
         """Return the parts of a loop that is not pipelined: equal rounds as one repetition, else one by one."""
-        self._sequential.add(loop.variable)
+        self._sequential[loop.variable] = loop.trips
         if not any(loop.variable in form.variables for form in control_forms(loop.body)) and not asks_data(loop.body):
             return (Again(loop.trips, self.block(loop.body, times * loop.trips, variables)),)
         self._rounds += loop.trips
@@ -586,25 +588,42 @@ class _Task:
         """Operators, registers and control. Loops that run one after the other share operators in DSPs."""
         parts: list[tuple[Resources, int]] = []
         units: dict[str, dict[Hashable, tuple[Resources, int]]] = {}
-        pipelines = tuple(self._pipelines.values())
         for key, pipelined in (*self._pipelines.items(), *self._straight.items()):
             for unit, copies in pipelined.units:
-                needed = unit.resources, math.ceil(copies / pipelined.span)
-                if unit.resources.dsp and not self.plan.overlaps:
+                needed = unit.resources, pipelined.built(unit, copies)
+                in_turn = unit.is_shared or not self.device.hls.overlaps_loops
+                if unit.resources.dsp and in_turn and not self.plan.overlaps:
                     units.setdefault(unit.kind, {})[key] = needed
                 else:
                     parts.append(needed)
         shared = [self._shared(users) for users in units.values()]
         rules = self.device.hls
-        loops = sum(len(p.flat.loops) for p in pipelines) + len(self._sequential)
-        # A pipelined loop has a state per cycle of its interval, and remembers which of its rounds are under way.
-        states = sum(p.ii + math.ceil(p.depth / p.ii) for p in pipelines) + sum(self._states.values())
-        control = Resources(
-            ff=rules.loop_ff * loops + rules.state_ff * states + sum(p.registers for p in pipelines),
-            lut=rules.loop_lut * loops + rules.state_lut * states + sum(p.muxes for p in pipelines),
-        )
-        return Resources.weighted([*parts, *shared, (control, 1)])
+        control = [loop_control(rules, p.flat.loops, p.ii, p.depth) for p in self._pipelines.values()]
+        control += [address_logic(rules, p.flat.round.accesses, self.storages) for p in self._pipelines.values()]
+        control += [counter_control(rules, trips) for trips in self._sequential.values()]
+        # Each loop is a module that a state starts and one awaits.
+        control.append(fsm(rules, sum(self._states.values()) + 2 * len(self._pipelines)))
+        built = (*self._pipelines.values(), *self._straight.values())
+        muxes = sum(p.muxes for p in built) + port_muxes(rules, self._users())
+        muxes += sum(self._operand_muxes(users) for users in units.values())
+        held = Resources(ff=sum(p.registers for p in built), lut=muxes)
+        return Resources.weighted([*parts, *shared, *((one, 1) for one in control), (held, 1)])
 
+    def _users(self) -> dict[str, tuple[int, int]]:
+        """Return by memory the loops, and pieces of code between them, that use it, and those that store to it."""
+        found: dict[str, tuple[int, int]] = {}
+        for built in (*self._pipelines.values(), *self._straight.values()):
+            effects = built.flat.round.whole
+            for array in {op.access.array for op, _ in effects.uses if op.access is not None}:
+                if not self.storages[array].in_registers:
+                    users, stores = found.get(array, (0, 0))
+                    found[array] = users + 1, stores + (array in effects.stored)
+        return found
+
+    def _operand_muxes(self, users: Mapping[Hashable, tuple[Resources, int]]) -> int:
+        """Return the LUTs that choose the operands of operators that several loops share."""
+        sharing = sum(count for _, count in users.values()) if len(users) > 1 else 0
+        return round(self.device.hls.mux_lut_per_input * 3 * sharing)
 
     def _shared(self, users: Mapping[Hashable, tuple[Resources, int]]) -> tuple[Resources, int]:
         """Return the operators of one kind that loops need which run at once, at most."""

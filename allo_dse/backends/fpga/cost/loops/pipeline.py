@@ -18,7 +18,7 @@ from allo_dse.compiler.ir.affine import Linear
 from allo_dse.compiler.ir.nest import Op
 from allo_dse.device.device import FpgaDevice
 
-from ..memory import Storage, addresses_of, split
+from ..memory import Storage, addresses_of, copies_of, split
 from ..operators import LIGHT_NS, Unit
 from ..plan import Item, Planned
 from .binding import held_bits, muxes
@@ -298,7 +298,11 @@ class Pipelined(Struct, frozen=True):
 
     def instances(self, kind: str) -> int:
         """Return the number of operators of a kind."""
-        return next((math.ceil(n / self.span) for unit, n in self.units if unit.kind == kind), 0)
+        return next((self.built(unit, n) for unit, n in self.units if unit.kind == kind), 0)
+
+    def built(self, unit: Unit, copies: int) -> int:
+        """Return how many operators are built for the copies of an operation in a round."""
+        return math.ceil(copies / self.span) if unit.is_shared else copies
 
 
 def flatten(
@@ -333,7 +337,8 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
         own = {one.variable for one in loops}
         if inner[0].site >= 0 or any(form.variables & own for form in inner[0].bounds or ()):
             return None
-        if (inner[0].varies or not inner[0].trips) and len(body) > 1:
+        certain = rounds.device.hls.flattens_imperfect and not inner[0].varies and inner[0].trips
+        if not certain and len(body) > 1:
             return None
         loops.append(inner[0].at(variables))
     if any(_is_loop_like(item) for item in loops[-1].body):
@@ -383,7 +388,8 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -
     once = flat.round
     early = max(once.port_cycles(storages, "early").values(), default=0)
     chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
-    return replace(built, muxes=chosen, early=early)
+    kept = sum(op.bits * copies_of(unrolled) for op, unrolled in once.early if op.access and not storages[op.access.array].in_registers)
+    return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 
 def _build(
@@ -417,7 +423,10 @@ def _build(
     units = once.units(fabric=fabric)
     depth = max(walk.finish + 1 + _waiting(units, span, max(port_ii, stream_ii)), port_ii + 2 if port_ii > 1 else 1)
     depth = max(depth, rec_ii, span_ii if span_ii == ii else 0)
-    held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
+    if once.is_plain:
+        held = walk.held_bits(*once.widths, ii, late=max(ports.values(), default=1) > 1)
+    else:
+        held = held_bits(ports, ii, span, once.staged, once.uses, walk.finish)
     return Pipelined(flat, ii, depth, limit, tuple(walk.events), units, span, held, 0)
 
 
@@ -453,7 +462,7 @@ def _waiting(units: Iterable[tuple[Unit, int]], ii: int, arrival: int) -> int:
     """
     if arrival >= ii:
         return 0
-    shares = (math.ceil(copies / math.ceil(copies / ii)) for unit, copies in units if unit.latency)
+    shares = (math.ceil(copies / math.ceil(copies / ii)) for unit, copies in units if unit.is_shared)
     return max(shares, default=1) - 1
 
 

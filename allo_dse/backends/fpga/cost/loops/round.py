@@ -16,7 +16,7 @@ from msgspec import field as struct_field
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.ir.affine import Linear, Test, decided, forms_of
-from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op, read_nest
+from allo_dse.compiler.ir.nest import WIRING, Access, Branch, Op
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.device.device import FpgaDevice
 
@@ -24,6 +24,7 @@ from ..items import accesses
 from ..memory import Accesses, Storage, Unrolled, addresses_of, busiest_bank, copies_of, split
 from ..operators import Unit
 from ..plan import Item, Plan, Planned, planned, sources_in, substituted
+from ..simplify import simplified
 from .binding import Addresses, Staged, by_array, staged, units
 from .effects import Effects, Element, Use, effects_of
 from .events import may_happen
@@ -402,6 +403,18 @@ class Round:
             self._units[fabric] = tuple(units(self._everything, self.device, fabric=fabric))
         return self._units[fabric]
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """True if no loop in it is unrolled."""
+        return not any(map(_has_loop, self._everything))
+
+    @cached_property
+    def widths(self) -> tuple[Mapping[int, int], Set[int]]:
+        """Bits of each value, and the values that loads of memories return."""
+        ops = list(_ops(self._everything))
+        loaded = {v for op in ops if op.name == "load" for v in op.outputs}
+        return {v: op.bits for op in ops for v in op.outputs}, loaded
+
     @property
     def staged(self) -> tuple[Staged, ...]:
         """Values that loads and operators of more than a cycle give to later stages."""
@@ -429,6 +442,12 @@ class Round:
         walk.guard = True
         for walk.level in reversed(range(deepest)):
             walk.block(self.after[walk.level])
+
+
+def _has_loop(item: Item) -> bool:
+    if isinstance(item, Branch):
+        return any(map(_has_loop, (*item.sides[0], *item.sides[1])))  # type: ignore[arg-type]
+    return isinstance(item, Planned)
 
 
 def _ops(items: Iterable[Item]) -> Iterator[Op]:
@@ -476,7 +495,7 @@ class KnownRounds:
 
         A nest depends only on its own loops, and is the same object for all plans that agree on these.
         """
-        own, body = (task_class.kernel, task_class.name), read_nest(task_class.body.mlir).body
+        own, body = (task_class.kernel, task_class.name), simplified(task_class.body.mlir).body
         if own not in self._sources:
             self._sources[own] = [sorted(sources_in((node,))) for node in body]
         found: list[Item] = []
