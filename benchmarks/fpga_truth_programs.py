@@ -15,6 +15,7 @@ import allo_dse.lang
 
 allo_dse.lang.install()
 
+import allo
 import allo.dataflow as df
 from allo.ir.types import Stream, float32, float64, int8, int16, int32
 
@@ -55,7 +56,7 @@ def jacobi_1d() -> Any:
     def top(A: float64[120], B: float64[120]):
         @df.kernel(mapping=[1], args=[A, B])
         def body(a: float64[120], b: float64[120]):
-            for t in range(40):
+            for _ in range(40):
                 for i in range(1, 119):
                     b[i] = 0.33333 * (a[i - 1] + a[i] + a[i + 1])
                 for i2 in range(1, 119):
@@ -71,7 +72,7 @@ def heat_3d() -> Any:
     def top(A: float64[n, n, n], B: float64[n, n, n]):
         @df.kernel(mapping=[1], args=[A, B])
         def body(a: float64[n, n, n], b: float64[n, n, n]):
-            for t in range(40):
+            for _ in range(40):
                 for i in range(1, n - 1):
                     for j in range(1, n - 1):
                         for k in range(1, n - 1):
@@ -374,12 +375,12 @@ def trisolv() -> Any:
     @df.region()
     def top(L: float64[n, n], X: float64[n], B: float64[n]):
         @df.kernel(mapping=[1], args=[L, X, B])
-        def body(l: float64[n, n], x: float64[n], b: float64[n]):
+        def body(a: float64[n, n], x: float64[n], b: float64[n]):
             for i in range(n):
                 x[i] = b[i]
                 for j in range(i):
-                    x[i] = x[i] - l[i, j] * x[j]
-                x[i] = x[i] / l[i, i]
+                    x[i] = x[i] - a[i, j] * x[j]
+                x[i] = x[i] / a[i, i]
 
     return top
 
@@ -454,8 +455,8 @@ _TABLE = np.array(
 
 def dct() -> Any:
     @df.region()
-    def top(I: int16[64], O: int16[64]):
-        @df.kernel(mapping=[1], args=[I, O])
+    def top(A: int16[64], B: int16[64]):
+        @df.kernel(mapping=[1], args=[A, B])
         def body(inp: int16[64], out: int16[64]):
             table: int16[8, 8] = _TABLE
             block: int16[8, 8]
@@ -642,9 +643,6 @@ def streamed_2mm(first: str, second: str) -> Callable[[], Any]:
     return made
 
 
-import allo  # noqa: E402
-
-
 def _unroll(kernel: str, loop: str, factor: int) -> Directive:
     return Directive("unroll", kernel, loop, {"factor": factor})
 
@@ -658,10 +656,11 @@ def _loops(kernel: str, *names: str) -> tuple[Directive, ...]:
     return tuple(pipeline(kernel, name) for name in names)
 
 
-_OLD = {"device": "z7045", "options": {"tool": "2015.3", "uncertainty": 0.125}}
+_OLD: dict[str, Any] = {"device": "z7045", "options": {"tool": "2015.3", "uncertainty": 0.125}}
 _COPIES = ("c", "i1", "i3", "c4")
-_ALLO = {"device": "vu11p", "mhz": 100.0}
-_ONE, _TWO = ("j0", "i9", "k", "p0", "p9"), ("g", "j1", "p1", "g2", "p2", "i3", "p3", "g4", "j4", "p5")
+_DCT: dict[str, Any] = {**_OLD, "mhz": 125.0, "ports": ("A", "B")}
+_3X3: dict[str, Any] = {**_OLD, "mhz": 75.0, "ports": ("A", "B", "C")}
+_ALLO: dict[str, Any] = {"device": "vu11p", "mhz": 100.0}
 
 
 def _streamed(number: int, first: str, second: str) -> Design:
@@ -687,24 +686,65 @@ DESIGNS = (
     Design("hlst_041", "vectors", "f32 plain", bicg, ports=("A", "P", "R", "S", "Q")),
     Design("hlst_051", "vectors", "f32 plain", gesummv, ports=("A", "B", "X", "Y")),
     Design("hlst_063", "vectors", "f32 plain", mvt, ports=("A", "X1", "X2", "Y1", "Y2", "O1", "O2")),
-    Design("nguyen_083", "dct", "small", dct, mhz=125.0, ports=("I", "O"), **_OLD),
-    Design("nguyen_084", "dct", "small", dct, mhz=125.0, ports=("I", "O"), schedule=_loops("body", "n", "n2", *_COPIES), **_OLD),
-    Design("nguyen_085", "dct", "small", dct, mhz=125.0, ports=("I", "O"), schedule=_loops("body", "k", "k2", *_COPIES), **_OLD),
+    Design("nguyen_083", "dct", "small", dct, **_DCT),
     Design(
-        "nguyen_086", "dct", "small", dct, mhz=125.0, ports=("I", "O"), **_OLD,
+        "nguyen_084",
+        "dct",
+        "small",
+        dct,
+        schedule=_loops("body", "n", "n2", *_COPIES),
+        **_DCT,
+    ),
+    Design(
+        "nguyen_085",
+        "dct",
+        "small",
+        dct,
+        schedule=_loops("body", "k", "k2", *_COPIES),
+        **_DCT,
+    ),
+    Design(
+        "nguyen_086",
+        "dct",
+        "small",
+        dct,
+        **_DCT,
         schedule=(*_loops("body", "k", "k2", *_COPIES), _banks("body", "block", 2), _banks("body", "turned", 2)),
     ),
-    Design("nguyen_090", "matrixmul", "small", product_3x3, mhz=75.0, ports=("A", "B", "C"), **_OLD),
+    Design("nguyen_090", "matrixmul", "small", product_3x3, **_3X3),
     Design(
-        "nguyen_091", "matrixmul", "small", product_3x3, mhz=75.0, ports=("A", "B", "C"), **_OLD,
+        "nguyen_091",
+        "matrixmul",
+        "small",
+        product_3x3,
+        **_3X3,
         schedule=(*_loops("body", "j"), _banks("body", "a", 2), _banks("body", "b", 1)),
     ),
-    Design("nguyen_092", "matrixmul", "small", product_3x3, mhz=75.0, ports=("A", "B", "C"), schedule=_loops("body", "j"), **_OLD),
     Design(
-        "pldi_069", "allo", "f32 tuned", streamed_atax, device="u280", mhz=400.0, ports=("A", "A2", "X", "Y"),
+        "nguyen_092",
+        "matrixmul",
+        "small",
+        product_3x3,
+        schedule=_loops("body", "j"),
+        **_3X3,
+    ),
+    Design(
+        "pldi_069",
+        "allo",
+        "f32 tuned",
+        streamed_atax,
+        device="u280",
+        mhz=400.0,
+        ports=("A", "A2", "X", "Y"),
         schedule=(
-            *_loops("first", "c"), _unroll("first", "c", 39), _banks("first", "a", 1, 39), _banks("first", "v", 1, 39),
-            *_loops("second", "q"), _unroll("second", "q", 41), _banks("second", "a", 2, 41), _banks("second", "y", 1, 41),
+            *_loops("first", "c"),
+            _unroll("first", "c", 39),
+            _banks("first", "a", 1, 39),
+            _banks("first", "v", 1, 39),
+            *_loops("second", "q"),
+            _unroll("second", "q", 41),
+            _banks("second", "a", 2, 41),
+            _banks("second", "y", 1, 41),
         ),
     ),
     Design("silv_000", "2mm", "f32 tuned", sequential_2mm, schedule=_loops("body", "j", "j2", "j3"), **_ALLO),

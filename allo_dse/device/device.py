@@ -298,7 +298,7 @@ class FpgaDevice(Device):
     @model_validator(mode="before")
     @classmethod
     def _as_the_tool(cls, values: Any) -> Any:
-        """Put what differs by version of the tool in its place: changes of all versions that are not newer, in order."""
+        """Apply the changes of all versions of the tool that are not newer, in order."""
         if not isinstance(values, dict) or not isinstance(values.get("tools"), Mapping) or not values["tools"]:
             return values
         known = sorted(values["tools"], key=_version)
@@ -319,8 +319,8 @@ class FpgaDevice(Device):
         return self
 
     def with_options(self, **options: Any) -> Self:
-        """A copy with another clock (`clock_mhz=250`, `uncertainty=0.2`), other resources (`dsp=2560`, `lut=...`), or as
-        another version of the HLS tool builds on it (`tool="2021.1"`).
+        """A copy with another clock (`clock_mhz=250`, `uncertainty=0.2`), other resources (`dsp=2560`, `lut=...`), or
+        another version of the HLS tool (`tool="2021.1"`).
 
         Raises:
             DeviceError: for an unknown option or an impossible value.

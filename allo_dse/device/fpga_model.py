@@ -235,7 +235,9 @@ class ByWidth(Model):
     def resources(self, bits: int) -> Resources:
         """Return the logic at a width."""
         further = max(0, bits - AXI_LEAST_BITS)
-        return Resources(ff=self.ff + round(self.ff_per_bit * further), lut=self.lut + round(self.lut_per_bit * further))
+        return Resources(
+            ff=self.ff + round(self.ff_per_bit * further), lut=self.lut + round(self.lut_per_bit * further)
+        )
 
 
 class Adapter(ByWidth):

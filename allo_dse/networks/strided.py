@@ -275,7 +275,8 @@ def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
                     read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
                     known[key] = _stream(device, written, read)
                 if (stream := known[key]) is not None:
-                    saved = device.external.adapter.resources * 2
+                    bits, adapter = device.external.port_bits, device.external.adapter
+                    saved = adapter.of(bits, reads=True) + adapter.of(bits, reads=False)
                     saves = (getattr(saved, one) - getattr(stream[0], one) for one in RESOURCES)
                     yield Edge(other, number, (0, *saves), stream[1])
 
@@ -338,5 +339,6 @@ def _receiving(device: FpgaDevice, written: Passage) -> Resources:
     if device.limit("uram"):
         memory = Resources(uram=math.ceil(words / arrays.uram_words) * math.ceil(bits / arrays.uram_bits))
     table = Resources(bram18=arrays.bram18(written.moved, TABLE_BITS))
-    said, load = fifo_resources(device, 1, written.moved), device.external.load.resources
+    external = device.external
+    said, load = fifo_resources(device, 1, written.moved), external.load.resources(external.port_bits)
     return Resources.total([memory, table, table, said, load])

@@ -229,9 +229,7 @@ class _Reader:
         self._forms.set(value, Linear.variable(number))
         return number
 
-    def _declare(
-        self, value: ir.Value, name: str, argument: int | None = None, values: tuple[int, ...] = ()
-    ) -> None:
+    def _declare(self, value: ir.Value, name: str, argument: int | None = None, values: tuple[int, ...] = ()) -> None:
         type_ = ir.MemRefType(value.type)
         shape = tuple(type_.shape)
         self._arrays[name] = Array(name, shape, bits_of(type_.element_type), argument, values)
@@ -239,7 +237,7 @@ class _Reader:
 
     def _table(self, op: ir.Operation) -> tuple[int, ...]:
         """Return the integers of a constant table that an operation refers to; none of other tables and arrays."""
-        if op.name != "memref.get_global" or not element_of(ir.MemRefType(op.results[0].type).element_type)[0] in "iu":
+        if op.name != "memref.get_global" or element_of(ir.MemRefType(op.results[0].type).element_type)[0] not in "iu":
             return ()
         name = ir.FlatSymbolRefAttr(op.attributes["name"]).value
         given = next(g for g in self._module.body.operations if ir.StringAttr(g.attributes["sym_name"]).value == name)

@@ -94,7 +94,9 @@ def partitioned(items: Sequence[Item], storages: Mapping[str, Storage]) -> Mappi
         cut = [alone and split is None for alone, split in zip(constant, storage.splits, strict=True)]
         if storage.array.argument is None and storage.place == "auto" and any(cut):
             sizes = zip(storage.splits, cut, storage.array.shape, strict=True)
-            found[name] = replace(storage, splits=tuple(Split("cyclic", n) if own else split for split, own, n in sizes))
+            found[name] = replace(
+                storage, splits=tuple(Split("cyclic", n) if own else split for split, own, n in sizes)
+            )
     return found
 
 

@@ -377,9 +377,9 @@ def _decide(loop: Planned, pipeline_loops: int) -> Planned:
         return loop
     inner = [one for one in loops_in(loop.body) if one.mode != "unroll"]
     fixed = not any(map(_has_varying, loop.body))
-    if loop.mode == "pipeline" or pipeline_loops or not loop.name:
-        if not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, pipeline_loops):
-            return _pipelined(loop)
+    may = loop.mode == "pipeline" or pipeline_loops or not loop.name
+    if may and (not inner or (loop.mode == "pipeline" and fixed) or _absorbs(loop, inner, pipeline_loops)):
+        return _pipelined(loop)
     return replace(loop, mode="sequential", body=_decided(loop.body, pipeline_loops))
 
 

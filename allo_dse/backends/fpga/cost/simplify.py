@@ -1,4 +1,4 @@
-"""Task bodies as the HLS tool's compiler leaves them: common subexpressions once, no wider than needed, tables as ROMs."""
+"""Task bodies after the HLS tool's compiler: common subexpressions once, no wider than needed, tables as ROMs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def simplified(mlir: str) -> Nest:
 
 
 def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[int, ...]]]:
-    """Return the body without loops that fill an array with a table, and the values of arrays that nothing else fills."""
+    """Return the body without loops that copy a table, and the values of the arrays that nothing else fills."""
     stored: dict[str, int] = {}
     for op in _ops(nest.body):
         if op.access is not None and op.access.write:
@@ -33,7 +33,7 @@ def _without_copies(nest: Nest) -> tuple[tuple[Node, ...], Mapping[str, tuple[in
     tables, body = {}, []
     for node in nest.body:
         ops = list(_ops((node,)))
-        if isinstance(node, Loop) and node.source is None and len(ops) == 2:  # noqa: PLR2004
+        if isinstance(node, Loop) and node.source is None and len(ops) == 2:
             (load, store) = (op.access for op in ops)
             values = nest.arrays[load.array].values if load and store else ()
             if load and store and values and store.write and stored[store.array] == 1 and load.index == store.index:
@@ -53,9 +53,7 @@ def _ops(nodes: Iterable[Node]) -> Iterator[Op]:
             yield from _ops((*node.sides[0], *node.sides[1]))
 
 
-def _once(
-    nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, int]
-) -> tuple[Node, ...]:
+def _once(nodes: Iterable[Node], same: dict[int, int], known: Mapping[Hashable, int]) -> tuple[Node, ...]:
     """Return nodes without operations whose value another one has.
 
     Args:

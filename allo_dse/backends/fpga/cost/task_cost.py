@@ -549,9 +549,7 @@ class _Task:
     def _once(self, items: Sequence[Item]) -> Flat:
         """Operations outside loops as a loop of one round."""
         body = tuple(items)
-        return Flat(
-            (Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ())
-        )
+        return Flat((Planned(_NO_VARIABLE, "", 1, 0, 1, "pipeline", 1, body),), self.rounds.of((), (), body, ()))
 
     @property
     def _registers(self) -> frozenset[str]:

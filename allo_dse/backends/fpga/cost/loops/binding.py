@@ -17,7 +17,6 @@ from ..plan import Item, Planned
 from .effects import Use
 from .sums import multiply_adds
 
-
 _ROUNDS_IN_CHAIN = 2.7
 """Registers of each operand of a long chain of sums, whose loads the tool delays by whole intervals. In reports of four
 such loops (chains of 30 and 64, f32 and f64, 5 and 10 ns) they are 2.4 to 3.1."""

@@ -67,7 +67,9 @@ def address_logic(rules: HlsRules, accesses: Mapping[str, Accesses], storages: M
         shape = storage.array.shape
         words = bits_for(math.prod(shape) - 1)
         for access, unrolled in group:
-            whole = [f for f, split in zip(access.index, storage.splits, strict=True) if f is not None and split is None]
+            whole = [
+                f for f, split in zip(access.index, storage.splits, strict=True) if f is not None and split is None
+            ]
             own = {v: span for v, span in unrolled.items() if any(v in form.variables for form in whole)}
             found[shape, access.index] = _adders(access, storage, own) * copies_of(own) * adder_lut(rules, words)
             stores += words * access.write * copies_of(own)

@@ -306,7 +306,10 @@ class Pipelined(Struct, frozen=True):
 
 
 def flatten(
-    loop: Planned, storages: Mapping[str, Storage], rounds: KnownRounds, variables: Mapping[int, int] = MappingProxyType({})
+    loop: Planned,
+    storages: Mapping[str, Storage],
+    rounds: KnownRounds,
+    variables: Mapping[int, int] = MappingProxyType({}),
 ) -> Flat | None:
     """The nest as one loop; None when the tool does not flatten it.
 
@@ -343,7 +346,9 @@ def _flattened(loop: Planned, rounds: KnownRounds, variables: Mapping[int, int])
         loops.append(inner[0].at(variables))
     if any(_is_loop_like(item) for item in loops[-1].body):
         return None
-    return Flat(tuple(loops), rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after)))
+    return Flat(
+        tuple(loops), rounds.of(tuple(one.variable for one in loops), tuple(before), loops[-1].body, tuple(after))
+    )
 
 
 def _is_loop_like(item: Item) -> bool:
@@ -388,7 +393,11 @@ def _with_muxes(flat: Flat, built: Pipelined, storages: Mapping[str, Storage]) -
     once = flat.round
     early = max(once.port_cycles(storages, "early").values(), default=0)
     chosen = muxes(once.device, storages, built.span, built.units, once.addresses)
-    kept = sum(op.bits * copies_of(unrolled) for op, unrolled in once.early if op.access and not storages[op.access.array].in_registers)
+    kept = sum(
+        op.bits * copies_of(unrolled)
+        for op, unrolled in once.early
+        if op.access and not storages[op.access.array].in_registers
+    )
     return replace(built, muxes=chosen, early=early, registers=built.registers + kept)
 
 

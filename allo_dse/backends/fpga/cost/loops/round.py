@@ -471,9 +471,7 @@ class KnownRounds:
     _of_loops: dict[int, tuple[Planned, object]] = field(default_factory=dict, repr=False)
     _sources: dict[Hashable, list[list[int]]] = field(default_factory=dict, repr=False)
 
-    def of(
-        self, variables: tuple[int, ...], before: tuple[Level, ...], body: Level, after: tuple[Level, ...]
-    ) -> Round:
+    def of(self, variables: tuple[int, ...], before: tuple[Level, ...], body: Level, after: tuple[Level, ...]) -> Round:
         """The round that is made of these."""
         key = (variables, before, body, after)
         if key not in self._known:
