@@ -28,8 +28,8 @@ TARGETS = {"cycles": (0.03, 0.08), "dsp": (0.02, None), "ff": (0.12, None), "lut
 """Mean and worst error that the model is to have on designs that it was not made with."""
 LOOPS_EXACT = 31 / 32
 CONSTANTS = {
-    "ff": ("hls.state_ff", "external.adapter.ff", "external.control.ff"),
-    "lut": ("hls.state_lut", "external.adapter.lut", "external.control.lut"),
+    "ff": ("external.adapter.ff", "external.control.ff"),
+    "lut": ("external.adapter.lut", "external.control.lut"),
 }
 """Numbers of the device files that were found by comparison with reports ([cal]), by what they are of."""
 
@@ -79,7 +79,7 @@ def against(quantity: str, size: Sequence[float]) -> str:
     return f", {'met' if met else 'MISSED'} (target {words})"
 
 
-def changed(device: FpgaDevice, name: str, by: int) -> FpgaDevice:
+def changed(device: FpgaDevice, name: str, by: float) -> FpgaDevice:
     """The device with one of its numbers larger."""
     table, *rest, last = name.split(".")
     outer = getattr(device, table)

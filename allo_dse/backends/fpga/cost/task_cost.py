@@ -294,40 +294,52 @@ def deciding_pids(mlir: str) -> tuple[bool, ...]:
     return tuple(pid in used for pid in nest.pids)
 
 
+class Footprint(Struct, frozen=True):
+    """Arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
+
+    used: Set[str] = frozenset()
+    stored: Set[str] = frozenset()
+    ported: Set[str] = frozenset()
+
+    @staticmethod
+    def of(flat: Flat) -> Footprint:
+        effects = flat.round.whole
+        used = {op.access.array for op, _ in effects.uses if op.access is not None}
+        return Footprint(used | effects.stored, effects.stored, flat.round.accesses.keys())
+
+    def meets(self, other: Footprint) -> bool:
+        """Return whether one of two loops needs results of the other, or ports of its memories."""
+        return bool(self.stored & other.used or other.stored & self.used or self.ported & other.ported)
+
+    def __or__(self, other: Footprint) -> Footprint:
+        return Footprint(self.used | other.used, self.stored | other.stored, self.ported | other.ported)
+
+
 class AtOnce(Struct, frozen=True):
     """Pipelined loops that follow one another in a body and run at once, as none of them uses results of another.
 
     The tool makes each a module. Only one of them may use streams.
+
+    Attributes:
+        loops: variables of the innermost ones.
     """
 
-    loops: tuple[Flat, ...] = ()
+    loops: tuple[int, ...] = ()
+    footprint: Footprint = Footprint()
     parts: tuple[Part, ...] = ()
 
-    def may_join(self, flat: Flat, parts: Sequence[Part]) -> bool:
+    def may_join(self, footprint: Footprint, parts: Sequence[Part]) -> bool:
         """Return whether a loop needs neither results of these, nor their streams, nor ports of their memories."""
-        used, stored, ported = _used(flat)
-        for one in self.loops:
-            theirs, others_stored, others_ported = _used(one)
-            if stored & theirs or others_stored & used or ported & others_ported:
-                return False
-        return not (uses_streams(parts) and uses_streams(self.parts))
+        return not self.footprint.meets(footprint) and not (uses_streams(parts) and uses_streams(self.parts))
 
-    def joined(self, flat: Flat, parts: Sequence[Part]) -> AtOnce:
+    def joined(self, loops: tuple[int, ...], footprint: Footprint, parts: Sequence[Part]) -> AtOnce:
         """Return these and another one: those with streams, and the time that the others take beyond that."""
-        if not self.loops:
-            return AtOnce((flat,), tuple(parts))
         longer, shorter = self.parts, tuple(parts)
-        if uses_streams(shorter):
+        if uses_streams(shorter) or not longer:
             longer, shorter = shorter, longer
         beyond = cycles_of(shorter) - cycles_of(longer)
-        return AtOnce((*self.loops, flat), (*longer, Wait(beyond)) if beyond > 0 else longer)
-
-
-def _used(flat: Flat) -> tuple[Set[str], Set[str], Set[str]]:
-    """Return the arrays that a loop uses, those that it stores to, and those whose ports it needs while it runs."""
-    effects = flat.round.whole
-    used = {op.access.array for op, _ in effects.uses if op.access is not None}
-    return used | effects.stored, effects.stored, flat.round.accesses.keys()
+        every = (*longer, Wait(beyond)) if beyond > 0 else longer
+        return AtOnce((*self.loops, *loops), self.footprint | footprint, every)
 
 
 class _Task:
@@ -402,20 +414,34 @@ class _Task:
                 continue
             item = self._resolved(item, variables)
             flat = flatten(item, self.storages, self.rounds, variables) if isinstance(item, Planned) else None
-            if straight or flat is None:
+            alone = flat is None and not moved
+            if straight or alone:
                 parts += [*at_once.parts, *self._straight_line(straight, variables)]
                 at_once, straight, early = AtOnce(), [], 0
-            if flat is None:
+            if alone:
+                assert not isinstance(item, Op)
                 parts += self._own_time(item, times, variables, outermost=outermost)
                 continue
-            made, before = self._pipelined(flat, times, variables), self._early(flat, outermost=outermost)
-            if at_once.loops and not (self.device.hls.overlaps_loops and at_once.may_join(flat, made)):
+            loops: tuple[int, ...] = ()
+            before = 0
+            if flat is not None:
+                made, footprint = self._pipelined(flat, times, variables), Footprint.of(flat)
+                loops, before = (flat.loops[-1].variable,), self._early(flat, outermost=outermost)
+            else:
+                assert isinstance(item, Op)
+                assert item.access is not None
+                array = frozenset((item.access.array,))
+                made, footprint = (
+                    self._moved(item),
+                    Footprint(array, array if item.access.write else frozenset(), array),
+                )
+            if at_once.parts and not (self.device.hls.overlaps_loops and at_once.may_join(footprint, made)):
                 parts += at_once.parts
                 at_once = AtOnce()
             if before > early:
                 made, early = [Wait(before - early), *made], before
-            at_once = at_once.joined(flat, made)
-            self._at_once.add(tuple(one.loops[-1].variable for one in at_once.loops))
+            at_once = at_once.joined(loops, footprint, made)
+            self._at_once.add(at_once.loops)
         return (*parts, *at_once.parts, *self._straight_line(straight, variables))
 
     def _resolved(self, item: Item, variables: Mapping[int, int]) -> Item:
@@ -437,10 +463,8 @@ class _Task:
         early = self._pipelines[flat.loops[-1].variable].early
         return early and (early - 1 if outermost else early + 1)
 
-    def _own_time(self, item: Item, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
-        """A loop that is not pipelined, a condition around loops, or a block that is moved."""
-        if isinstance(item, Op):
-            return self._moved(item)
+    def _own_time(self, item: Planned | Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
+        """A loop that is not pipelined, or a condition around loops."""
         if isinstance(item, Branch):
             return self._chosen(item, times, variables, outermost=outermost)
         return [*self._repeated(item, times, variables), Wait(self.device.hls.loop_extra)]
