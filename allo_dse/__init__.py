@@ -24,6 +24,7 @@ from .lang.targets import register_target
 from .space.backend import find_backends_with
 
 if TYPE_CHECKING:
+    from .backends.fpga.choices.clock import clock as clock
     from .backends.fpga.choices.schedules import adders as adders
     from .backends.fpga.choices.schedules import memory as memory
     from .backends.fpga.choices.schedules import pack as pack
@@ -121,6 +122,7 @@ __version__ = "0.2.0"
 _names, __getattr__ = lazy_exports(
     __name__,
     {
+        "backends.fpga.choices.clock": ["clock"],
         "backends.fpga.choices.schedules": [
             "adders",
             "memory",

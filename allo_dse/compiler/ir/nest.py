@@ -72,7 +72,7 @@ class Op(Struct, frozen=True):
     Attributes:
         inputs, outputs: value numbers.
         element: "f32", "i16", ... of its operands; bits: width of its result.
-        constant: the constant factor of a product of integers, if it has one.
+        constant: the form of a factor of a product of integers, or of the result of a shift, where it has one.
         stream: position of the stream argument, for stream operations; op: their number in the source.
         block: elements of the token, for operations on blocks.
     """
@@ -87,7 +87,7 @@ class Op(Struct, frozen=True):
     stream: int | None = None
     op: int = -1
     block: int = 0
-    constant: int | None = None
+    constant: Linear | None = None
 
     @property
     def direction(self) -> str | None:
@@ -384,13 +384,13 @@ class _Reader:
             element,
             max((bits_of(r.type) for r in results), default=0),
             tuple(self._width(v) for v in operands),
-            constant=self._factor(op.name, operands),
+            constant=self._known(op, operands),
         )
 
-    def _factor(self, name: str, operands: Sequence[ir.Value]) -> int | None:
-        """Return the constant factor of a product."""
-        forms = [self._forms.get(value) for value in operands] if name == "arith.muli" else []
-        return next((form.constant for form in forms if form is not None and form.is_constant), None)
+    def _known(self, op: ir.Operation, operands: Sequence[ir.Value]) -> Linear | None:
+        """Return the form of a factor of a product, or of a shifted value."""
+        values = operands if op.name == "arith.muli" else list(op.results) if op.name in SHIFTS else []
+        return next((form for value in values if (form := self._forms.get(value)) is not None), None)
 
     def _hardware(self, name: str, operands: Sequence[ir.Value]) -> str:
         """Return the hardware operation, which is cheaper than its name says if one operand is constant."""

@@ -12,19 +12,21 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from functools import reduce
 from typing import Literal, TypeAlias
 
+import numpy as np
 from msgspec import Struct, field
 
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import Compare, Linear, Ranges, extent, replaced
-from allo_dse.compiler.ir.nest import Access, Branch, Loop, Nest, Node, Op
+from allo_dse.compiler.ir.affine import SHIFTS, Compare, Linear, Ranges, extent, replaced
+from allo_dse.compiler.ir.nest import WIRING, Access, Array, Branch, Loop, Nest, Node, Op
 from allo_dse.compiler.program.compiled import ADDERS, DATAFLOW, STREAM, CompiledProgram, Directive, stream_depth
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.shared_tensors import is_region, kept_in_common, kernel_of, of_region
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
 from allo_dse.eval.execute.decided import Observed
 
-from .memory import Split, Storage
+from .memory import Split, Storage, Unrolled, addresses_of
+from .simplify import product_by
 
 # Errors for data-dependent control: the place, the expression, and a remedy.
 
@@ -56,6 +58,7 @@ def place_of(task_class: TaskClass, loop: int | None = None, op: int | None = No
 
 Mode: TypeAlias = Literal["pipeline", "unroll", "sequential"]
 _STORAGES_KEPT = 4096
+_WIDTHS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 
 
 class Planned(Struct, frozen=True):
@@ -263,7 +266,9 @@ def planned(
     """
     resolver = _Resolver(plan, pipelined, observed)
     ranges = {variable: (value, value) for variable, value in pids.items()}
-    return _decided(tuple(resolver.item(node, ranges) for node in body), pipeline_loops)
+    items = _decided(tuple(resolver.item(node, ranges) for node in body), pipeline_loops)
+    tables = {name: storage.array for name, storage in plan.storages.items() if storage.array.values}
+    return tuple(_folded(items, tables, {}))
 
 
 def sources_in(body: Iterable[Node]) -> Iterator[int]:
@@ -361,6 +366,8 @@ def substituted(item: Item, variable: int, form: Linear) -> Item:
         sides = tuple(tuple(substituted(inner, variable, form) for inner in side) for side in item.sides)  # type: ignore[arg-type]
         test = replaced(item.test, lambda f: f.put_in(variable, form))
         return replace(item, sides=sides, test=test)
+    if item.constant is not None:
+        item = replace(item, constant=item.constant.put_in(variable, form))
     if item.access is None:
         return item
     index = tuple(None if f is None else f.put_in(variable, form) for f in item.access.index)
@@ -447,6 +454,42 @@ def _has_varying(item: Item) -> bool:
     return isinstance(item, Planned) and (item.varies or any(_has_varying(inner) for inner in item.body))
 
 
+def _folded(items: Iterable[Item], tables: Mapping[str, Array], unrolled: Unrolled) -> Iterator[Item]:
+    """Yield items in which products with constants, as copies of unrolled loops have them, need no multiplier."""
+    loads: dict[int, Access] = {}
+    for item in items:
+        if isinstance(item, Planned):
+            own = {item.variable: range(item.first, item.first + item.trips * item.step, item.step)}
+            inside = {**unrolled, **own} if item.mode == "unroll" else unrolled
+            yield replace(item, body=tuple(_folded(item.body, tables, inside)))
+        elif isinstance(item, Branch):
+            sides = tuple(tuple(_folded(side, tables, unrolled)) for side in item.sides)  # type: ignore[arg-type]
+            yield replace(item, sides=sides)
+        else:
+            if item.access is not None and item.access.array in tables:
+                loads.update(dict.fromkeys(item.outputs, item.access))
+            elif item.name in _WIDTHS and item.inputs[0] in loads:
+                loads[item.outputs[0]] = loads[item.inputs[0]]
+            elif item.name == "arith.muli" and (found := _constants(item, loads, tables, unrolled)):
+                item = replace(item, name=product_by(found))
+            elif item.name in SHIFTS and item.constant is not None and item.constant.variables <= unrolled.keys():
+                item = replace(item, name=WIRING)
+            yield item
+
+
+def _constants(op: Op, loads: Mapping[int, Access], tables: Mapping[str, Array], unrolled: Unrolled) -> set[int]:
+    """Return the constant factors that the copies of a product have; empty if they are not known."""
+    if op.constant is not None and op.constant.variables <= unrolled.keys():
+        return set(addresses_of([op.constant], unrolled).ravel().tolist())
+    for access in (loads[value] for value in op.inputs if value in loads):
+        forms = [form for form in access.index if form is not None and form.variables <= unrolled.keys()]
+        if len(forms) == len(access.index):
+            table = tables[access.array]
+            values = np.array(table.values).reshape(table.shape)
+            return {int(values[tuple(place)]) for place in addresses_of(forms, unrolled).tolist()}
+    return set()
+
+
 def loops_in(items: Iterable[Item]) -> list[Planned]:
     """The loops of a block, those under conditions included, without those inside them."""
     found: list[Planned] = []
@@ -459,6 +502,10 @@ def loops_in(items: Iterable[Item]) -> list[Planned]:
 
 
 def _all_unrolled(item: Item) -> Item:
+    """Return an item with all loops unrolled, those under conditions included."""
     if isinstance(item, Planned):
-        return replace(item, mode="unroll", body=tuple(_all_unrolled(inner) for inner in item.body))
+        return replace(item, mode="unroll", body=tuple(map(_all_unrolled, item.body)))
+    if isinstance(item, Branch):
+        sides = tuple(tuple(_all_unrolled(inner) for inner in side) for side in item.sides)  # type: ignore[arg-type]
+        return replace(item, sides=sides)
     return item

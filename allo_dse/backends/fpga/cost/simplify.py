@@ -129,14 +129,12 @@ def _narrowed(node: Node, needed: Mapping[int, int]) -> Node:
     if node.name not in _MODULAR:
         return node
     bits = min(node.bits, needed.get(node.outputs[0], node.bits))
-    if node.constant is not None:
-        node = replace(node, name=product_by(node.constant))
     return replace(node, bits=bits, operand_bits=tuple(min(n, bits) for n in node.operand_bits))
 
 
-def product_by(constant: int) -> str:
-    """Return the operation that multiplies by a constant: wires, one adder, or a multiplier."""
-    digits = signed_digits(constant)
+def product_by(constants: Iterable[int]) -> str:
+    """Return the operation that multiplies by one of some constants: wires, one adder, or a multiplier."""
+    digits = max(map(signed_digits, constants), default=1)
     if digits <= 1:
         return WIRING
     return "arith.addi" if digits <= _ADDERS else "arith.muli"

@@ -463,7 +463,9 @@ class _Task:
         early = self._pipelines[flat.loops[-1].variable].early
         return early and (early - 1 if outermost else early + 1)
 
-    def _own_time(self, item: Planned | Branch, times: int, variables: Mapping[int, int], *, outermost: bool) -> list[Part]:
+    def _own_time(
+        self, item: Planned | Branch, times: int, variables: Mapping[int, int], *, outermost: bool
+    ) -> list[Part]:
         """A loop that is not pipelined, or a condition around loops."""
         if isinstance(item, Branch):
             return self._chosen(item, times, variables, outermost=outermost)
