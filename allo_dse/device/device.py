@@ -360,6 +360,14 @@ class FpgaDevice(Device):
         return None if rows is None else at_clock(rows, self.clock.mhz)
 
     @property
+    def beyond_figures(self) -> str:
+        """Sentence about operators whose latency at this clock is extrapolated; empty if there are none."""
+        known = min(max(row.mhz for row in self.operators["f32"][name]) for name in ("add_fabric", "mul"))
+        if self.clock.mhz <= known:
+            return ""
+        return f"latencies at {self.clock.mhz:g} MHz are extrapolated: figures of f32 operators end at {known:g} MHz"
+
+    @property
     def max_nodes(self) -> int:
         """A processing element has a state machine and an operator at least: about 100 LUTs."""
         return max(1, self.limit("lut") // _LUT_PER_NODE)

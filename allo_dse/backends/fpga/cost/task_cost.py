@@ -8,7 +8,7 @@ cost.loops          # LoopCost per pipelined loop: trips, II, depth, cycles, wha
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -33,7 +33,7 @@ from .loops.round import KnownRounds
 from .loops.rounds import Rounds
 from .loops.schedule import Walk
 from .memory import MOST_COPIES, Storage, addresses_of, copies_of
-from .plan import Item, Plan, Planned, place_of, plan_of, planned, refusal
+from .plan import Item, Plan, Planned, loops_in, place_of, plan_of, planned, refusal
 from .simplify import simplified
 
 # Dataflow inside a task: the nests of a function run concurrently, connected by buffers or FIFOs.
@@ -205,6 +205,7 @@ class TaskCost(Struct, frozen=True, dict=True):
         logic: operators, registers and control.
         storages: its arrays, arguments included.
         operations: arithmetic operations; a multiply-add is two.
+        not_pipelined: loops that a directive asks to pipeline and the tool does not, with the reason.
     """
 
     parts: tuple[Part, ...]
@@ -212,6 +213,7 @@ class TaskCost(Struct, frozen=True, dict=True):
     logic: Resources
     storages: Mapping[str, Storage]
     operations: int
+    not_pipelined: tuple[tuple[str, str], ...] = ()
 
     @property
     def cycles(self) -> int:
@@ -283,7 +285,20 @@ def planned_cost(
     parts = task.whole(items, pids)
     if observed is not None:
         observed.require_used()
-    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations)
+    lost = tuple(_not_pipelined(items, {n for n, said in plan.loops.items() if said.interval is not None}))
+    return TaskCost(parts, task.loops, task.logic(), task.storages, task.operations, lost)
+
+
+def _not_pipelined(items: Iterable[Item], asked: Set[int]) -> Iterator[tuple[str, str]]:
+    """Yield the loops of these numbers in the source that are not pipelined, each with the reason."""
+    for item in items:
+        if isinstance(item, Branch):
+            yield from _not_pipelined((*item.sides[0], *item.sides[1]), asked)  # type: ignore[arg-type]
+        elif isinstance(item, Planned):
+            if item.source in asked and item.mode == "sequential":
+                inner = next((one.name for one in loops_in(item.body) if one.varies), "")
+                yield item.name, f"the trip count of {inner} inside it varies, so that it cannot be unrolled"
+            yield from _not_pipelined(item.body, asked)
 
 
 @lru_cache(maxsize=4096)
