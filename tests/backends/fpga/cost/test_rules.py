@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ U55C = FpgaDevice.load("u55c").with_options(clock_mhz=200)
 OLD = FpgaDevice.load("z7045").with_options(clock_mhz=75, uncertainty=0.125, tool="2015.3")
 
 
-def cost(region: object, device: FpgaDevice = U55C, *schedule: Directive) -> TaskCost:
+def cost(region: Any, device: FpgaDevice = U55C, *schedule: Directive) -> TaskCost:
     program = dse.load_program(region)
     return task_cost(program, program.kernels[0].classes[0], device, schedule)
 
