@@ -393,10 +393,14 @@ def _decide(loop: Planned, pipeline_loops: int) -> Planned:
 def _absorbs(loop: Planned, inner: Sequence[Planned], pipeline_loops: int) -> bool:
     """Return whether the tool unrolls all loops inside this one and pipelines it, without a directive.
 
-    It flattens perfect nests instead.
+    It flattens perfect nests instead. Loops under conditions stay as they are.
     """
     sizes = [_rounds_inside(one) for one in inner]
-    if not loop.name or any(size is None or size > pipeline_loops for size in sizes):
+    if (
+        not loop.name
+        or any(one not in loop.body for one in inner)
+        or any(size is None or size > pipeline_loops for size in sizes)
+    ):
         return False
     return len(inner) > 1 or not _is_perfect(loop, inner[0])
 
