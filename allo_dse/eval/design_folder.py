@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
 from .equivalence.exported import PROGRAM
-from .tolerances import tolerances_of
+from .tolerances import limits_of, tolerances_of
 from .verify import Smaller, asked, directions
 
 HLS = "hls"
@@ -32,7 +32,7 @@ ALLO_FIFO_DEPTH = 2
 """Depth of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
 
 DESIGN, BUILD, FOLDING = "design.json", "build.py", "allo_folding.py"
-GOLDEN = "golden.npz"
+GOLDEN, LIMITS = "golden.npz", "limits.npz"
 
 Reference = Callable[..., Any]
 Files = dict[str, str | bytes]
@@ -120,8 +120,12 @@ def _allo_files(design: Design, reference: Reference | None, verify_with: Smalle
         return files, facts
     spelled = any(words in str(files[PROGRAM]) for words in ("\nreference = ", "\ndef reference("))
     elements = sum(math.prod(tensor.shape) for tensor in program.tensors)
-    if reference is not None and not spelled and elements <= MOST_GOLDEN_ELEMENTS:
-        files[GOLDEN] = _golden(tensors, reference)
+    if reference is not None and elements <= MOST_GOLDEN_ELEMENTS:
+        arrays = build.make_arrays(tensors, 0)
+        if not spelled:
+            files[GOLDEN] = _golden(tensors, reference, arrays)
+        if limits := limits_of(program, arrays):
+            files[LIMITS] = _archive(limits)
     return files, facts
 
 
@@ -140,14 +144,18 @@ def tensor_facts(program: Program) -> build.Tensors:
     ]
 
 
-def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
-    """Return the results of a reference without its own source, for the inputs of seed 0."""
-    expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
+def _golden(tensors: build.Tensors, reference: Reference, arrays: Mapping[str, Any]) -> bytes:
+    """Return the results of a reference without its own source, for some inputs."""
+    expected = build.expected_of(reference, tensors, arrays)
     names = [tensor["name"] for tensor in tensors if tensor["written"]]
-    data = io.BytesIO()
     # NumPy's file format does not support the types of ml_dtypes.
     plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
-    np.savez(data, **dict(zip(names, plain, strict=True)))
+    return _archive(dict(zip(names, plain, strict=True)))
+
+
+def _archive(arrays: Mapping[str, Any]) -> bytes:
+    data = io.BytesIO()
+    np.savez_compressed(data, **arrays)
     return data.getvalue()
 
 

@@ -1,6 +1,7 @@
 """Attempts and what they found, by kind; exit code 1 when anything was found.
 
 python -m tests.soak --minutes 30
+python -m tests.soak --attack exchanges --attempts 2000
 python -m tests.soak --goal counts.json     # until there are as many of each kind as GOAL says, over several runs
 """
 
@@ -83,17 +84,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, help="2 by default; until the goal is reached, with --goal")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32), help="of the first attempts")
-    parser.add_argument("--attack", choices=[attack.name for attack in ATTACKS], help="this kind only; one attempt")
+    parser.add_argument("--attack", choices=[attack.name for attack in ATTACKS], help="this kind only")
+    parser.add_argument("--attempts", type=int, default=1, help="of that kind, with consecutive seeds; 1 by default")
     parser.add_argument("--goal", type=Path, metavar="FILE", help="add to the counts in this file, up to the goal")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         if options.attack:
             (attack,) = (a for a in ATTACKS if a.name == options.attack)
-            found = attempt(attack, options.seed, Path(folder))
-            print(found or f"{attack.name}, seed {options.seed}: nothing")
-            return 1 if found else 0
+            return _repeat(attack, options.seed, options.attempts, Path(folder))
         minutes = options.minutes or (math.inf if options.goal else 2)
         return _soak(Counts(options.goal), minutes, options.seed, Path(folder))
+
+
+def _repeat(attack: Attack, seed: int, attempts: int, folder: Path) -> int:
+    """Make attempts of one kind and print what they find; 1 if anything."""
+    failed = 0
+    for own_seed in range(seed, seed + attempts):
+        if found := attempt(attack, own_seed, folder):
+            failed += 1
+            print(f"{attack.name}, seed {own_seed}: {found}", flush=True)
+    print(f"{attack.name}, seeds {seed} to {seed + attempts - 1}: {failed} of {attempts} failed")
+    return 1 if failed else 0
 
 
 class Counts:

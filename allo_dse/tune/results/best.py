@@ -15,7 +15,7 @@ from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
 from allo_dse.common.records import JsonObject
-from allo_dse.eval.design_folder import BUILD, FOLDING, GOLDEN, HLS, design_files, json_text, not_taken, write_files
+from allo_dse.eval.design_folder import BUILD, FOLDING, GOLDEN, HLS, LIMITS, design_files, json_text, not_taken, write_files
 from allo_dse.eval.equivalence.exported import PROGRAM
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from allo_dse.space.design import Design
 
 # Files that not every design has. Export removes them, so that none of an earlier design is left.
-_SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
+_SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, LIMITS, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 
 def export_design(  # noqa: PLR0913
