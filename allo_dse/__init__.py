@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from .common.exports import lazy_exports
 from .lang.targets import register_target
+from .space.backend import find_backends_with
 
 if TYPE_CHECKING:
     from .backends.fpga.choices.schedules import adders as adders
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from .simulator.replay.trace_build import Get as Get
     from .simulator.replay.trace_build import Loop as Loop
     from .simulator.replay.trace_build import Put as Put
+    from .space.backend import Maps
     from .space.choice import Ask as Ask
     from .space.choice import Choice as Choice
     from .space.choice import Question as Question
@@ -172,6 +174,14 @@ _names, __getattr__ = lazy_exports(
 )
 __all__ = [*_names, "__version__"]
 
+
+def _backend_for(device: Device) -> Maps:
+    from .backends.registry import backend_for
+
+    return backend_for(device)
+
+
+find_backends_with(_backend_for)
 
 for _target in ("simulator", "llvm"):
     register_target(_target, "allo_dse.eval.execute.built:SimulatorModule")

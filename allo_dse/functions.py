@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allo_dse.backends.npu.mapping import PLACE_SECONDS, DeviceMapping
-from allo_dse.common.errors import AlloDseError
+from allo_dse.backends.npu.mapping import PLACE_SECONDS, NpuMapping
+from allo_dse.backends.registry import backend_for
+from allo_dse.common.errors import AlloDseError, DeviceError
 from allo_dse.common.files import write_whole
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.simulator.engine.run_result import RunResult
     from allo_dse.simulator.replay.trace import Trace
+    from allo_dse.space.backend import DeviceMapping
 
 
 def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
@@ -46,6 +48,8 @@ def place(
         time_limit_s: after it, the answer may be that there was no time to decide.
     """
     target = _target(mapping, device, "place")
+    if not isinstance(target, NpuMapping):
+        raise DeviceError("the device has no array to place nodes on", hint="only NPUs have one")
     return target.placement if time_limit_s == PLACE_SECONDS else target.place(time_limit_s)
 
 
@@ -78,10 +82,12 @@ def _target(mapping: VMG | Design | Program, device: Device | str | None, functi
     """The mapping that a function of the public API is about."""
     target = None if device is None else Device.of(device)
     if isinstance(mapping, Design):
-        return mapping.mapping if target is None else mapping.mapping.on(target)
+        if target is None:
+            return mapping.mapping
+        return backend_for(target).map(mapping.vmg, target, mapping.buffering, mapping.schedule, mapping.depths)
     if target is None:
         raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
-    return DeviceMapping(_graph(mapping, function), target)
+    return backend_for(target).map(_graph(mapping, function), target)
 
 
 def _graph(mapping: VMG | Design | Program, function: str) -> VMG:
@@ -118,12 +124,11 @@ def simulate(
         DeadlockError: naming the tasks and streams that wait for each other.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from allo_dse.backends.fpga.depths.depths import built_depths
     from allo_dse.eval.execute.run import run_graph
 
     vmg = _graph(program, "simulate")
     given = arrays or _zeros(vmg)
-    own = built_depths(program, depths)
+    own = _built_depths(program, depths)
     return run_graph(
         vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values, frames=frames
     )
@@ -148,10 +153,14 @@ def record_trace(
         DeadlockError: if no depths help.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from allo_dse.backends.fpga.depths.depths import built_depths
-
     vmg = _graph(program, "record_trace")
-    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=built_depths(program, depths), seconds=seconds)
+    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_built_depths(program, depths), seconds=seconds)
+
+
+def _built_depths(program: Program | VMG | Design, changes: Mapping[str, int] | None) -> dict[str, int]:
+    """Return the stream depths that a design is built with, and those that a call gives."""
+    own = dict(program.as_built.depths) if isinstance(program, Design) else {}
+    return {**own, **(changes or {})}
 
 
 def _zeros(vmg: VMG) -> tuple[Any, ...]:

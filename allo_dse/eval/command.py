@@ -172,10 +172,7 @@ def _words(command: str) -> list[str]:
 
 def _decided(design: Design) -> dict[str, int]:
     """Return the metrics that need no run, so that commands that only measure time serve every study."""
-    cores = {"pe_count": design.vmg.node_count}
-    if design.device.family != "npu":
-        return cores
-    return {**cores, "local_memory_bytes": design.mapping.local_memory_bytes}
+    return {"pe_count": design.vmg.node_count, **design.mapping.facts}
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -89,10 +89,9 @@ def json_text(values: Any) -> str:
 
 def _hls_files(design: Design, verify_with: Smaller | None) -> dict[str, str]:
     """Return the design's HLS project, with the stream depths that the simulator and the HLS flow use."""
-    from allo_dse.backends.fpga.depths.depths import decided_depths
     from allo_dse.backends.fpga.hls.design_project import hls_project
 
-    project = hls_project(design, decided_depths(design, "solve"), verify_with=verify_with)
+    project = hls_project(design, dict(design.as_built.depths), verify_with=verify_with)
     return {f"{HLS}/{name}": text for name, text in project.files.items()}
 
 
@@ -114,7 +113,7 @@ def _allo_files(design: Design, reference: Reference | None, verify_with: Smalle
     }
     files: Files = {BUILD: Path(build.__file__).read_text(), FOLDING: Path(folding.__file__).read_text()}
     try:
-        files |= program_files(program.source, program.params, reference, design.mapping.view.needed_depths.depth)
+        files |= program_files(program.source, program.params, reference, dict(design.as_built.depths))
     except NotCut as problem:
         facts["not_taken"] = [f"the program: {problem.message}; write program.py with a function region()"]
         return files, facts

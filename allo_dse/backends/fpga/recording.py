@@ -17,7 +17,7 @@ from allo_dse.space.design import Design
 
 from .depths.solver import timed_runs
 from .hls.retime import ReportTimes, retimed
-from .mapping import FpgaCosts
+from .mapping import FpgaMapping
 from .network import FpgaNetwork, fpga_network
 
 
@@ -98,7 +98,7 @@ def record_fpga(
         DeviceError: if the design is not for an FPGA.
         SimulationError: if it deadlocks, or its control flow depends on data.
     """
-    mapping = design.mapping.fpga
+    mapping = FpgaMapping.of(design)
     used = dict(design.depths if depths is None else depths)
     used, timed = timed_runs(mapping, None if depths is None and not used else used)
     mapping = max(timed, key=lambda one: one.result.cycles).mapping
@@ -118,7 +118,7 @@ def record_fpga(
     )
 
 
-def _labels(mapping: FpgaCosts, network: FpgaNetwork) -> FpgaLabels:
+def _labels(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
     """Names in the order in which `fpga_network` makes processes and streams."""
     program = mapping.vmg.program
     number = np.full(network.network.task_count, -1)

@@ -12,6 +12,7 @@ from allo_dse.simulator.network.network import Labels
 from allo_dse.space.design import Design
 
 from .costs import TICKS_PER_CYCLE, blocks_of
+from .mapping import NpuMapping
 from .movement.movement import Channel, Flow, Transport
 from .network import build_npu_network
 
@@ -66,8 +67,8 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
         SimulationError: if it deadlocks.
     """
     device = NpuDevice.of(design.device)
-    transport, schedules = design.mapping.transport, design.mapping.view.periods
-    links = design.mapping.view.channels
+    transport, schedules = NpuMapping.of(design).transport, NpuMapping.of(design).view.periods
+    links = NpuMapping.of(design).view.channels
     periods = blocks_of(schedules[0].periods, transport, device.board)[0][0]
     built = build_npu_network(schedules, links, transport, device, periods)
     labels = _labels(design, transport, sorted(links.depth), built.memory_names)

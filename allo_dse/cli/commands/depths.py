@@ -83,6 +83,7 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
 
 def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
     from allo_dse.backends.fpga.depths.front import depth_front
+    from allo_dse.backends.fpga.mapping import FpgaMapping
     from allo_dse.tune.rerun import Replayer
 
     from ..output import find_design, open_run
@@ -91,7 +92,7 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
     key = table.keys[find_design(table, wanted)]
     with Replayer(table.path, study) as replayer:
         design = replayer.candidate(replayer.record(key)).design
-    costs = design.mapping.fpga
+    costs = FpgaMapping.of(design)
     return _View(depth_front(design, max_runs=max_runs), lambda point: costs.fifos_at(point.depths))
 
 

@@ -9,7 +9,7 @@ of several kernels that are folded together are named after the first kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -96,15 +96,25 @@ class KernelPlan(Struct, frozen=True):
         return math.prod(axis.spatial for axis in self.axes)
 
 
-def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int) -> list[KernelPlan]:
-    """Return the legal fold nearest to the genes, on at most `max_nodes` nodes where possible."""
+Heads = Sequence[int | None]
+"""Per kernel the first kernel of the chain that it is a later member of; None for others."""
+
+
+def decode_folds(
+    kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int, separated: Callable[[Heads], Heads]
+) -> list[KernelPlan]:
+    """Return the legal fold nearest to the genes, on at most `max_nodes` nodes where possible.
+
+    Args:
+        separated: takes kernels out of chains that are illegal with them.
+    """
     wanted: dict[AxisOptions, WantedAxis] = {}
     for k in kernels:
         for n, axis in enumerate(k.axes):
             if axis not in wanted:
                 wanted[axis] = _wanted_axis(f"fold.{k.kernel}.{n}", axis, suggest, max_nodes)
     wants = [_joined(kernel, position, suggest) for position, kernel in enumerate(kernels)]
-    joined = [_first(wants, number) for number in range(len(kernels))]
+    joined = separated([_first(wants, number) for number in range(len(kernels))])
     sizes = {axis: axis.nearest(want.spatial) for axis, want in wanted.items()}
     _fit_budget(sizes, kernels, joined, max_nodes)
     plans = []

@@ -183,40 +183,22 @@ class StudySpec:
         Raises:
             AlloDseError: when there is no such target for the device.
         """
-        from allo_dse.eval.target import target
+        from allo_dse.eval.backend import target
 
         return target(self.target_name, self.device)
 
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        from allo_dse.backends.npu.choices import OutputDepth
-        from allo_dse.eval.target import Buildable
-        from allo_dse.mapper.violation import Buffering
+        from allo_dse.eval.backend import Asked, Buildable, backend_of
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.design import Draft
 
-        # Output ports of an FPGA design have no object FIFOs.
-        depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
-        if self.target.fifo_depth is not None:
-            depths = (self.target.fifo_depth,)
-        least = Buffering(output_depth=min(depths))
-        builder = None if self._check else Buildable(self.target, self.device, least)
+        asked = Asked(self.output_depths, self.schedules, self.kernels)
+        offered = backend_of(self.device).choices(asked, self.target, self.device)
+        builder = None if self._check else Buildable(self.target, self.device, offered.buffering)
         parameters = ParameterChoice(self.parameters, self.programs, builder)
-        choices: list[Choice] = [parameters, self.folds, OutputDepth(depths)]
-        if self.schedules not in ((), []):
-            from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules, schedules_of
-            from allo_dse.space.choices.overlap import Overlap
-
-            schedules = schedules_of(self.schedules, self.device)
-            if isinstance(schedules, AutoSchedules) and not schedules.names_kernels:
-                choices.insert(1, Overlap())
-            if schedules is not None:
-                choices.append(schedules)
-        if self.kernels:
-            from allo_dse.backends.npu.choices import KernelLibrary
-
-            choices.append(KernelLibrary(self.device, self.kernels))
+        choices: list[Choice] = [parameters, *offered.before, self.folds, *offered.after]
         for one in self._extra_choices:
             if not hasattr(one, "decode"):
                 raise StudyError(f"extra_choices: {one!r} is not a choice", hint="docs/architecture.md has an example")
@@ -254,7 +236,9 @@ class StudySpec:
     def make_evaluator(self) -> Evaluator:
         """Return the first rung's evaluator, a new one if the study has a function that makes it."""
         if self._evaluator is None:
-            return _default_evaluator(self.device)
+            from allo_dse.eval.backend import backend_of
+
+            return backend_of(self.device).evaluator(self.device)
         return self._made(self._evaluator)
 
     def make_evaluators(self) -> list[Evaluator]:
@@ -336,7 +320,9 @@ class StudySpec:
         """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
         if getattr(design.device, "family", None) != "npu":
             return None
-        placement: PlacedDesign | Infeasible | None = design.mapping.placement
+        from allo_dse.backends.npu.mapping import NpuMapping
+
+        placement: PlacedDesign | Infeasible | None = NpuMapping.of(design).placement
         return placement
 
     def fingerprint(self) -> tuple[str, str]:
@@ -385,14 +371,3 @@ def _listed(name: str, given: Any) -> Sequence[Any]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise StudyError(f"Study(..., {name}={given!r}) is not a list", hint=f"{name}=[...], also of one")
     return list(given)
-
-
-def _default_evaluator(device: Device) -> Evaluator:
-    """The simulator of the device's family."""
-    if device.family == "fpga":
-        from allo_dse.backends.fpga.evaluator import FpgaSimulator
-
-        return FpgaSimulator()
-    from allo_dse.backends.npu.evaluator import NpuSimulator
-
-    return NpuSimulator()

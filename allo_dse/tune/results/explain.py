@@ -111,12 +111,12 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
 
 def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
     """Describe unrolled loops, tensors with bank conflicts, and the resource with the highest use."""
-    from allo_dse.backends.fpga.mapping import partition_conflicts
+    from allo_dse.backends.fpga.mapping import FpgaMapping, partition_conflicts
 
     unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
     words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
     with suppress(SimulationError):  # data-dependent loops cannot be analysed
-        words += map(str, partition_conflicts(design.mapping.fpga))
+        words += map(str, partition_conflicts(FpgaMapping.of(design)))
     binding, share = metrics.get("binding"), metrics.get("utilization")
     if binding is not None and share is not None:
         words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
@@ -181,7 +181,9 @@ def design_layouts(design: Design) -> tuple[LayoutChoice, ...]:
     """The changes of layout of a design's tensors; none on devices without an array."""
     if getattr(getattr(design, "device", None), "family", None) != "npu":
         return ()
-    return design.mapping.layouts.choices
+    from allo_dse.backends.npu.mapping import NpuMapping
+
+    return NpuMapping.of(design).layouts.choices
 
 
 def _bound_words(metrics: Mapping[str, Any], place: str) -> str:

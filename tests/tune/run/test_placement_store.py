@@ -12,7 +12,7 @@ import pytest
 
 from allo_dse.backends.npu import mapping
 from allo_dse.backends.npu.limits import movement_violations
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.place.placed_design import Infeasible
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.programs import Programs
@@ -44,9 +44,9 @@ class Work:
         self.solved: list[str] = []
         self.rebuilt: list[str] = []
         self.checked: list[str] = []
-        place, decode, check = DeviceMapping.place, Space.decode_genes, movement_violations
+        place, decode, check = NpuMapping.place, Space.decode_genes, movement_violations
 
-        def placed(mapped: DeviceMapping, time_limit_s: float) -> Any:
+        def placed(mapped: NpuMapping, time_limit_s: float) -> Any:
             self.solved.append(mapped.vmg.key + str(mapped.buffering))
             return place(mapped, time_limit_s)
 
@@ -59,7 +59,7 @@ class Work:
             self.checked.append(view.vmg.key)
             return check(view, *others)
 
-        monkeypatch.setattr(DeviceMapping, "place", placed)
+        monkeypatch.setattr(NpuMapping, "place", placed)
         monkeypatch.setattr(Space, "decode_genes", decoded)
         monkeypatch.setattr(mapping, "movement_violations", violations)
 

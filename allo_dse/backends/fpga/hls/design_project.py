@@ -20,8 +20,8 @@ from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 
-from ..depths.depths import as_built
 from ..depths.solver import in_program_order
+from ..mapping import FpgaMapping
 from .dataflow.folding import Folding
 from .dataflow.movers import KernelStreams
 from .prediction import predicted
@@ -58,7 +58,7 @@ def hls_project(
         streams: tensors that pass from kernel to kernel.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
     """
-    own = dict(as_built(design).depths) if depths is None else {**dict(design.depths), **depths}
+    own = dict(design.as_built.depths) if depths is None else {**dict(design.depths), **depths}
     device = design.device if isinstance(design.device, FpgaDevice) else None
     return emit_project(
         design.program,
@@ -99,7 +99,7 @@ def board_project(
     if depths and not design.depths:
         depths = in_program_order(design.vmg, depths, sets(design.program) if design.program.runs else ())
     project = hls_project(design, depths, streams, verify_with=verify_with)
-    prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
+    prediction = predicted(replace(FpgaMapping.of(design), depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
     small = _small_project(design, depths, reference, verify_with, sets)
