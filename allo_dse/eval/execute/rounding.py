@@ -12,8 +12,8 @@ variance is that of independent roundings (N. Higham and T. Mary, SIAM J. Sci. C
 of first order: derivatives are exact for sums, products and quotients, and differences over one bound elsewhere.
 
 Integers, indices and branches are those of the rounded values. Decisions that exact values would take otherwise are
-counted; an `arith.select` chooses for each of the two values by its own comparison. If there are such decisions, a second
-run takes those of the exact values. It counts decisions that roundings of float32 would change, in a reference.
+counted; an `arith.select` chooses for each of the two values by its own comparison. If there are such decisions, a
+second run takes those of the exact values. It counts decisions that roundings of a float32 reference may change.
 """
 
 from __future__ import annotations
@@ -415,7 +415,7 @@ class _Rewriter:
             self.helpers[name] = _Helper(name, arguments).operation(op.name, predicate, types, str(result))
         i1 = ir.IntegerType.get_signless(1)
         if op.name == "arith.cmpf":
-            holds, exact, differs = self._call(name, [i1, i1, i1], *op.operands, self._by_exact())
+            holds, _, differs = self._call(name, [i1, i1, i1], *op.operands, self._by_exact())
             if any(use.owner.name != "arith.select" or use.operand_number for use in op.results[0].uses):
                 self._count(differs)
             self._replace(op, holds)

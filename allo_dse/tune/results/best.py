@@ -15,7 +15,17 @@ from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
 from allo_dse.common.records import JsonObject
-from allo_dse.eval.design_folder import BUILD, FOLDING, GOLDEN, HLS, LIMITS, design_files, json_text, not_taken, write_files
+from allo_dse.eval.design_folder import (
+    BUILD,
+    FOLDING,
+    GOLDEN,
+    HLS,
+    LIMITS,
+    design_files,
+    json_text,
+    not_taken,
+    write_files,
+)
 from allo_dse.eval.equivalence.exported import PROGRAM
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate

@@ -7,8 +7,8 @@
 Needs Allo with its AIE backend (MLIR_AIE_INSTALL_DIR, PEANO_INSTALL_DIR, RUNTIME_LIB_DIR as Allo's guide sets them),
 XRT and NumPy. Nothing else:
 `program.py` has the program, `mapping.py` its mapping, `design.json` what was decided, `golden.npz` expected results
-where the program has no NumPy reference, `limits.npz` the largest allowed error of each element for the inputs of seed 0;
-other inputs have the limits of whole tensors in `design.json`. See `not_taken` in design.json for what Allo decides by itself.
+where the program has no NumPy reference, `limits.npz` the largest allowed error of each element for seed 0. Other
+inputs have the limits of whole tensors in `design.json`; `not_taken` there lists what Allo decides by itself.
 `allo_folding.py` makes Allo fold large programs in less time; without it Allo does the same, in minutes.
 
 Exit codes: 0 fine; 65 Allo refuses the design; 66 wrong results; 1 anything else.

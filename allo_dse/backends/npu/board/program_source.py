@@ -133,7 +133,7 @@ def _reference(reference: Callable[..., object] | None, cut: _Cut) -> str:
         raise NotCut("the reference has no source of its own")
     if isinstance(node, ast.Lambda):
         used = _names(node) - set(closed)
-        # Its own names stay local: the program may have others of these names, and `reference` may be one that it calls.
+        # Its names stay local: the program may have others of these names, and it may call another `reference`.
         values = {name: _literal(value) for name, value in closed.items()}
         values |= {"reference": "reference"} if "reference" in used else {}
         made = f"reference = {ast.unparse(node)}"
