@@ -98,9 +98,8 @@ def limits_of(program: Program, arrays: Mapping[str, NDArray[np.generic]]) -> di
         one, decided = analysis.tensors[tensor.name], analysis.decided.tensors[tensor.name]
         with np.errstate(invalid="ignore", over="ignore"):
             own = one.tolerance + _LEAST * unit_roundoff(tensor.dtype) * np.abs(decided.exact)
-            own += SINGLE * decided.unit + np.nan_to_num(
-                np.abs(one.exact - decided.exact)
-            )  # the reference's, decisions'
+            own += SINGLE * decided.unit  # of the reference
+            own += np.nan_to_num(np.abs(one.exact - decided.exact))  # of other decisions
         found[tensor.name] = own.astype(np.float32)
     return found
 

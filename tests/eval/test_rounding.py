@@ -137,12 +137,19 @@ def test_studies_are_right_and_their_negative_controls_are_not(name: str) -> Non
     assert not study.says(study.reference)
     for control, change in CONTROLS.items():
         assert study.says(changed(study.reference, change)), control
-    for control, change in input_controls([study.sets[0][n] for n in asked(study.program, study.reference)]):
+    for control, changed_inputs in input_controls([study.sets[0][n] for n in asked(study.program, study.reference)]):
         if any(
-            _differ(study.reference, [as_computable(s[n]) for n in asked(study.program, study.reference)], change)
+            _differ(
+                study.reference, [as_computable(s[n]) for n in asked(study.program, study.reference)], changed_inputs
+            )
             for s in study.sets
         ):
-            assert study.says(lambda *given, change=change: study.reference(*change(list(given)))), control
+            assert study.says(on(study.reference, changed_inputs)), control
+
+
+def on(reference: Callable[..., Any], change: InputControl) -> Callable[..., Any]:
+    """A reference of changed inputs."""
+    return lambda *given: reference(*change(list(given)))
 
 
 def _differ(reference: Callable[..., Any], given: list[Array], change: InputControl) -> bool:
@@ -162,7 +169,7 @@ def test_verification_of_a_design_says_the_same(name: str) -> None:
     right = verify_design(made, reference=study.reference)
     assert right.ok, right.message
     zeros = changed(study.reference, np.zeros_like)
-    zeros.__signature__ = inspect.signature(study.reference)  # type: ignore[attr-defined]
+    zeros.__signature__ = inspect.signature(study.reference)
     wrong = verify_design(made, reference=zeros)
     assert not wrong.ok
     assert " is allowed" in wrong.message or " elements" in wrong.message

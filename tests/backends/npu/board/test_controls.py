@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,7 @@ from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 from allo_dse.space.design import Design
 from tests.eval.test_rounding import STUDIES, of_study
-from tests.support.controls import CONTROLS, Array, input_controls
+from tests.support.controls import CONTROLS, Array, Control, input_controls
 
 install()
 
@@ -69,7 +70,7 @@ def exported(name: str, folder: Path) -> Iterator[ModuleType]:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    script.LOCK = folder / "lock"
+    script.__dict__["LOCK"] = folder / "lock"
     yield script
 
 
@@ -93,13 +94,17 @@ def test_wrong_devices_are_refused_by_exported_scripts(
             assert error["largest"] <= error["allowed"]
             assert len(error["at"]) >= 1
         for control, change in CONTROLS.items():
-            assert code(after=lambda found, change=change: list(map(change, found))) == script.WRONG, control
+            assert code(after=partial(_each, change)) == script.WRONG, control
         tensors = json.loads((tmp_path / "design.json").read_text())["allo"]["tensors"]
         arrays = script.make_arrays(tensors, 0)
         given = [arrays[name] for name in asked(study.program)]
-        for control, change in input_controls(given):
-            if _matters(study.reference, given, change):
-                assert code(before=change) == script.WRONG, control
+        for control, other in input_controls(given):
+            if _matters(study.reference, given, other):
+                assert code(before=other) == script.WRONG, control
+
+
+def _each(change: Control, arrays: list[Array]) -> list[Array]:
+    return [change(one) for one in arrays]
 
 
 def _matters(reference: Callable[..., Any], given: list[Array], change: Change) -> bool:
