@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from .space.params import powers_of_two as powers_of_two
     from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
     from .tune.opened import open_run as open_run
+    from .tune.optuna_objective import objective as objective
     from .tune.results.result import Result as Result
     from .tune.search.ladder import Rung as Rung
     from .tune.search.objectives import maximize as maximize
@@ -166,6 +167,7 @@ _names, __getattr__ = lazy_exports(
         "space.params": ["choices", "divisors", "powers_of_two"],
         "space.sampler.optuna_sampler": ["EvolutionSampler"],
         "tune.opened": ["open_run"],
+        "tune.optuna_objective": ["objective"],
         "tune.results.result": ["Result"],
         "tune.search.ladder": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],

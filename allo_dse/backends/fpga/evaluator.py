@@ -44,6 +44,9 @@ class FpgaSimulator:
     name = "fpga-simulator"
     version = "9"
     quick = True
+    metrics = FpgaBounds.metrics | {
+        "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
+    }  # fmt: skip
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
         self.depths = depths

@@ -292,6 +292,7 @@ class NpuSimulator:
     name = "npu-simulator"
     version = "6"
     quick = True
+    metrics = NpuBounds.metrics | {"bound", "bottleneck", "latency_range", "evaluator"}
 
     def bounding(self) -> NpuBounds:
         """Return the bounds of designs before evaluation."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -21,7 +22,7 @@ HOW = ("bundle", "chain")
 PATTERN = ("cyclic", "block")
 
 
-_TWO = Gene(0, 1, "categorical")
+_HOW_GENE, _PATTERN_GENE = Gene(0, 1, "categorical", HOW), Gene(0, 1, "categorical", PATTERN)
 
 
 class AxisOptions:
@@ -175,8 +176,8 @@ def _wanted_axis(name: str, axis: AxisOptions, suggest: Suggest, max_nodes: int)
     spatial = axis.spatial[0]
     if "spatial" in axis.varies:
         spatial = suggest(f"{name}.spatial", Gene(1, max(2, max_nodes), "log"))
-    how = HOW[suggest(f"{name}.how", _TWO)] if "how" in axis.varies else None
-    pattern = PATTERN[suggest(f"{name}.pattern", _TWO)] if "pattern" in axis.varies else None
+    how = HOW[suggest(f"{name}.how", _HOW_GENE)] if "how" in axis.varies else None
+    pattern = PATTERN[suggest(f"{name}.pattern", _PATTERN_GENE)] if "pattern" in axis.varies else None
     return WantedAxis(spatial, how, pattern)
 
 
@@ -209,7 +210,13 @@ def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
     rank = len(kernel.axes)
     if rank < 2:
         return tuple(range(rank))
-    return _unrank(suggest(f"fold.{kernel.kernel}.order", Gene(0, math.factorial(rank) - 1, "categorical")), rank)
+    return _unrank(suggest(f"fold.{kernel.kernel}.order", _order_gene(rank)), rank)
+
+
+@cache
+def _order_gene(rank: int) -> Gene:
+    count = math.factorial(rank)
+    return Gene(0, count - 1, "categorical", tuple(" ".join(map(str, _unrank(n, rank))) for n in range(count)))
 
 
 def _unrank(number: int, rank: int) -> tuple[int, ...]:

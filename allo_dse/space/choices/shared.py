@@ -46,7 +46,7 @@ class OutputDepth(QuestionChoice):
         self._depths = tuple(depths)
 
     def decide(self, draft: Draft, ask: Ask) -> Draft:
-        depth = self._depths[int(ask(Question.position("output_depth", len(self._depths))))]
+        depth = self._depths[int(ask(Question.position("output_depth", self._depths)))]
         if depth == draft.buffering.output_depth:
             return draft
         return replace(draft, buffering=replace(draft.buffering, output_depth=depth))

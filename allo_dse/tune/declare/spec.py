@@ -18,7 +18,7 @@ from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung, as_rung
 from ..search.least import LeastLosses
-from ..search.objectives import Constraint, Measure, Objective, as_constraint, as_objective
+from ..search.objectives import Constraint, Measure, MetricError, Objective, as_constraint, as_objective
 from ..store.record import Record, Verification
 
 if TYPE_CHECKING:
@@ -244,6 +244,26 @@ class StudySpec:
     def make_evaluators(self) -> list[Evaluator]:
         """The evaluators of the ladder, the cheapest first."""
         return [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
+
+    def check_metric_names(self, evaluators: Sequence[Evaluator]) -> None:
+        """Compare the metrics that objectives and constraints read with those that evaluators report, if they say.
+
+        Raises:
+            StudyError: for a metric that no evaluator reports.
+        """
+        from allo_dse.eval.evaluator import Metrics, reported_metrics
+
+        reported = [reported_metrics(evaluator) for evaluator in evaluators]
+        names = frozenset[str]().union(*(found for found in reported if found is not None))
+        if None in reported:
+            return
+        any_values = Metrics(**dict.fromkeys(sorted(names), 1.0))
+        for compute in (*(o.value for o in self.objectives), *(c.violation for c in self.constraints)):
+            try:
+                compute(any_values)
+            except MetricError as error:  # other errors may come from the value
+                if ": no metric " in str(error):
+                    raise StudyError(f"study {self.name!r}: {error}") from error
 
     def measured_by(self, evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]) -> None:
         """Take another evaluator of every design than was declared."""
