@@ -72,11 +72,15 @@ class VerifyResult(Struct, frozen=True):
 
     Attributes:
         message: the statement that was checked, or the difference.
+        kind: "deadlock" or "not run" where there are no numbers to compare.
+        largest: the largest rounding error; None if nothing is rounded.
     """
 
     ok: bool
     message: str
     seconds: float
+    kind: str = ""
+    largest: Largest | None = None
 
 
 def verify_design(
@@ -101,11 +105,13 @@ def verify_design(
         seconds: time limit of each execution.
     """
     started = time.perf_counter()
+    kind, largest = "", None
     try:
-        ok, message = _compare(design, reference, _of_size(verify_with, inputs), inputs, seed, seconds)
+        ok, message, largest = _compare(design, reference, _of_size(verify_with, inputs), inputs, seed, seconds)
     except SimulationError as error:
-        ok, message = False, error.message
-    return VerifyResult(ok, message, time.perf_counter() - started)
+        ok, message = False, str(error.message)
+        kind = "deadlock" if isinstance(error, DeadlockError) else "not run"
+    return VerifyResult(ok, message, time.perf_counter() - started, kind, largest)
 
 
 def prove_design(
@@ -195,7 +201,7 @@ def verify_and_prove(
         ok, message = proof.ok, f"{found.message}; for all inputs: {proof.message}"
     except Undecidable as undecided:
         ok, message = True, f"{found.message}; on these inputs only: {undecided.message}"
-    return VerifyResult(ok, message, time.perf_counter() - started)
+    return VerifyResult(ok, message, time.perf_counter() - started, found.kind, found.largest)
 
 
 def _compare(
@@ -205,7 +211,7 @@ def _compare(
     inputs: object,
     seed: int,
     seconds: float,
-) -> tuple[bool, str]:
+) -> tuple[bool, str, Largest | None]:
     program = design.program if verify_with is None else reduced(design.program, verify_with)
     read, written = asked(program, reference), directions(program)[1]
     folded, depths = program.vmg.fold(design.fold), dict(design.as_built.depths)
@@ -220,9 +226,9 @@ def _compare(
         for name, value, other in zip(written, found, known.outputs, strict=True):
             differs = _bits_differ(value, other)
             if differs.any():
-                return False, f"{name} differs from the unfolded program's in {_share(differs)}"
+                return False, f"{name} differs from the unfolded program's in {_share(differs)}", None
         if known.wrong:
-            return False, known.wrong
+            return False, known.wrong, None
         for name, one in known.largest.items():
             largest[name] = max(one, largest.get(name, one))
     compared = ["the unfolded program"] if whole is not None else []
@@ -235,7 +241,7 @@ def _compare(
         said.append(
             f"the reference gives the same whatever {' and '.join(ignored)} {'is' if len(ignored) < 2 else 'are'}"
         )
-    return True, "; ".join([message, *said])
+    return True, "; ".join([message, *said]), max(largest.values(), default=None)
 
 
 class Largest(Struct, frozen=True, order=True):

@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 
 from ..errors import SimulationError
 from ..files import write_whole
-from .bindings import execution_engine, ir, passmanager
+from .bindings import arith, execution_engine, ir, passmanager
 from .nested_ops import nested_ops
 
 # `MachineCode` loads an object file into memory; it needs no MLIR.
@@ -127,6 +127,9 @@ def round_small_floats(module: ir.Module, text: str) -> None:
     for op in nested_ops(module):
         if op.name in ("arith.extf", "arith.truncf") and "fastmath" in op.attributes:
             op.attributes["fastmath"] = exact
+        if op.name == "arith.extf" and str(op.operands[0].type) == "bf16" and str(op.results[0].type) == "f64":
+            with op.location, ir.InsertionPoint(op):  # MLIR widens bf16 to f32 only
+                op.operands[0] = arith.ExtFOp(ir.Type.parse("f32"), op.operands[0]).result
 
 
 def pass_through(function: ir.OpView, *attributes: str) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.common.errors import AlloDseError, StudyError
@@ -63,7 +63,9 @@ def export_design(  # noqa: PLR0913
     design = candidate.design
     facts = {"genes": candidate.genes, "predicted": dict(values), **_layouts(design)}
     if verification is not None:
-        facts["verification"] = {"ok": verification.ok, "message": verification.message}
+        facts["verification"] = {
+            n: value for n, value in structs.asdict(verification).items() if n not in ("key", "seconds")
+        }
     files = design_files(design, reference=study.reference, verify_with=study.verify_with, facts=facts, hls=False)
     notes = [f"Not taken by Allo: {note}.\n" for note in not_taken(files)]
     files |= {
@@ -205,7 +207,8 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
     def _checked(self) -> str:
         if self.verification is None:
             return ""
-        return f"{'checked' if self.verification.ok else 'WRONG'}: {self.verification.message}".removesuffix(": ")
+        word = {"yes": "checked", "wrong": "WRONG"}.get(self.verification.verdict, self.verification.verdict)
+        return f"{word}: {self.verification.message}".removesuffix(": ")
 
     def export(self, directory: str | Path) -> list[Path]:
         """Write everything needed to build the design into a directory; returns the files."""
