@@ -190,7 +190,7 @@ for _target in ("simulator", "llvm"):
 for _target in ("aie", "aie-mlir"):
     register_target(_target, "allo_dse.eval.execute.built:build_aie")
 for _target in ("vhls", "vitis_hls"):
-    register_target(_target, "allo_dse.eval.execute.built:HlsModule")
+    register_target(_target, "allo_dse.backends.fpga.hls.built:HlsModule")
 
 
 def __dir__() -> list[str]:

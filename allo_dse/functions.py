@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from allo_dse.backends.npu.mapping import PLACE_SECONDS, NpuMapping
 from allo_dse.backends.registry import backend_for
 from allo_dse.common.errors import AlloDseError, DeviceError
 from allo_dse.common.files import write_whole
@@ -22,14 +21,14 @@ from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.space.design import Design
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.eval.backend import Placement
     from allo_dse.simulator.engine.run_result import RunResult
     from allo_dse.simulator.replay.trace import Trace
     from allo_dse.space.backend import DeviceMapping
 
 
 def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
-    """What of a mapping does not fit a device; empty when it fits.
+    """Return the limits of a device that a mapping exceeds; none when it fits.
 
     Args:
         mapping: a graph (buffered as `Buffering()` says), a design, or a program that is not folded at all.
@@ -39,18 +38,25 @@ def check(mapping: VMG | Design | Program, device: Device | str | None = None) -
 
 
 def place(
-    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float = PLACE_SECONDS
-) -> PlacedDesign | Infeasible:
-    """Where each node goes on an NPU's array, and how everything is routed; or which limits forbid it.
+    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float | None = None
+) -> Placement:
+    """Return the place of each node on the device's array, with all routes; or the limits that forbid any.
 
     Args:
         mapping, device: as for `check`.
         time_limit_s: after it, the answer may be that there was no time to decide.
+
+    Raises:
+        DeviceError: for a device without an array.
     """
+    where = mapping.device if device is None and isinstance(mapping, Design) else device
     target = _target(mapping, device, "place")
-    if not isinstance(target, NpuMapping):
-        raise DeviceError("the device has no array to place nodes on", hint="only NPUs have one")
-    return target.placement if time_limit_s == PLACE_SECONDS else target.place(time_limit_s)
+    assert where is not None
+    found = Device.of(where)
+    placement = backend_for(found).place(target, time_limit_s)
+    if placement is None:
+        raise DeviceError(f"{found.name} has no array to place nodes on", hint="NPUs have one")
+    return placement
 
 
 class Picture(str):
@@ -62,17 +68,16 @@ class Picture(str):
         return str(self)
 
 
-def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> Picture:
-    """A picture as SVG: a program's graph, a folded graph or a design; or where a placed design is on the array.
+def draw(mapping: VMG | Design | Program | Placement, path: str | Path | None = None) -> Picture:
+    """Draw a program's graph, a folded graph, a design, or a placement, as SVG.
 
     Args:
         path: where to write it, too.
     """
-    from allo_dse.backends.npu.drawing import placement_svg
-    from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing import vmg_svg
 
-    picture = placement_svg(mapping) if isinstance(mapping, PlacedDesign) else vmg_svg(_graph(mapping, "draw"))
+    is_placed = getattr(mapping, "placed", False)
+    picture = cast("Placement", mapping).drawn() if is_placed else vmg_svg(_graph(cast(VMG, mapping), "draw"))
     if path is not None:
         write_whole(Path(path), picture)
     return Picture(picture)

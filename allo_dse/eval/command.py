@@ -16,6 +16,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.common.processes import Overdue, exit_words, printable, run_tool, tail, within, workspace
 from allo_dse.space.design import Design
 
+from .backend import Sources
 from .evaluator import Metrics
 
 PLACEHOLDER = "{design}"
@@ -102,9 +103,9 @@ class Command:
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
         with workspace(self.directory, design.key) as folder:
-            from .design_folder import design_files, write_files  # slow to import: it runs and compares programs
+            from .design_folder import artifacts_of, design_files, write_files  # slow to import: it runs programs
 
-            write_files(design_files(design, reference=self.reference), folder)
+            write_files(design_files(design, artifacts_of(design, Sources(self.reference))), folder)
             found = self._run(folder)
         return Metrics(**{**_decided(design), **found, "evaluator": f"{self.name} {self.version}"})
 

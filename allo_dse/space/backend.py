@@ -53,12 +53,14 @@ class Maps(Protocol):
 
     def fold_bounds(self, graph: ProgramGraph, device: Device) -> FoldBounds | None:
         """Return lower bounds of what folds need; None if nothing is known before a fold is built."""
+        return None
 
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the depths by stream array that a mapping without `depths` is timed and built with.
 
         Arrays that keep their declared depth may be missing.
         """
+        return {}
 
 
 class _Finder:

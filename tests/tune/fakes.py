@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from allo_dse.backends.registry import register_backend
 from allo_dse.common.errors import AlloDseError
-from allo_dse.eval.backend import Asked, Choices
+from allo_dse.eval.backend import Asked, Backend, Choices
 from allo_dse.eval.evaluator import Bounds, Metrics
-from allo_dse.eval.target import MODEL, Target
+from allo_dse.eval.target import Target
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
@@ -183,18 +183,23 @@ class FakeEvaluator:
         )
 
 
-class FakeBackend:
+class FakeBackend(Backend):
     """A kind of device with depths of output FIFOs, and nothing else."""
 
     kind = "fake"
-    device_model = SimpleNamespace
-    targets = {"model": MODEL}
+    device_model: Any = SimpleNamespace
+
+    def map(self, *_: Any) -> Any:
+        raise AlloDseError("fake designs have no mapping")
+
+    def evaluator(self, device: Any) -> Any:
+        return FakeEvaluator()
 
     def choices(self, asked: Asked, target: Target, device: Any) -> Choices:
         return Choices((), [OutputDepth(asked.output_depths)], Buffering(output_depth=min(asked.output_depths)))
 
 
-register_backend(cast(Any, FakeBackend()))
+register_backend(FakeBackend())
 
 
 def fake_study(

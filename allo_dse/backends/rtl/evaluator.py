@@ -24,13 +24,13 @@ from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.evaluator import Metrics, versioned
+from allo_dse.eval.processes import folding_of
 from allo_dse.lang.storage import is_wide
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
-from ..fpga.hls.design_project import folding_of
 from .circuit import Circuit, build_circuit
 from .testbench import bench_text
 from .tools import SIMULATORS, RtlError, kernels_verilog, renamed, run_tool, unavailable, yosys

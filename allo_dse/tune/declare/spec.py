@@ -22,8 +22,8 @@ from ..search.objectives import Constraint, Measure, MetricError, Objective, as_
 from ..store.record import Record, Verification
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.device.device import Device
+    from allo_dse.eval.backend import Asked, Placement
     from allo_dse.eval.evaluator import Evaluator
     from allo_dse.eval.target import Target
     from allo_dse.mapper.program import Program
@@ -187,15 +187,28 @@ class StudySpec:
 
         return target(self.target_name, self.device)
 
+    @property
+    def asked(self) -> Asked:
+        """The choices beside parameters and folds."""
+        from allo_dse.eval.backend import Asked
+
+        return Asked(self.output_depths, self.schedules, self.kernels)
+
+    @property
+    def advice(self) -> str:
+        """A hint about choices that the study leaves out; empty if there is none."""
+        from allo_dse.eval.backend import backend_of
+
+        return backend_of(self.device).advice(self.asked)
+
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        from allo_dse.eval.backend import Asked, Buildable, backend_of
+        from allo_dse.eval.backend import Buildable, backend_of
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.design import Draft
 
-        asked = Asked(self.output_depths, self.schedules, self.kernels)
-        offered = backend_of(self.device).choices(asked, self.target, self.device)
+        offered = backend_of(self.device).choices(self.asked, self.target, self.device)
         builder = None if self._check else Buildable(self.target, self.device, offered.buffering)
         parameters = ParameterChoice(self.parameters, self.programs, builder)
         choices: list[Choice] = [parameters, *offered.before, self.folds, *offered.after]
@@ -337,14 +350,12 @@ class StudySpec:
         )
         return Verification(found.ok, found.message, found.seconds)
 
-    def place(self, design: Design) -> PlacedDesign | Infeasible | None:
-        """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
-        if getattr(design.device, "family", None) != "npu":
-            return None
-        from allo_dse.backends.npu.mapping import NpuMapping
+    def place(self, design: Design) -> Placement | None:
+        """Return the places of a design's nodes, or why there are none; None when its device has no places."""
+        from allo_dse.eval.backend import backend_of
 
-        placement: PlacedDesign | Infeasible | None = NpuMapping.of(design).placement
-        return placement
+        backend = backend_of(design.device)
+        return backend.place(design.mapping) if backend.has_places else None
 
     def fingerprint(self) -> tuple[str, str]:
         """Return digests of the program and of the device.

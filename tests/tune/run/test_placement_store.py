@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import allo_dse as dse
 from allo_dse.backends.npu import mapping
 from allo_dse.backends.npu.limits import movement_violations
 from allo_dse.backends.npu.mapping import NpuMapping
@@ -98,7 +99,7 @@ def test_every_design_of_the_front_is_solved_once(
     assert later.solved != []
 
 
-DESIGN: Any = SimpleNamespace(key="a1")
+DESIGN: Any = SimpleNamespace(key="a1", device=dse.Device.load("npu1_4col"))
 
 
 REASON = Infeasible((Violation("switch_ports", "core(0,2) towards south", 5, 4),))

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from allo_dse.backends.npu.board.folder import FOLDING
 from allo_dse.device.device import Device
-from allo_dse.eval.design_folder import FOLDING, design_files, write_files
+from allo_dse.eval.backend import Sources
+from allo_dse.eval.design_folder import artifacts_of, design_files, write_files
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.eval.verify import as_computable, asked
 from allo_dse.lang import install
@@ -62,7 +64,7 @@ def same(arrays: list[Array]) -> list[Array]:
 def exported(name: str, folder: Path) -> Iterator[ModuleType]:
     study = of_study(name)
     made = Design(study.program, unfolded(study.program), Buffering(), Device.load("npu2"))
-    files = design_files(made, reference=study.reference)
+    files = design_files(made, artifacts_of(made, Sources(study.reference)))
     del files[FOLDING]
     write_files(files, folder)
     spec = importlib.util.spec_from_file_location("exported_build", folder / "build.py")

@@ -13,7 +13,8 @@ import allo_dse as dse
 from allo_dse.backends.npu.board.program_source import NotCut, program_files
 from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.design_folder import design_files, write_files
+from allo_dse.eval.backend import Sources
+from allo_dse.eval.design_folder import artifacts_of, design_files, write_files
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.program import load_program
@@ -84,5 +85,5 @@ def test_without_deeper_streams_the_source_is_as_it_was() -> None:
 def test_what_repeated_runs_would_update_is_not_compared_with_a_reference() -> None:
     program = load_program(programs.picked)
     made = dse.Design(program, unfolded(program), dse.Buffering(), NpuDevice.load("npu1_4col"))
-    assert "golden.npz" in design_files(made, reference=lambda x, at: x)
-    assert "golden.npz" not in design_files(made, reference=lambda x, at, y: x)
+    assert "golden.npz" in design_files(made, artifacts_of(made, Sources(lambda x, at: x)))
+    assert "golden.npz" not in design_files(made, artifacts_of(made, Sources(lambda x, at, y: x)))
