@@ -233,9 +233,9 @@ _COMPLETION = """The script that lets a shell complete commands, options, settin
 
 [bold]Examples[/]
 
-  eval "$(allo-tune completion)"                  in ~/.bashrc
-  eval "$(allo-tune completion zsh)"              in ~/.zshrc, after compinit
-  allo-tune completion fish | source              in ~/.config/fish/config.fish
+  eval "$(allo-tune completion)"          in ~/.bashrc
+  eval "$(allo-tune completion zsh)"      in ~/.zshrc, after compinit
+  allo-tune completion fish | source      in ~/.config/fish/config.fish
 """
 WITH_DESIGN = ("show", "replay", "export", "compare", "verify", "depths")
 SHOWN = 8  # characters of a key
