@@ -30,7 +30,7 @@ from .attack import Attack, Found
 from .exchanges import RandomExchanges
 from .forms import HAS_COMPILER, RandomCpp, RandomSchedules
 from .hostile import HostileEvaluators
-from .numbers import RandomFolds, RandomPrograms
+from .numbers import RandomFolds, RandomMixed, RandomPrograms
 from .runs import DamagedLogs, Kills
 from .texts import MutatedDevices, MutatedPrograms
 
@@ -38,6 +38,7 @@ ATTACKS: tuple[Attack, ...] = (
     MutatedPrograms(),
     MutatedDevices(),
     RandomPrograms(),
+    RandomMixed(),
     RandomFolds(),
     RandomExchanges(),
     RandomSchedules(),
@@ -47,13 +48,13 @@ ATTACKS: tuple[Attack, ...] = (
     Kills(),
 )
 SHARES = {
-    "kills": 2, "c++": 1, "folds": 2, "exchanges": 2, "schedules": 2, "arithmetic": 6, "logs": 6, "evaluators": 6,
+    "kills": 2, "c++": 1, "folds": 2, "exchanges": 2, "schedules": 2, "arithmetic": 6, "mixed": 4, "logs": 6, "evaluators": 6,
     "programs": 24,
     "devices": 24,
 }  # fmt: skip
 """Attempts of each kind in a round, by what one costs."""
 GOAL = {
-    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "folds": 500, "exchanges": 500, "c++": 500,
+    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "mixed": 1_000, "folds": 500, "exchanges": 500, "c++": 500,
     "schedules": 250,
     "logs": 1_000, "evaluators": 500, "kills": 1_000,
 }  # fmt: skip
