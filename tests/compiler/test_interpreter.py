@@ -108,11 +108,7 @@ def test_random_programs_agree(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(MIXED_PROGRAMS))
 def test_random_programs_of_mixed_types_tiles_and_streams_agree(seed: int, tmp_path: Path) -> None:
     program = mixed_program(seed)
-    try:
-        loaded = dse.load_program(region(program.text, tmp_path / "program.py"))
-    except dse.ProgramError as refused:
-        assert "stream `s` carries" in refused.message
-        return
+    loaded = dse.load_program(region(program.text, tmp_path / "program.py"))
     inputs = program.inputs(seed)
     arrays = program.arrays(inputs)
     dse.simulate(loaded, *arrays)

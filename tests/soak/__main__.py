@@ -48,14 +48,15 @@ ATTACKS: tuple[Attack, ...] = (
     Kills(),
 )
 SHARES = {
-    "kills": 2, "c++": 1, "folds": 2, "exchanges": 2, "schedules": 2, "arithmetic": 6, "mixed": 4, "logs": 6, "evaluators": 6,
+    "kills": 2, "c++": 1, "folds": 2, "exchanges": 2, "schedules": 2, "arithmetic": 6, "mixed": 4,
+    "logs": 6, "evaluators": 6,
     "programs": 24,
     "devices": 24,
 }  # fmt: skip
 """Attempts of each kind in a round, by what one costs."""
 GOAL = {
-    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "mixed": 1_000, "folds": 500, "exchanges": 500, "c++": 500,
-    "schedules": 250,
+    "programs": 10_000, "devices": 1_000, "arithmetic": 1_000, "mixed": 1_000, "folds": 500,
+    "exchanges": 500, "c++": 500, "schedules": 250,
     "logs": 1_000, "evaluators": 500, "kills": 1_000,
 }  # fmt: skip
 """Attempts without a failure: 10,000 mutants, 2,000 random programs with folds and C++, 1,000 logs and runs."""
