@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from .common.exports import lazy_exports
 from .lang.targets import register_target
+from .space.backend import find_backends_with
 
 if TYPE_CHECKING:
     from .backends.fpga.choices.schedules import adders as adders
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from .simulator.replay.trace_build import Get as Get
     from .simulator.replay.trace_build import Loop as Loop
     from .simulator.replay.trace_build import Put as Put
+    from .space.backend import Maps
     from .space.choice import Ask as Ask
     from .space.choice import Choice as Choice
     from .space.choice import Question as Question
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
     from .space.params import powers_of_two as powers_of_two
     from .space.sampler.optuna_sampler import EvolutionSampler as EvolutionSampler
     from .tune.opened import open_run as open_run
+    from .tune.optuna_objective import objective as objective
     from .tune.results.result import Result as Result
     from .tune.search.ladder import Rung as Rung
     from .tune.search.objectives import maximize as maximize
@@ -164,6 +167,7 @@ _names, __getattr__ = lazy_exports(
         "space.params": ["choices", "divisors", "powers_of_two"],
         "space.sampler.optuna_sampler": ["EvolutionSampler"],
         "tune.opened": ["open_run"],
+        "tune.optuna_objective": ["objective"],
         "tune.results.result": ["Result"],
         "tune.search.ladder": ["Rung"],
         "tune.search.objectives": ["maximize", "minimize", "require"],
@@ -173,12 +177,20 @@ _names, __getattr__ = lazy_exports(
 __all__ = [*_names, "__version__"]
 
 
+def _backend_for(device: Device) -> Maps:
+    from .backends.registry import backend_for
+
+    return backend_for(device)
+
+
+find_backends_with(_backend_for)
+
 for _target in ("simulator", "llvm"):
     register_target(_target, "allo_dse.eval.execute.built:SimulatorModule")
 for _target in ("aie", "aie-mlir"):
     register_target(_target, "allo_dse.eval.execute.built:build_aie")
 for _target in ("vhls", "vitis_hls"):
-    register_target(_target, "allo_dse.eval.execute.built:HlsModule")
+    register_target(_target, "allo_dse.backends.fpga.hls.built:HlsModule")
 
 
 def __dir__() -> list[str]:

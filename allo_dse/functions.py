@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from allo_dse.backends.npu.mapping import PLACE_SECONDS, DeviceMapping
-from allo_dse.common.errors import AlloDseError
+from allo_dse.backends.registry import backend_for
+from allo_dse.common.errors import AlloDseError, DeviceError
 from allo_dse.common.files import write_whole
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
@@ -21,13 +21,14 @@ from allo_dse.simulator.deadlock.explain import DeadlockError
 from allo_dse.space.design import Design
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.eval.backend import Placement
     from allo_dse.simulator.engine.run_result import RunResult
     from allo_dse.simulator.replay.trace import Trace
+    from allo_dse.space.backend import DeviceMapping
 
 
 def check(mapping: VMG | Design | Program, device: Device | str | None = None) -> list[Violation]:
-    """What of a mapping does not fit a device; empty when it fits.
+    """Return the limits of a device that a mapping exceeds; none when it fits.
 
     Args:
         mapping: a graph (buffered as `Buffering()` says), a design, or a program that is not folded at all.
@@ -37,16 +38,25 @@ def check(mapping: VMG | Design | Program, device: Device | str | None = None) -
 
 
 def place(
-    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float = PLACE_SECONDS
-) -> PlacedDesign | Infeasible:
-    """Where each node goes on an NPU's array, and how everything is routed; or which limits forbid it.
+    mapping: VMG | Design | Program, device: Device | str | None = None, *, time_limit_s: float | None = None
+) -> Placement:
+    """Return the place of each node on the device's array, with all routes; or the limits that forbid any.
 
     Args:
         mapping, device: as for `check`.
         time_limit_s: after it, the answer may be that there was no time to decide.
+
+    Raises:
+        DeviceError: for a device without an array.
     """
+    where = mapping.device if device is None and isinstance(mapping, Design) else device
     target = _target(mapping, device, "place")
-    return target.placement if time_limit_s == PLACE_SECONDS else target.place(time_limit_s)
+    assert where is not None
+    found = Device.of(where)
+    placement = backend_for(found).place(target, time_limit_s)
+    if placement is None:
+        raise DeviceError(f"{found.name} has no array to place nodes on", hint="NPUs have one")
+    return placement
 
 
 class Picture(str):
@@ -58,17 +68,16 @@ class Picture(str):
         return str(self)
 
 
-def draw(mapping: VMG | Design | Program | PlacedDesign, path: str | Path | None = None) -> Picture:
-    """A picture as SVG: a program's graph, a folded graph or a design; or where a placed design is on the array.
+def draw(mapping: VMG | Design | Program | Placement, path: str | Path | None = None) -> Picture:
+    """Draw a program's graph, a folded graph, a design, or a placement, as SVG.
 
     Args:
         path: where to write it, too.
     """
-    from allo_dse.backends.npu.drawing import placement_svg
-    from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing import vmg_svg
 
-    picture = placement_svg(mapping) if isinstance(mapping, PlacedDesign) else vmg_svg(_graph(mapping, "draw"))
+    is_placed = getattr(mapping, "placed", False)
+    picture = cast("Placement", mapping).drawn() if is_placed else vmg_svg(_graph(cast(VMG, mapping), "draw"))
     if path is not None:
         write_whole(Path(path), picture)
     return Picture(picture)
@@ -78,10 +87,12 @@ def _target(mapping: VMG | Design | Program, device: Device | str | None, functi
     """The mapping that a function of the public API is about."""
     target = None if device is None else Device.of(device)
     if isinstance(mapping, Design):
-        return mapping.mapping if target is None else mapping.mapping.on(target)
+        if target is None:
+            return mapping.mapping
+        return backend_for(target).map(mapping.vmg, target, mapping.buffering, mapping.schedule, mapping.depths)
     if target is None:
         raise AlloDseError(f"{function} needs a device", hint=f'{function}(vmg, "npu1_4col")')
-    return DeviceMapping(_graph(mapping, function), target)
+    return backend_for(target).map(_graph(mapping, function), target)
 
 
 def _graph(mapping: VMG | Design | Program, function: str) -> VMG:
@@ -118,12 +129,11 @@ def simulate(
         DeadlockError: naming the tasks and streams that wait for each other.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from allo_dse.backends.fpga.depths.depths import built_depths
     from allo_dse.eval.execute.run import run_graph
 
     vmg = _graph(program, "simulate")
     given = arrays or _zeros(vmg)
-    own = built_depths(program, depths)
+    own = _built_depths(program, depths)
     return run_graph(
         vmg, *given, depths=own, seconds=seconds, progress=progress, record=record, values=values, frames=frames
     )
@@ -148,10 +158,14 @@ def record_trace(
         DeadlockError: if no depths help.
         SimulationError: for arguments that do not fit, or at the time limit.
     """
-    from allo_dse.backends.fpga.depths.depths import built_depths
-
     vmg = _graph(program, "record_trace")
-    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=built_depths(program, depths), seconds=seconds)
+    return record_graph(vmg, *(arrays or _zeros(vmg)), depths=_built_depths(program, depths), seconds=seconds)
+
+
+def _built_depths(program: Program | VMG | Design, changes: Mapping[str, int] | None) -> dict[str, int]:
+    """Return the stream depths that a design is built with, and those that a call gives."""
+    own = dict(program.as_built.depths) if isinstance(program, Design) else {}
+    return {**own, **(changes or {})}
 
 
 def _zeros(vmg: VMG) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.check_speed
 
-Times `DeviceMapping.violations` including the transport plan, on fresh graphs, for GEMMs of 2048^3
+Times `NpuMapping.violations` including the transport plan, on fresh graphs, for GEMMs of 2048^3
 folded onto 4 x 4 cores. "first" is the first check of a program, "next" that of another fold of it.
 """
 
@@ -14,8 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from allo_dse.backends.npu.mapping import DeviceMapping
-from allo_dse.device.device import Device
+from allo_dse.backends.npu.mapping import NpuMapping
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import gemm_program
@@ -29,19 +29,19 @@ def gemm_fold(k: int, m: int, n: int) -> MeshFold:
     return MeshFold((KernelFold("gemm", axes),))
 
 
-def median_us(make: Callable[[], VMG], device: Device, repetitions: int) -> float:
+def median_us(make: Callable[[], VMG], device: NpuDevice, repetitions: int) -> float:
     """Median time of a check in microseconds; making the graph is not counted."""
     times = []
     for _ in range(repetitions):
         vmg = make()
         start = time.perf_counter()
-        assert DeviceMapping(vmg, device).violations is not None
+        assert NpuMapping(vmg, device).violations is not None
         times.append(time.perf_counter() - start)
     return statistics.median(times) * 1e6
 
 
 def main() -> int:
-    device = Device.load("npu1_4col")
+    device = NpuDevice.load("npu1_4col")
     failed = False
     print(f"{'mapping':<44} {'tasks':>9} {'first us':>9} {'next us':>9}")
     for tiles, spatial in ((32, (1, 4, 4)), (128, (1, 4, 4)), (32, (2, 4, 2)), (128, (2, 4, 2))):

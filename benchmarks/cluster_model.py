@@ -110,7 +110,7 @@ def pool_cost(workers: int, size: int) -> float:
     pool = Pool(workers)
     pool.seconds[0] = BATCH_SECONDS / (size + 0.5)
     for worker in range(workers):
-        pool.welcome(worker, None)
+        pool.add_worker(worker, None)
     for number in range(AHEAD * workers * size):
         pool.add(Task(number, 0, {}))
     while (batch := pool.next_batch()) is not None:
@@ -173,7 +173,7 @@ def chosen_size(workers: int, evaluation: float, costs: Costs) -> int:
     """The size of the batches that a driver sends when it has measured these costs."""
     pool = Pool(workers)
     for worker in range(workers):
-        pool.welcome(worker, None)
+        pool.add_worker(worker, None)
     pool.seconds[0], pool.handling = evaluation, costs.batch
     return pool.batch_size(0)
 

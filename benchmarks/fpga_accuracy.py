@@ -17,7 +17,7 @@ import numpy as np
 
 import allo_dse as dse
 from allo_dse.backends.fpga.cost.task_cost import task_cost
-from allo_dse.backends.fpga.mapping import FpgaCosts
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold.fold import unfolded
@@ -44,7 +44,7 @@ def design_of(reported: Reported) -> dse.Design:
 def measure(reported: Reported) -> tuple[Metrics, set[tuple[int, int, int, int]]]:
     """What the evaluator predicts for a design, and (trips, II, depth, cycles) of its loops."""
     design = design_of(reported)
-    mapping = FpgaCosts(design.vmg, FpgaDevice.of(design.device), design.schedule)
+    mapping = FpgaMapping(design.vmg, FpgaDevice.of(design.device), design.schedule)
     classes = [c for kernel in design.program.kernels for c in kernel.classes]
     loops = {(p.trips, p.ii, p.depth, p.cycles) for c in classes for p in mapping.cost(c).loops}
     return dse.FpgaSimulator(depths="declared").evaluate(design), loops
@@ -103,7 +103,7 @@ def held_out() -> Iterator[str]:
         uses = []
         for design, depth in zip(designs, depths, strict=True):
             totals = [
-                getattr(FpgaCosts(design.vmg, one, design.schedule, depth).total, quantity)
+                getattr(FpgaMapping(design.vmg, one, design.schedule, depth).total, quantity)
                 for one in (device, *(changed(device, name, 1) for name in names))
             ]
             uses.append([totals[0], *(total - totals[0] for total in totals[1:])])

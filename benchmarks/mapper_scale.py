@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import attention_program, gemm_program
@@ -41,7 +41,7 @@ COLUMN = 12
 
 def measure(program: CompiledProgram, fold: MeshFold) -> dict[str, float]:
     """Milliseconds of each step, by its name."""
-    unfolded, device = VMG.of(program), Device.load("npu1_4col")
+    unfolded, device = VMG.of(program), NpuDevice.load("npu1_4col")
     primitives = unfolded.fold(fold).mapping_primitives
     applied = unfolded.apply(primitives)
     space = fold_choices(program, 16)
@@ -50,7 +50,7 @@ def measure(program: CompiledProgram, fold: MeshFold) -> dict[str, float]:
         "fold it by axes": lambda: unfolded.fold(fold),
         "fold, streams between nodes": lambda: unfolded.fold(fold).edges,
         "fold, key": lambda: unfolded.fold(fold).key,
-        "fold, check": lambda: DeviceMapping(unfolded.fold(fold), device).violations,
+        "fold, check": lambda: NpuMapping(unfolded.fold(fold), device).violations,
         "fold space (at most 16 nodes)": lambda: fold_choices(program, 16),
         "count the space": space.count,
         "export the primitives": lambda: unfolded.fold(fold).mapping_primitives,

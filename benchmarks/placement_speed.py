@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 import time
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.place.placed_design import PlacedDesign
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from tests.backends.npu.place.designs import DESIGNS
 from tests.backends.npu.place.independent_check import verify_placement
@@ -23,13 +23,13 @@ LIMIT_S = 1.0
 
 
 def main() -> int:
-    assert DeviceMapping(DESIGNS["producer and consumer"][0], Device.load("npu1_1col")).placement  # imports the solver
+    assert NpuMapping(DESIGNS["producer and consumer"][0], NpuDevice.load("npu1_1col")).placement  # imports the solver
     slowest = 0.0
     print(f"{'design':<26} {'device':<10} {'cores':>5} {'ms':>6} {'shared':>6} {'routed':>6} {'wires':>5}")
     for name, (vmg, device_name) in DESIGNS.items():
         fresh = VMG(vmg.graph, vmg.groups, vmg.mesh_fold, vmg.applied, vmg.labels)
         start = time.process_time()
-        placed = DeviceMapping(fresh, Device.load(device_name)).placement
+        placed = NpuMapping(fresh, NpuDevice.load(device_name)).placement
         seconds = time.process_time() - start
         assert isinstance(placed, PlacedDesign), f"{name}: {placed}"
         assert verify_placement(placed) == []
@@ -39,7 +39,7 @@ def main() -> int:
         print(f"{row} {shared:>6} {routed:>6} {placed.link_count:>5}")
         slowest = max(slowest, seconds)
     start = time.process_time()
-    found = DeviceMapping(VMG.of(attention_program(rows=2, chunks=4)), Device.load("npu2")).placement
+    found = NpuMapping(VMG.of(attention_program(rows=2, chunks=4)), NpuDevice.load("npu2")).placement
     seconds = time.process_time() - start
     print(f"unfolded attention: {seconds * 1e3:.0f} ms to say why not: {found}")
     print(f"slowest placement {slowest:.2f} s, limit {LIMIT_S:.0f} s")

@@ -36,7 +36,7 @@ from allo_dse.tune.search.bred import EvolutionProposer
 from allo_dse.tune.search.least import LeastLosses
 from allo_dse.tune.search.screening import Screen, Verdict
 from allo_dse.tune.study import load_studies
-from allo_dse.tune.workers.evaluate_one import OpenBench
+from allo_dse.tune.workers.evaluate_one import InProcessEvaluator
 
 install()
 
@@ -52,7 +52,7 @@ PARTS: dict[tuple[object, str], str] = {
     (Space, "decode"): "decode",
     (LeastLosses, "_losses"): "bounds",
     (StudySpec, "check"): "check (fold, data movement, limits, rules)",
-    (OpenBench, "run"): "evaluate (network, run)",
+    (InProcessEvaluator, "run"): "evaluate (network, run)",
     (Ledger, "add"): "write the log",
     (session, "write_tables"): "tables at the end",
     (session, "write_best"): "folders to build from at the end",

@@ -20,7 +20,7 @@ class InputDepth(dse.QuestionChoice):
     writes = frozenset({"buffering.input_depth"})
 
     def decide(self, draft: dse.Draft, ask: dse.Ask) -> dse.Draft:
-        depth = 1 + int(ask(dse.Question.position("input_depth", 2)))
+        depth = 1 + int(ask(dse.Question.position("input_depth", (1, 2))))
         return replace(draft, buffering=replace(draft.buffering, input_depth=depth))
 
     def describe(self) -> dict[str, object]:

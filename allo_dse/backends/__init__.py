@@ -4,5 +4,5 @@ Backends take a compiled program (`program`), a device and decisions of a mappin
 search.
 
 Imports: common, compiler, device, drawing, eval, lang, mapper, simulator, space.
-Imported by: allo_dse, cli, dashboard, eval, mapper, networks, space, tune.
+Imported by: allo_dse, cli, networks, tune.
 """

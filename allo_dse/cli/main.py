@@ -16,7 +16,7 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
-from allo_dse.common.errors import AlloDseError
+from allo_dse.common.errors import AlloDseError, did_you_mean
 from allo_dse.common.quoting import markup
 
 from .output import discard, flowing, print_error
@@ -127,6 +127,8 @@ def _run(arguments: list[str], *, as_json: bool) -> None:
     elif arguments and arguments[0] in COMMANDS:
         _call(application(arguments[0]), as_json=as_json)
     else:
+        if arguments and not arguments[0].startswith("-"):
+            _refuse_unknown_command(arguments[0])
         from .commands.tune import app
 
         try:
@@ -134,6 +136,22 @@ def _run(arguments: list[str], *, as_json: bool) -> None:
         finally:
             if "--help" in arguments:
                 print_settings(arguments)
+
+
+def _refuse_unknown_command(word: str) -> None:
+    """Suggest commands for a first word that is neither a command nor the path of a study file.
+
+    Raises:
+        AlloDseError: for such a word.
+    """
+    if "/" in word or Path(word).suffix or Path(word).exists():
+        return
+    files = [f"{word}.py"] if Path(f"{word}.py").is_file() else []
+    raise AlloDseError(
+        f"no command {word!r}",
+        hint=f"{did_you_mean(word, [*COMMANDS, *files])}`allo-tune --help` lists the commands, and "
+        "`allo-tune STUDY.py` runs a study",
+    )
 
 
 def main() -> None:

@@ -21,14 +21,17 @@ from rich.table import Table
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.quoting import markup, shell_command
 from allo_dse.tune.search.budget import SIGNALS
+from allo_dse.tune.store.run_info import MARKER
+from allo_dse.tune.store.rundir import RUNS
 
 if TYPE_CHECKING:
     from allo_dse.dashboard.data.table import RunTable
 
 RUN = typer.Argument(metavar="[RUN]", help="Run directory. \\[default: the newest in runs/]", show_default=False)
+ID_AND_RUN = typer.Argument(metavar="ID [RUN]", help="A design, and its run.", show_default=False)
 STUDY_OPTION = typer.Option("--study", metavar="STUDY.py", help="Study file, where it has moved.")
 RUN_OPTION = typer.Option(
-    "--run", "-r", metavar="RUN", help="Run directory. \\[default: the newest in runs/]", show_default=False
+    "--run", "-r", metavar="RUN", help="The same as RUN after the other arguments.", show_default=False
 )
 JSON = typer.Option("--json", help="One JSON object on standard output.")
 
@@ -155,7 +158,38 @@ SHORTEST_KEY = 4
 
 def means_run(text: str) -> bool:
     """Return whether a word means a run directory rather than a design; it need not exist."""
-    return "/" in text or Path(text).is_dir()
+    return "/" in text or Path(text).is_dir() or (not text.isdecimal() and (RUNS / text / MARKER).is_file())
+
+
+def one_run(*given: Path | None) -> Path | None:
+    """The run that is given, if any.
+
+    Raises:
+        StudyError: for several.
+    """
+    runs = [run for run in given if run is not None]
+    if len(runs) > 1:
+        raise StudyError(f"one run is needed, and {len(runs)} are given: {', '.join(map(str, runs))}")
+    return runs[0] if runs else None
+
+
+def designs_and_run(
+    words: Sequence[str], run: Path | None, designs: int | None = None
+) -> tuple[list[str], Path | None]:
+    """Split the arguments of a command into designs and the run, which stands behind them or in `--run`.
+
+    Args:
+        designs: how many designs the command takes; None for any number.
+
+    Raises:
+        StudyError: for two runs, or another number of designs.
+    """
+    first = len(words) if designs is None else designs
+    named = [word for position, word in enumerate(words) if position >= first or (designs is None and means_run(word))]
+    given = [word for word in words if word not in named]
+    if designs is not None and len(given) < designs:
+        raise StudyError("an ID is missing", hint="`allo-tune pareto` lists the designs of the front")
+    return given, one_run(*map(Path, named), run)
 
 
 def open_run(path: Path | None) -> RunTable:

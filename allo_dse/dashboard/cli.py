@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8050
 
 Runs = Annotated[list[Path] | None, typer.Argument(metavar="RUN…", help="Run directories. \\[default: the newest]")]
+NamedRuns = Annotated[
+    list[Path] | None,
+    typer.Option("--run", "-r", metavar="RUN", help="The same as RUN; repeatable.", show_default=False),
+]
 StudyFile = Annotated[
     Path | None,
     typer.Option("--study", help="Study file, to compile the program at once; executes it.", show_default=False),
@@ -40,6 +44,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def dashboard(
     runs: Runs = None,
+    named_runs: NamedRuns = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = DEFAULT_PORT,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other computers in.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
@@ -49,6 +54,7 @@ def dashboard(
     from .app.server import LOCAL, bind, url_of
     from .data.runs import Board
 
+    runs = [*(runs or []), *(named_runs or [])]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     board = Board() if not runs and _only_networks() else Board.of(_paths(runs))
     with bind(host, port) as listening:
@@ -100,6 +106,7 @@ def _warn(board: Board, console: Console) -> None:
 
 def report(
     runs: Runs = None,
+    named_runs: NamedRuns = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("report.html"),
     study: StudyFile = None,
     reference: Reference = None,
@@ -109,7 +116,7 @@ def report(
     from .programs import Programs
     from .report import write_report
 
-    board = Board.open(_paths(runs))
+    board = Board.open(_paths([*(runs or []), *(named_runs or [])]))
     _warn(board, Console(stderr=True, highlight=False, soft_wrap=True))
     programs = Programs(board, study)
     if study is not None:

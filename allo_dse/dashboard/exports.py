@@ -13,6 +13,7 @@ from msgspec import structs
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.quoting import csv_text, shell_command
+from allo_dse.eval.backend import backend_of
 
 from .data.runs import Board, Ref
 from .data.selection import label
@@ -56,15 +57,16 @@ def build_zip(board: Board, programs: Programs, ref: Ref) -> Content:
     return f"{_stem('build', board, ref)}.zip", _built(board, programs, ref, "")
 
 
-def hls_zip(board: Board, programs: Programs, ref: Ref) -> Content:
-    """The HLS project of an FPGA design.
+def project_zip(board: Board, programs: Programs, ref: Ref) -> Content:
+    """The project among the design's files, such as an HLS project.
 
     Raises:
-        AlloDseError: when the program cannot be written as HLS C++.
+        AlloDseError: when there is none, or the program cannot be written as one.
     """
-    from allo_dse.eval.design_folder import HLS
-
-    return f"{_stem('hls', board, ref)}.zip", _built(board, programs, ref, HLS)
+    folder = backend_of(programs.candidate(ref).design.device).project_folder
+    if not folder:
+        raise StudyError("the files of designs for this device hold no project of their own")
+    return f"{_stem(folder, board, ref)}.zip", _built(board, programs, ref, folder)
 
 
 def _built(board: Board, programs: Programs, ref: Ref, part: str) -> bytes:
@@ -91,9 +93,9 @@ EXPORTS: dict[str, Callable[[Board, Programs, Ref], Content]] = {
     "json": design_json,
     "primitives": primitives_py,
     "build": build_zip,
-    "hls": hls_zip,
+    "project": project_zip,
 }
-NEED_PROGRAM = ("primitives", "build", "hls")
+NEED_PROGRAM = ("primitives", "build", "project")
 
 
 def table_csv(board: Board, refs: Iterable[Ref]) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .figures.style import Theme
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.eval.backend import Placement
     from allo_dse.space.design import Design
 
 
@@ -21,13 +21,11 @@ def svg_uri(svg: str, look: Theme) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(colored.encode()).decode()}"
 
 
-def design_pictures(design: Design, placed: PlacedDesign | Infeasible | None, look: Theme) -> list[tuple[str, str]]:
+def design_pictures(design: Design, placed: Placement | None, look: Theme) -> list[tuple[str, str]]:
     """Titles and sources: the graph before and after folding and, where it can be placed, the placement."""
-    from allo_dse.backends.npu.drawing import placement_svg
-    from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing import vmg_svg
 
     found = [("Before folding", vmg_svg(design.program.vmg)), ("After folding", vmg_svg(design.vmg))]
-    if isinstance(placed, PlacedDesign):
-        found.append(("Placement on the array", placement_svg(placed)))
+    if placed is not None and placed.placed:
+        found.append(("Placement on the array", placed.drawn()))
     return [(title, svg_uri(svg, look)) for title, svg in found]

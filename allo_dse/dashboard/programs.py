@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import AlloDseError, StudyError
+from allo_dse.eval.backend import backend_of
 
 from .data.analysis import measured
 from .data.runs import Board, Ref
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
+    from allo_dse.eval.backend import Placement
+    from allo_dse.eval.recording import Recorded
     from allo_dse.space.space import Candidate
     from allo_dse.tune.declare.spec import StudySpec
-
-    from .recordings import Recorded
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Programs:
             )
         return candidate
 
-    def placement(self, ref: Ref) -> PlacedDesign | Infeasible | None:
+    def placement(self, ref: Ref) -> Placement | None:
         """Return a design's placement on the array, as the run found it; None for devices without an array.
 
         Raises:
@@ -124,11 +124,10 @@ class Programs:
         return self._recorded(ref.run, self.board.table(ref).keys[ref.row])
 
     def _record(self, run: int, key: str) -> Recorded:
-        from .recordings import record
-
         table = self.board.runs[run]
         ref = Ref(run, table.row_of[key])
-        return record(self.candidate(ref).design, measured(table, ref.row))
+        design = self.candidate(ref).design
+        return backend_of(design.device).record(design, measured(table, ref.row))
 
     def explain(self, ref: Ref) -> str:
         """A design in words."""

@@ -20,6 +20,7 @@ from pydantic import ValidationError, model_validator
 
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.notebooks import table_html
+from allo_dse.common.plugins import BACKENDS, plugin
 
 from .fpga_model import (
     RESOURCES,
@@ -357,6 +358,14 @@ class FpgaDevice(Device):
 
 
 FAMILIES: dict[str, type[Device]] = {"npu": NpuDevice, "fpga": FpgaDevice}
+"""Models of device files by family; `backends.registry` adds those of other kinds."""
+
+
+def _model_of(family: str) -> type[Device] | None:
+    """Return the model of a family's device files, also of one that another installed package adds; None if unknown."""
+    if family not in FAMILIES and (backend := plugin(BACKENDS, family)) is not None:
+        FAMILIES[family] = backend.device_model
+    return FAMILIES.get(family)
 
 
 @functools.cache
@@ -367,7 +376,7 @@ def _load_named(name: str) -> Device:
 def _load(name_or_path: str | Path) -> Device:
     table = read_device_table(name_or_path)
     values = {"name": table.path.stem, **table.values}
-    model = FAMILIES.get(str(values.get("family")))
+    model = _model_of(str(values.get("family")))
     if model is None:
         said = f"unknown family {values['family']!r}" if "family" in values else "missing"
         raise DeviceError(f"{table.origin(('family',))}: family: {said}", hint=f"known: {', '.join(FAMILIES)}")

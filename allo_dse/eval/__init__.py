@@ -3,6 +3,6 @@
 `evaluator` is the protocol of evaluators. `execute` runs programs and folded programs on numbers. `verify` checks
 designs against a reference, `equivalence` for all inputs, and `calibrate` fits devices to measurements.
 
-Imports: backends, common, compiler, device, lang, mapper, simulator, space.
+Imports: common, compiler, device, lang, mapper, simulator, space.
 Imported by: allo_dse, backends, cli, dashboard, networks, tune.
 """

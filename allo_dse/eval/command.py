@@ -16,6 +16,7 @@ from allo_dse.common.errors import AlloDseError
 from allo_dse.common.processes import Overdue, exit_words, printable, run_tool, tail, within, workspace
 from allo_dse.space.design import Design
 
+from .backend import Sources
 from .evaluator import Metrics
 
 PLACEHOLDER = "{design}"
@@ -102,9 +103,9 @@ class Command:
             CommandError: if it fails, takes too long, or leaves no metrics.
         """
         with workspace(self.directory, design.key) as folder:
-            from .design_folder import design_files, write_files  # slow to import: it runs and compares programs
+            from .design_folder import artifacts_of, design_files, write_files  # slow to import: it runs programs
 
-            write_files(design_files(design, reference=self.reference), folder)
+            write_files(design_files(design, artifacts_of(design, Sources(self.reference))), folder)
             found = self._run(folder)
         return Metrics(**{**_decided(design), **found, "evaluator": f"{self.name} {self.version}"})
 
@@ -172,10 +173,7 @@ def _words(command: str) -> list[str]:
 
 def _decided(design: Design) -> dict[str, int]:
     """Return the metrics that need no run, so that commands that only measure time serve every study."""
-    cores = {"pe_count": design.vmg.node_count}
-    if design.device.family != "npu":
-        return cores
-    return {**cores, "local_memory_bytes": design.mapping.local_memory_bytes}
+    return {"pe_count": design.vmg.node_count, **design.mapping.facts}
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -86,6 +86,7 @@ class Evaluator(Protocol):
     * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
     * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
     * `quick: bool`: takes milliseconds, so that the search better spends less on each proposal;
+    * `metrics: Collection[str]`: names of all metrics that it may report; a study with others is then rejected at once;
     * `bind(reference)`: is told the study's reference (None if it has none) before the first design;
     * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.
     """
@@ -121,6 +122,19 @@ def why_unavailable(evaluator: Evaluator) -> str | None:
     """Return the reason why an evaluator cannot run on this machine, and what to install; None if it can."""
     ask = getattr(evaluator, "unavailable", None)
     return ask() if callable(ask) else None
+
+
+def reported_metrics(evaluator: Evaluator) -> frozenset[str] | None:
+    """Return the names of all metrics that an evaluator may report; None if it does not say.
+
+    A class that replaces `evaluate` does not inherit the list.
+    """
+    kinds = list(type(evaluator).__mro__)
+    own = next((kind for kind in kinds if "evaluate" in vars(kind)), object)
+    if "evaluate" in getattr(evaluator, "__dict__", {}):
+        return None
+    stated = next((vars(kind)["metrics"] for kind in kinds[: kinds.index(own) + 1] if "metrics" in vars(kind)), None)
+    return frozenset(stated) if isinstance(stated, Collection) else None
 
 
 def full_name(evaluator: Evaluator) -> str:

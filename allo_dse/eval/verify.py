@@ -23,7 +23,6 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.backends.fpga.depths.depths import as_built
 from allo_dse.common.errors import SimulationError, StudyError, of_the_study
 from allo_dse.common.records import replace
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
@@ -134,7 +133,7 @@ def prove_design(
         Undecidable: when tokens are polled or vendor kernels called, or the unfolded program does not end.
         TooMuchWork: when both sizes take more operations than that.
     """
-    design, verify_with = as_built(design), _of_size(verify_with, inputs)
+    design, verify_with = design.as_built, _of_size(verify_with, inputs)
     try:
         other = design if exported is None else exported_graph(exported)
         limit = None if always and verify_with is None else most_operations
@@ -205,7 +204,7 @@ def _compare(
 ) -> tuple[bool, str]:
     program = design.program if verify_with is None else reduced(design.program, verify_with)
     read, written = asked(program, reference), directions(program)[1]
-    folded, depths = program.vmg.fold(design.fold), dict(as_built(design).depths)
+    folded, depths = program.vmg.fold(design.fold), dict(design.as_built.depths)
     sets = _given(program, read, inputs, seed)
     whole = program.vmg if program.task_count <= MAX_UNFOLDED_TASKS else None
     if whole is None and reference is None:

@@ -8,7 +8,7 @@ Imported by: allo_dse, backends, compiler, device, eval, networks, space, tune.
 
 from .diagnostics import ProgramError
 from .externals import define_external
-from .install import install
+from .install import install, is_installed
 from .region import Region, as_region
 from .rules import Rules, rules
 from .targets import builder_of, known_targets, register_target
@@ -21,6 +21,7 @@ __all__ = [
     "builder_of",
     "define_external",
     "install",
+    "is_installed",
     "known_targets",
     "register_target",
     "rules",

@@ -119,15 +119,20 @@ class _Finder(MetaPathFinder):
         return ModuleSpec(fullname, _Loader(), is_package=is_package)
 
 
+def is_installed() -> bool:
+    """Return whether `import allo` resolves to this package."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
 def install() -> bool:
     """Make `import allo` and its submodules resolve to this package; further calls change nothing.
 
     Returns:
         Whether `allo` now resolves to this package. An installed Allo is never shadowed: the result is then False.
     """
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if is_installed():
         return True
-    if "allo" in sys.modules or _is_installed():
+    if "allo" in sys.modules or _allo_is_installed():
         return False
     sys.meta_path.insert(0, _Finder())  # before the program's own folder, which may hold Allo's sources
     return True
@@ -148,7 +153,7 @@ def _from_sources(fullname: str) -> ModuleSpec:
     return spec
 
 
-def _is_installed() -> bool:
+def _allo_is_installed() -> bool:
     """Return whether a runnable Allo is installed: its sources need its compiled part."""
     spec = importlib.util.find_spec("allo")
     folders = (spec.submodule_search_locations if spec is not None else None) or ()

@@ -3,6 +3,6 @@
 Everything here is a function of a compiled program (`program`), a device and decisions, and knows no search, no
 clock and no file.
 
-Imports: backends, common, compiler, simulator.
+Imports: common, compiler, simulator.
 Imported by: allo_dse, backends, drawing, eval, networks, space, tune.
 """

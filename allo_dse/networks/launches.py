@@ -8,6 +8,7 @@ from itertools import combinations
 
 from msgspec import Struct, field
 
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.backends.npu.network import Part, ends_together
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.lang.types import DType
@@ -81,7 +82,7 @@ class Run(Struct, frozen=True, dict=True):
     @property
     def dram_bytes(self) -> int:
         """Bytes that it reads from DRAM and writes there, without its streams."""
-        mapping = self.point.design.design.mapping.fpga if self.streams else None
+        mapping = FpgaMapping.of(self.point.design.design) if self.streams else None
         saved = sum(mapping.moved_bytes(mapping.streamed[name]) for name in self.streams) if mapping else 0
         return self.point.dram_bytes - saved
 

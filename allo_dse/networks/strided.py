@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from allo_dse.backends.fpga.bound_times import Passage, passages
 from allo_dse.backends.fpga.cost.memory import fifo_resources
 from allo_dse.backends.npu.evaluator import NpuSimulator
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import IntArray
@@ -196,7 +197,7 @@ def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Itera
     for point in fronts.points[one.key]:
         design = point.design.design
         reads = interface(design.program)[0]
-        transport = design.mapping.reading({reads[at].name: order for at, order in orders.items()})
+        transport = NpuMapping.of(design).reading({reads[at].name: order for at, order in orders.items()})
         if isinstance(transport, str):
             yield None
             continue

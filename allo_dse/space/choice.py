@@ -7,7 +7,7 @@ one the draft is a design. Most choices only ask questions:
         writes = frozenset({"buffering.input_depth"})
 
         def decide(self, draft, ask):
-            depth = 1 + int(ask(Question.position("input_depth", 2)))
+            depth = 1 + int(ask(Question.position("input_depth", (1, 2))))
             return replace(draft, buffering=replace(draft.buffering, input_depth=depth))
 
         def describe(self):
@@ -54,16 +54,18 @@ class Gene(Struct, frozen=True):
     Attributes:
         kind: "ordinal" (neighbouring numbers mean similar designs), "log" (the same, in ratios), "fine" (neighbours
             mean nearly the same design, as on the grid of a real number) or "categorical".
+        labels: the values that the numbers stand for; empty if each stands for itself.
     """
 
     low: int
     high: int
     kind: Kind = "ordinal"
+    labels: tuple[object, ...] = ()
 
     @staticmethod
-    def ordered(low: int, high: int) -> Gene:
+    def ordered(low: int, high: int, labels: tuple[object, ...] = ()) -> Gene:
         """Return a gene for numbers with similar neighbours; the more numbers, the more similar."""
-        return Gene(low, high, "fine" if high - low > FINE else "ordinal")
+        return Gene(low, high, "fine" if high - low > FINE else "ordinal", labels)
 
     def draw(self, rng: np.random.Generator) -> int:
         """Draw any value; each octave of a logarithmic gene is equally likely."""
@@ -184,12 +186,15 @@ class Question:
     @staticmethod
     def word(name: str, values: Sequence[str], words: Sequence[str]) -> Question:
         """Ask for one of some words; only `values` are legal."""
-        return Question(name, tuple(values), Gene(0, max(1, len(words) - 1), "categorical"), tuple(words))
+        listed = tuple(words)
+        return Question(name, tuple(values), Gene(0, max(1, len(listed) - 1), "categorical", listed), listed)
 
     @staticmethod
-    def position(name: str, size: int, *, ordered: bool = False) -> Question:
-        """Ask for the position of an element in a sequence; `ordered` when neighbours are similar."""
-        gene = Gene.ordered(0, size - 1) if ordered else Gene(0, size - 1, "categorical")
+    def position(name: str, elements: Sequence[object] | int, *, ordered: bool = False) -> Question:
+        """Ask for the position of an element in a sequence, or below a number; `ordered` if neighbours are similar."""
+        labels = () if isinstance(elements, int) else tuple(elements)
+        size = elements if isinstance(elements, int) else len(labels)
+        gene = Gene.ordered(0, size - 1, labels) if ordered else Gene(0, size - 1, "categorical", labels)
         return Question(name, range(size), gene)
 
     def nearest(self, wanted: int) -> Answer:

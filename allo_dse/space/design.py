@@ -17,12 +17,14 @@ from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 
+from .backend import backend_of
 from .params import Assignment
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.mapping import DeviceMapping
     from allo_dse.device.device import Device
     from allo_dse.mapper.fold.vmg import VMG
+
+    from .backend import DeviceMapping, Maps
 
 # Cache encoded strings: most designs share them, and encoding takes three times as long as the lookup.
 _string = lru_cache(maxsize=1 << 14)(json.dumps)
@@ -64,9 +66,18 @@ class Design:
     @cached_property
     def mapping(self) -> DeviceMapping:
         """The folded graph on the device, with everything that checks, evaluators and exports derive from it."""
-        from allo_dse.backends.npu.mapping import DeviceMapping  # slow to import: limits of all devices
+        return self.backend.map(self.vmg, self.device, self.buffering, self.schedule, self.depths, self.slowdown)
 
-        return DeviceMapping(self.vmg, self.device, self.buffering, self.schedule, dict(self.depths))
+    @property
+    def backend(self) -> Maps:
+        """The backend of its device."""
+        return backend_of(self.device)
+
+    @property
+    def as_built(self) -> Design:
+        """The design with the stream depths that it is timed and built with."""
+        found = {} if self.depths else self.backend.built_depths(self.mapping)
+        return replace(self, depths=tuple(sorted(found.items()))) if found else self
 
     def on(self, device: Device) -> Design:
         """Return the design on another device of the same kind; results of the folded graph alone are reused."""

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.device.device import NpuDevice
-from allo_dse.eval.calibrate.calibration import Measurement
+from allo_dse.device.device import Device
+from allo_dse.eval.calibrate.calibration import Measurement, tunable_of
 from allo_dse.eval.calibrate.correction import LEAST_US, MOST_US, measured_us
 from allo_dse.space.design import Design
 
@@ -63,16 +63,10 @@ def read_measurements(path: Path, run: Path | None = None, study_file: Path | No
         return found
 
 
-def on_device(measurements: list[Measurement], device: NpuDevice) -> list[Measurement]:
-    """Return the measurements for another device, with their board and kernel library if it has them."""
-    found = []
-    for measurement in measurements:
-        before = NpuDevice.of(measurement.design.device)
-        board = before.board_name if before.board_name in device.boards else device.board_name
-        library = before.kernel_library if before.kernel_library in device.kernels else device.kernel_library
-        chosen = device.with_options(board=board, kernel_library=library)
-        found.append(replace(measurement, design=measurement.design.on(chosen)))
-    return found
+def on_device(measurements: list[Measurement], device: Device) -> list[Measurement]:
+    """Return the measurements for another device, with their board and options if it has them."""
+    tunable = tunable_of(device)
+    return [replace(one, design=one.design.on(tunable.alike(device, one.design.device))) for one in measurements]
 
 
 def _of_run(path: Path, study_file: Path | None) -> list[Measurement]:

@@ -24,7 +24,7 @@ from .store.log import read_log, sensible
 from .store.record import Measurement, Record, Verification, decode_entry
 from .store.run_info import read_info
 from .store.rundir import LOG
-from .workers.evaluate_one import Bench, make_bench
+from .workers.evaluate_one import RungEvaluator, make_rung_evaluator
 
 TOLERANCE = 1e-9  # relative; the simulators give the same numbers bit for bit
 
@@ -73,14 +73,14 @@ class Replayer:
         self._info = read_info(path)
         self._study = study_of(self._info, study_file, path)
         self._evaluators = self._study.make_evaluators()
-        self._benches: dict[int, Bench] = {}
+        self._opened: dict[int, RungEvaluator] = {}
 
     def __enter__(self) -> Replayer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for bench in self._benches.values():
-            bench.close()
+        for evaluator in self._opened.values():
+            evaluator.close()
 
     def records(self) -> list[Record]:
         """Records of designs, in the order of the log."""
@@ -133,10 +133,12 @@ class Replayer:
             return Replay(record.key, [], error.message)
         if not record.evaluated:
             return Replay(record.key, [], self._limits(record, candidate))
-        bench = self._benches.get(record.rung)
-        if bench is None:
-            bench = self._benches[record.rung] = make_bench(self._study, record.rung, self._evaluators[record.rung])
-        rows, text = _compare(record, bench.run(record.number, candidate))
+        evaluator = self._opened.get(record.rung)
+        if evaluator is None:
+            evaluator = self._opened[record.rung] = make_rung_evaluator(
+                self._study, record.rung, self._evaluators[record.rung]
+            )
+        rows, text = _compare(record, evaluator.run(record.number, candidate))
         return Replay(record.key, rows, text, self._study.verify(candidate.design, self._info.seed) if verify else None)
 
     def prove(self, key: str, exported: Path | None = None) -> Verification:

@@ -100,6 +100,18 @@ def test_designs_are_found_by_number_key_and_beginning(tune: Any, made: Any) -> 
     assert "no licence" in tune("show", failed.key)
 
 
+def test_every_command_takes_the_run_in_the_same_ways(tune: Any, made: Any) -> None:
+    _, result = made
+    first, second = (design.key for design in result.front[:2])
+    for words in (["status"], ["best"], ["pareto"], ["show", first], ["replay", first], ["compare", first, second]):
+        newest = json.loads(tune(*words, "--json"))
+        newest.pop("last_result_seconds_ago", None)
+        for run in (["runs/fake"], ["fake"], ["--run", "runs/fake"], ["-r", "fake"]):
+            found = json.loads(tune(*words, *run, "--json"))
+            found.pop("last_result_seconds_ago", None)
+            assert found == newest
+
+
 def test_replay_gives_the_recorded_metrics_again(tune: Any, made: Any) -> None:
     _, result = made
     found = json.loads(tune("replay", result.best().key, "--verify", "--json"))
@@ -236,6 +248,9 @@ def test_a_narrow_comparison_has_whole_names(tune: Any, made: Any, monkeypatch: 
         (["show", "ab"], "4 characters"),
         (["show", "3", "--run", "nowhere"], "nowhere is not a run directory"),
         (["best", "--objective", "speed"], "one of latency_us, pe_count"),
+        (["show", "3", "runs/fale"], "did you mean runs/fake?"),
+        (["show", "3", "runs/fake", "--run", "fake"], "one run is needed, and 2 are given"),
+        (["stauts"], "no command 'stauts' hint: did you mean status?"),
         (["show"], "Missing argument"),
     ],
 )

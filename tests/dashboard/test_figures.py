@@ -16,7 +16,7 @@ from allo_dse.common.records import Array
 from allo_dse.dashboard.app.front_plots import drawn_note
 from allo_dse.dashboard.data.analysis import difference_lines
 from allo_dse.dashboard.data.grid import Grid, Query, grid_columns
-from allo_dse.dashboard.data.limits import is_fpga, uses
+from allo_dse.dashboard.data.limits import project_folder, uses
 from allo_dse.dashboard.data.progress import timeline, why_none
 from allo_dse.dashboard.data.runs import Board, Ref
 from allo_dse.dashboard.data.selection import Selection, label, text
@@ -533,8 +533,8 @@ def test_limits_of_the_device_are_compared_with_what_is_used() -> None:
     assert found["pe_count"].share == 0.5
     assert found["local_memory_bytes"].limit == 65536
     assert uses("somebodys_board", {"pe_count": 8}) == []
-    assert is_fpga("u280")
-    assert not is_fpga("npu1_4col")
+    assert project_folder("u280") == "hls"
+    assert not project_folder("npu1_4col")
 
 
 def test_what_needs_the_program_says_what_is_missing(board: Board) -> None:

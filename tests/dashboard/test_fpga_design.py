@@ -22,7 +22,7 @@ from allo_dse.dashboard.app.pages.timeline import moved
 from allo_dse.dashboard.data.runs import Board, Ref
 from allo_dse.dashboard.figures.timeline import held_rows, help_rows, part_words, path_rows, whole_words
 from allo_dse.dashboard.programs import Programs
-from allo_dse.dashboard.recordings import Recorded
+from allo_dse.eval.recording import Recorded
 from allo_dse.simulator.engine import recording
 from allo_dse.tune.study import load_studies
 

@@ -12,8 +12,9 @@ from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.figures.graph import LAYERS, arrangement, elements, stylesheet
 from allo_dse.dashboard.figures.style import LIGHT
 from allo_dse.dashboard.programs import Programs
-from allo_dse.dashboard.recordings import box_facts, flow_facts, record
+from allo_dse.dashboard.recordings import box_facts, flow_facts
 from allo_dse.drawing.summary import summarise
+from allo_dse.eval.backend import backend_of
 from allo_dse.tune.study import load_studies
 
 from .conftest import wait_text
@@ -40,7 +41,7 @@ def test_streams_say_their_depth_and_their_tokens_and_nodes_what_they_do(systoli
     assert ref is not None
     programs.load(0)
     design = programs.candidate(ref).design
-    summary, run = summarise(design.vmg), record(design, measured(board.runs[0], ref.row))
+    summary, run = summarise(design.vmg), backend_of(design.device).record(design, measured(board.runs[0], ref.row))
     assert arrangement(summary) == LAYERS
     flows = [dict(facts) for facts in flow_facts(summary, run)]
     assert len(flows) == len(summary.flows) > 0

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from allo_dse.backends.npu.drawing import placement_svg
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.place.placed_design import PlacedDesign
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.drawing import vmg_svg
 from allo_dse.drawing.graphs import SIZE, lay_out
 from allo_dse.drawing.summary import MAX_BOXES, summarise
@@ -37,7 +37,7 @@ def texts(picture: str) -> list[str]:
 
 def placed_design(name: str) -> PlacedDesign:
     vmg, device = DESIGNS[name]
-    placed = DeviceMapping(vmg, Device.load(device)).placement
+    placed = NpuMapping(vmg, NpuDevice.load(device)).placement
     assert isinstance(placed, PlacedDesign)
     return placed
 

@@ -13,6 +13,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
@@ -226,6 +227,6 @@ def test_weights_stay_in_dram(fronts: Fronts) -> None:
     """Matrices come tile by tile, so that no operator needs memory for a whole one."""
     for points in fronts.points.values():
         for point in points:
-            mapping = point.design.design.mapping.fpga
+            mapping = FpgaMapping.of(point.design.design)
             assert set(mapping.streamed) == {tensor.name for tensor in point.design.design.program.tensors}
             assert point.dram_bytes == mapping.dram_bytes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from allo_dse.backends.npu.choices import OutputDepth
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Watch
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.program import Program
 from allo_dse.space.choice import Choice
 from allo_dse.space.choices.parameters import ParameterChoice
+from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.design import Draft
 from allo_dse.space.params import Assignment, ParameterSpace
 from allo_dse.space.programs import CompiledPrograms

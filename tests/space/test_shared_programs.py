@@ -14,6 +14,7 @@ from allo_dse.space import programs
 from allo_dse.space.choice import Genes, random_suggest
 from allo_dse.space.shared_programs import SharedPrograms, learn, meanings
 from allo_dse.space.space import Space
+from allo_dse.tune.declare.pickled_study import PickledStudy
 from allo_dse.tune.study import load_studies
 from allo_dse.tune.workers.pool import Task
 from allo_dse.tune.workers.ray_worker import RayWorker
@@ -80,11 +81,11 @@ def test_a_worker_compiles_nothing_that_another_has_compiled(monkeypatch: Any) -
     told = meanings(study.space)
     workers = [gemm_study() for _ in range(2)]
     for worker in workers:
-        worker._evaluator = Instant
+        worker._evaluator, worker.reload = Instant, None
     asked = [needs(study.make_evaluator())]
-    alone = RayWorker(workers[0], asked).run(tasks)
+    alone = RayWorker(PickledStudy.of(workers[0]), asked).run(tasks)
     monkeypatch.setattr(programs, "load_watched", refuse)
-    found = RayWorker(workers[1], asked).run(tasks, told)
+    found = RayWorker(PickledStudy.of(workers[1]), asked).run(tasks, told)
     assert [one.metrics for one in found] == [one.metrics for one in alone]
     assert not any(one.error for one in found)
 

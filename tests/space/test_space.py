@@ -95,7 +95,7 @@ def test_wanted_sizes_are_met_as_nearly_as_the_axis_allows() -> None:
 def test_kernels_share_the_node_budget(wanted: Any, budget: Any) -> None:
     kernels = [KernelOptions(f"k{i}", tuple(axis(1, 2, 4, 8, 16) for _ in axes)) for i, axes in enumerate(wanted)]
     genes = {f"fold.k{i}.{a}.spatial": n for i, axes in enumerate(wanted) for a, n in enumerate(axes)}
-    plans = decode_folds(kernels, suggest_from(genes), budget)
+    plans = decode_folds(kernels, suggest_from(genes), budget, list)
     nodes = sum(plan.nodes for plan in plans)
     assert nodes <= max(budget, len(kernels))
     asked = [[axis(1, 2, 4, 8, 16).nearest(min(n, budget, 32)) for n in axes] for axes in wanted]

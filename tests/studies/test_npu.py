@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 from allo_dse.backends.npu.evaluator import NpuSimulator
-from allo_dse.backends.npu.mapping import DeviceMapping
 from allo_dse.common.errors import StudyError
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program
 from allo_dse.mapper.violation import Buffering
@@ -37,10 +36,10 @@ ROOT = Path(__file__).parent.parent.parent
 def test_the_hand_written_mapping_is_in_the_space_and_passes(dtype: str) -> None:
     searched, element = study(dtype), ELEMENT_TYPES[dtype]
     program = load_program(gemm, TyI=element, TyO=element)
-    design = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
+    design = Design(program, gemm_fold(), Buffering(output_depth=2), NpuDevice.load("npu1_4col"))
     candidate = present(searched.space.decode_genes(searched.space.encode(design)))
     assert candidate.design.key == design.key
-    assert DeviceMapping(design.vmg, design.device, design.buffering).violations == ()
+    assert design.mapping.violations == ()
 
 
 def test_programs_none_of_which_can_be_built_are_explained(tmp_path: Path) -> None:
@@ -65,7 +64,7 @@ def test_programs_that_do_not_compile_are_told_of(
 
 def test_the_search_finds_something_at_least_as_fast(tmp_path: Path) -> None:
     program = load_program(gemm)
-    by_hand = Design(program, gemm_fold(), Buffering(output_depth=2), Device.load("npu1_4col"))
+    by_hand = Design(program, gemm_fold(), Buffering(output_depth=2), NpuDevice.load("npu1_4col"))
     result = study("i16").run(trials=400, seed=2, run_dir=tmp_path, verify=False, progress=QuietReporter())
     assert result.best("latency_us").metrics.latency_us <= NpuSimulator().evaluate(by_hand).latency_us
 

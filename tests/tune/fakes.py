@@ -10,12 +10,17 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from allo_dse.backends.registry import register_backend
 from allo_dse.common.errors import AlloDseError
+from allo_dse.eval.backend import Asked, Backend, Choices
 from allo_dse.eval.evaluator import Bounds, Metrics
+from allo_dse.eval.target import Target
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program
+from allo_dse.mapper.violation import Buffering
 from allo_dse.space.choices.fold_genes import AxisOptions, KernelOptions, KernelPlan
 from allo_dse.space.choices.folds import FoldChoice
+from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.params import divisors
 from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.study import Study
@@ -117,7 +122,7 @@ class FakeFolds(FoldChoice):
     def folds(self, program: Any) -> Iterator[MeshFold]:
         return iter(_folds(program.mesh, self.max_nodes))
 
-    def fold_count(self, program: Any) -> Any:
+    def fold_count(self, program: Any, limit: int) -> Any:
         return len(_folds(program.mesh, self.max_nodes))
 
 
@@ -175,6 +180,25 @@ class FakeEvaluator:
             bound={k: v / total for k, v in shares.items()},
             bottleneck=max(shares, key=shares.__getitem__),
         )
+
+
+class FakeBackend(Backend):
+    """A kind of device with depths of output FIFOs, and nothing else."""
+
+    kind = "fake"
+    device_model: Any = SimpleNamespace
+
+    def map(self, *_: Any) -> Any:
+        raise AlloDseError("fake designs have no mapping")
+
+    def evaluator(self, device: Any) -> Any:
+        return FakeEvaluator()
+
+    def choices(self, asked: Asked, target: Target, device: Any) -> Choices:
+        return Choices((), [OutputDepth(asked.output_depths)], Buffering(output_depth=min(asked.output_depths)))
+
+
+register_backend(FakeBackend())
 
 
 def fake_study(

@@ -29,6 +29,7 @@ from allo_dse.space.design import Design
 
 from .cost.loops.events import Again, Part, Pipe, cycles_of
 from .cost.task_cost import TaskCost
+from .mapping import FpgaMapping
 from .network import fpga_network
 from .shared_costs import AlikeTasks, Scheduled, SharedCosts, TensorUse
 
@@ -321,7 +322,7 @@ def passages(design: Design, depths: Mapping[str, int]) -> dict[str, Passage]:
     Raises:
         SimulationError: if the design deadlocks at these depths.
     """
-    mapping, found = design.mapping.fpga.at(depths), {}
+    mapping, found = FpgaMapping.of(design).at(depths), {}
     if design.vmg.node_count == design.vmg.task_count or len(mapping.runs) > 1:
         return {}
     network = fpga_network(mapping, depths, logged=True)

@@ -18,7 +18,7 @@ from allo_dse.space.design import Design
 
 from .bound_times import ProgramTimes
 from .cost.memory import fifo_resources
-from .mapping import FpgaCosts
+from .mapping import FpgaMapping
 from .shared_costs import SharedCosts
 
 SMALLEST_DEPTH = 2  # that the evaluator solves for: the tool's default; less saves nothing
@@ -50,7 +50,7 @@ class FpgaBounds:
         """
         device, nodes = FpgaDevice.of(design.device), design.fold.node_count
         shared = SharedCosts.of(design.program.vmg.graph, device)
-        times, mapping = self._of(shared), design.mapping.fpga if level else None
+        times, mapping = self._of(shared), FpgaMapping.of(design) if level else None
         scheduled = mapping.scheduled if mapping else shared.scheduled(design.schedule)
         copies = times.copies(scheduled)
         known: dict[str, Interval] = {"pe_count": (nodes, nodes)}
@@ -68,7 +68,7 @@ class FpgaBounds:
         bits = mapping.bits_at(shallow) if solved else mapping.fifo_bits
         return known | {"fifo_bits": (bits, _ANYTHING if solved and mapping.fifos else bits)}
 
-    def least_cycles(self, mapping: FpgaCosts) -> int:
+    def least_cycles(self, mapping: FpgaMapping) -> int:
         """Return a lower bound of a mapping's time at any depths of its streams; 0 if none is known.
 
         None is known for mappings timed on inputs, with reported times, or with given copy rates.
@@ -83,7 +83,7 @@ class FpgaBounds:
             self._times[shared] = ProgramTimes(shared)
         return self._times[shared]
 
-    def _least_saved(self, mapping: FpgaCosts) -> dict[str, float]:
+    def _least_saved(self, mapping: FpgaMapping) -> dict[str, float]:
         """Return the least difference of FIFOs with solved depths from their declared depths, per resource.
 
         Empty if no depths are solved.
@@ -99,7 +99,7 @@ def _times(device: FpgaDevice, cycles: int, operations: int | None = None) -> di
     return dict(zip(_TIMES, ((cycles, _ANYTHING), (latency_us, _ANYTHING), (0.0, most)), strict=True))
 
 
-def _least_saved(mapping: FpgaCosts) -> dict[str, float]:
+def _least_saved(mapping: FpgaMapping) -> dict[str, float]:
     found = dict.fromkeys(RESOURCES, 0.0) if mapping.fifos else {}
     for name, count in mapping.fifos:
         stream = mapping.shared.streams[name]
@@ -111,7 +111,7 @@ def _least_saved(mapping: FpgaCosts) -> dict[str, float]:
     return found
 
 
-def _resources(mapping: FpgaCosts, saved: Mapping[str, float]) -> dict[str, Interval]:
+def _resources(mapping: FpgaMapping, saved: Mapping[str, float]) -> dict[str, Interval]:
     """Return total resources and their shares of the device; exact if the depths of streams are known."""
     total, most = mapping.total, _ANYTHING if saved else None
     low = {resource: getattr(total, resource) + saved.get(resource, 0.0) for resource in RESOURCES}

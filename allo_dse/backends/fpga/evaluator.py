@@ -7,11 +7,12 @@ FpgaSimulator(depths="declared").evaluate(design)   # those that the program dec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from allo_dse.common.records import JsonObject, keep
+from allo_dse.common.records import JsonObject, keep, replace
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.eval.evaluator import Metrics, versioned
 from allo_dse.simulator.engine.run_result import RunResult
@@ -20,11 +21,13 @@ from allo_dse.space.design import Design
 from .bounds import FpgaBounds
 from .depths.depths import known_depths
 from .depths.solver import timed_runs
-from .mapping import FpgaCosts
+from .mapping import FpgaMapping
 from .network import FpgaNetwork
 
 if TYPE_CHECKING:
     from allo_dse.simulator.depths.front import DepthFront
+
+_FRONTS_KEPT = 16
 
 TIMED_ON = "timed_on"
 """Metric: the sets of inputs that a design was timed on, where data decides, and the cycles of each."""
@@ -41,6 +44,9 @@ class FpgaSimulator:
     name = "fpga-simulator"
     version = "9"
     quick = True
+    metrics = FpgaBounds.metrics | {
+        "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
+    }  # fmt: skip
 
     def __init__(self, depths: Literal["solve", "declared"] = "solve") -> None:
         self.depths = depths
@@ -59,7 +65,8 @@ class FpgaSimulator:
         Raises:
             SimulationError: if the design deadlocks, or its control flow depends on data.
         """
-        mapping, depths = design.mapping.fpga, known_depths(design, self.depths, self._fronts)
+        mapping = FpgaMapping.of(design)
+        depths = known_depths(mapping, self.depths, partial(self._front, design))
         fold = design.vmg.mesh_fold
         if fold is None:
             return _metrics(mapping, self._timed(mapping, depths))
@@ -68,7 +75,15 @@ class FpgaSimulator:
         timing = self._timings.get(key)
         return _metrics(mapping, timing or keep(self._timings, key, self._timed(mapping, depths)))
 
-    def _timed(self, mapping: FpgaCosts, depths: Mapping[str, int] | None) -> _Timing:
+    def _front(self, design: Design, mapping: FpgaMapping) -> DepthFront:
+        """Return a design's front of cycles against FIFO memory, which all slowdowns share; the latest are kept."""
+        from .depths.front import design_depth_front  # with compiled kernels, which few runs need
+
+        key = replace(design, slowdown=None).key
+        found = self._fronts.pop(key) if key in self._fronts else design_depth_front(mapping)
+        return keep(self._fronts, key, found, _FRONTS_KEPT)
+
+    def _timed(self, mapping: FpgaMapping, depths: Mapping[str, int] | None) -> _Timing:
         at, timed = timed_runs(mapping, depths, self._bounds.least_cycles)
         slowest = max(timed, key=lambda one: one.result.cycles)
         cycles = [int(one.result.cycles) for one in timed]
@@ -91,7 +106,7 @@ class _Timing(NamedTuple):
     bound: dict[str, float]
 
 
-def _metrics(mapping: FpgaCosts, timing: _Timing) -> Metrics:
+def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
     """Return the metrics of the slowest run; `timed_on` has the cycles of every run."""
     mapping, cycles = mapping.runs[timing.slowest], max(timing.cycles)
     device, vmg = mapping.device, mapping.vmg
@@ -119,7 +134,7 @@ def _metrics(mapping: FpgaCosts, timing: _Timing) -> Metrics:
     )
 
 
-def _throughput(mapping: FpgaCosts, latency_us: float) -> dict[str, float]:
+def _throughput(mapping: FpgaMapping, latency_us: float) -> dict[str, float]:
     """Return the throughput; empty if data decides, since executed operations are not counted."""
     return {} if mapping.vmg.program.runs else {"throughput_gops": mapping.operations / latency_us * 1e-3}
 

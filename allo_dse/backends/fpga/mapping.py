@@ -1,6 +1,6 @@
 """A folded graph on an FPGA: the cost of each task class, and the total resources.
 
-    mapped = FpgaCosts(vmg, device, schedule, depths)
+    mapped = FpgaMapping(vmg, device, schedule, depths)
     mapped.cost(task_class)            # TaskCost: times, loops, operators
     mapped.resources["arrays"]         # Resources by part; mapped.total is their sum
 
@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 from msgspec import Struct
 
@@ -21,26 +22,29 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.shared_tensors import conflicts, is_region, kept_in_common, of_region
-from allo_dse.device.device import FpgaDevice
+from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES, Resources
+from allo_dse.eval.token_exchange import exchange_depths, stream_deadlock
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import Violation
+from allo_dse.space.design import Design
 
 from .cost.by_class import observed_of
 from .cost.memory import fifo_resources
 from .cost.task_cost import Measured, TaskCost, task_cost
 from .shared_costs import BITS_PER_BYTE, Fifos, Pid, Processing, Scheduled, SharedCosts, TensorUse
 
-_HANG_ON_DEPTHS = ("depths", "resources", "total")
+_HANG_ON_DEPTHS = ("depths", "resources", "total", "violations")
 
 
 @dataclass(frozen=True, eq=False)
-class FpgaCosts:
-    """Costs of a folded graph with a schedule on a device: its tasks, FIFOs and tensors.
+class FpgaMapping:
+    """A folded graph with a schedule on an FPGA: costs of its tasks, FIFOs and tensors.
 
     Attributes:
         schedule: directives in addition to the program's.
         depths: stream depths by array name, if they differ from the declared ones.
+        slowdown: as of `Design`.
         measured: known times of loops, per kernel and class (see `task_cost`).
         rates: known elements per cycle of a tensor's copies, by its name.
         run: index of the timed run on given inputs, if data decides.
@@ -50,9 +54,41 @@ class FpgaCosts:
     device: FpgaDevice
     schedule: tuple[Directive, ...] = ()
     depths: Mapping[str, int] | None = None
+    slowdown: float | None = None
     measured: Mapping[tuple[str, str], Mapping[int, Measured]] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     run: int = 0
+
+    @staticmethod
+    def of(design: Design) -> FpgaMapping:
+        """Return the mapping of a design.
+
+        Raises:
+            DeviceError: for a design on a device that is not an FPGA.
+        """
+        FpgaDevice.of(design.device)
+        return cast(FpgaMapping, design.mapping)
+
+    def on(self, device: Device) -> FpgaMapping:
+        """The mapping on another FPGA."""
+        return replace(self, device=FpgaDevice.of(device))
+
+    @cached_property
+    def violations(self) -> tuple[Violation, ...]:
+        """All limits of the device that the mapping exceeds; empty when it fits."""
+        found = fpga_violations(self)
+        # Designs that are rejected anyway need no execution.
+        return tuple(found or stream_deadlock(exchange_depths(self.vmg)))
+
+    @property
+    def early_violations(self) -> tuple[Violation, ...]:
+        """None: every violation takes the costs of all tasks."""
+        return ()
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """Metrics that need no evaluator: none."""
+        return {}
 
     @cached_property
     def _reported(self) -> dict[tuple[str, str, Pid], TaskCost]:
@@ -82,7 +118,7 @@ class FpgaCosts:
         return sum(self.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in self.shared.alike(self.run))
 
     @property
-    def runs(self) -> tuple[FpgaCosts, ...]:
+    def runs(self) -> tuple[FpgaMapping, ...]:
         """The mapping in each of the program's runs on given inputs; only this one if data decides nothing."""
         return tuple(replace(self, run=number) for number in range(len(self.vmg.program.runs))) or (self,)
 
@@ -156,7 +192,7 @@ class FpgaCosts:
         """Everything the design takes."""
         return Resources.total(self.resources.values())
 
-    def at(self, depths: Mapping[str, int]) -> FpgaCosts:
+    def at(self, depths: Mapping[str, int]) -> FpgaMapping:
         """Return the mapping at other stream depths, with all cached results that do not depend on them."""
         other = replace(self, depths=depths)
         vars(other).update((name, value) for name, value in vars(self).items() if name not in _HANG_ON_DEPTHS)
@@ -230,7 +266,7 @@ _FAR_TOO_LARGE = 8
 """Times a resource of the device: a design that needs more is refused without the cost of connecting its elements."""
 
 
-def fpga_violations(mapping: FpgaCosts) -> list[Violation]:
+def fpga_violations(mapping: FpgaMapping) -> list[Violation]:
     """All limits of an FPGA that a mapping exceeds; empty when it fits."""
     vmg = mapping.vmg
     schedule = (*vmg.program.schedule, *mapping.schedule)
@@ -254,7 +290,7 @@ def _partitions(vmg: VMG, schedule: Sequence[Directive]) -> Iterator[Violation]:
                 yield Violation("partition_factor", where, banks, shape[axis])
 
 
-def _common(mapping: FpgaCosts, schedule: Sequence[Directive]) -> Iterator[Violation]:
+def _common(mapping: FpgaMapping, schedule: Sequence[Directive]) -> Iterator[Violation]:
     """Yield violations by shared tensors: each has one partition, and needs a port per bank for every task that uses
     it.
     """
@@ -269,21 +305,21 @@ def _common(mapping: FpgaCosts, schedule: Sequence[Directive]) -> Iterator[Viola
             yield Violation("bank_ports", tensor, common.users, ports, users)
 
 
-def _interfaces(mapping: FpgaCosts) -> Iterator[Violation]:
+def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
     needed = sum(not use.onchip for use in mapping.tensors)
     limit = mapping.device.external.ports * _INTERFACES_PER_PORT
     if needed > limit:
         yield Violation("axi_interfaces", mapping.device.name, needed, limit)
 
 
-def _resources(mapping: FpgaCosts) -> Iterator[Violation]:
+def _resources(mapping: FpgaMapping) -> Iterator[Violation]:
     """Yield exceeded resources; only those of processing elements if these alone exceed the device several times."""
     alone = list(_beyond(mapping, mapping.processing))
     is_hopeless = any(violation.needed > _FAR_TOO_LARGE * violation.limit for violation in alone)
     yield from alone if is_hopeless else _beyond(mapping, mapping.resources)
 
 
-def _beyond(mapping: FpgaCosts, parts: Mapping[str, Resources]) -> Iterator[Violation]:
+def _beyond(mapping: FpgaMapping, parts: Mapping[str, Resources]) -> Iterator[Violation]:
     total = Resources.total(parts.values())
     for resource in RESOURCES:
         needed, limit = getattr(total, resource), mapping.device.limit(resource)
@@ -331,7 +367,7 @@ class Conflict(Struct, frozen=True):
         return f"the {self.banks} bank{'s' * (self.banks > 1)} of {self.tensor} {', '.join(map(str, self.uses))}"
 
 
-def partition_conflicts(mapping: FpgaCosts) -> list[Conflict]:
+def partition_conflicts(mapping: FpgaMapping) -> list[Conflict]:
     """Return the tensors of at least two kernels whose partition does not serve all of them.
 
     Raises:
@@ -345,7 +381,7 @@ def partition_conflicts(mapping: FpgaCosts) -> list[Conflict]:
     return found
 
 
-def _uses(mapping: FpgaCosts) -> dict[str, dict[str, tuple[int, Use]]]:
+def _uses(mapping: FpgaMapping) -> dict[str, dict[str, tuple[int, Use]]]:
     """By tensor and kernel the banks that the kernel finds, and how it uses them: its class that waits longest."""
     found: dict[str, dict[str, tuple[int, Use]]] = {}
     classes = {(k.name, c.name): (k, c, pid) for uses in mapping.vmg.uses.classes for k, c, pid in uses}

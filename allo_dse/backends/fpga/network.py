@@ -27,7 +27,7 @@ from allo_dse.simulator.run_time.records import Code
 
 from .cost.loops.events import Again, Part, Pipe, Wait
 from .cost.memory import BRAM18_BITS
-from .mapping import FpgaCosts
+from .mapping import FpgaMapping
 from .shared_costs import TensorUse
 
 # Copies of tensors between DRAM and the chip, as processes of a design's network.
@@ -58,7 +58,7 @@ class TensorCopies:
         deliveries: the processes that move tiles of tensors that stay in DRAM.
     """
 
-    def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, *, logged: bool = False) -> None:
+    def __init__(self, mapping: FpgaMapping, builder: NetworkBuilder, *, logged: bool = False) -> None:
         self._mapping = mapping
         self._builder = builder
         self._logged = logged
@@ -195,7 +195,7 @@ class FpgaNetwork(Struct, frozen=True):
         return np.where(self.inside > 0, -1, self.wiring.array)
 
 
-def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int], *, logged: bool = False) -> FpgaNetwork:
+def fpga_network(mapping: FpgaMapping, depths: Mapping[str, int], *, logged: bool = False) -> FpgaNetwork:
     """The network of a design; `depths` by stream array, where they differ from the declared ones.
 
     Args:
@@ -219,7 +219,7 @@ def fpga_network(mapping: FpgaCosts, depths: Mapping[str, int], *, logged: bool 
     return FpgaNetwork(builder.build(), task, wiring, movers, vmg.uses.fifos.held, copies.deliveries)
 
 
-def _require_room(mapping: FpgaCosts) -> None:
+def _require_room(mapping: FpgaMapping) -> None:
     """Refuse buffers that no design can have before a simulation allocates them."""
     device, buffers = mapping.device, mapping.vmg.uses.buffers
     arrays = {stream.name: stream for stream in mapping.vmg.program.streams}
@@ -235,7 +235,7 @@ def _require_room(mapping: FpgaCosts) -> None:
         )
 
 
-def add_tasks(mapping: FpgaCosts, builder: NetworkBuilder, fifo: IntArray, copies: TensorCopies) -> IntArray:
+def add_tasks(mapping: FpgaMapping, builder: NetworkBuilder, fifo: IntArray, copies: TensorCopies) -> IntArray:
     """A table process for each of the program's tasks.
 
     Args:
@@ -275,7 +275,7 @@ _Moves = Sequence[tuple[str, str, int]]
 """Copies by tasks of a class for tensors that stay in DRAM, in order: tensor, "reads" or "writes", and cycles."""
 
 
-def _moves(mapping: FpgaCosts, task_class: TaskClass) -> _Moves:
+def _moves(mapping: FpgaMapping, task_class: TaskClass) -> _Moves:
     found = []
     for name, use in mapping.streamed.items():
         for port in task_class.tensor_ports:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import IntArray
-from allo_dse.eval.recording import MAX_EVENTS, Recording, whole_run
-from allo_dse.simulator.network.network import Labels
+from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
+from allo_dse.simulator.network.network import Labels, node_label
 from allo_dse.simulator.network.stream_ends import Ends, stream_ends
 from allo_dse.space.design import Design
 
 from .depths.solver import timed_runs
 from .hls.retime import ReportTimes, retimed
-from .mapping import FpgaCosts
+from .mapping import FpgaMapping
 from .network import FpgaNetwork, fpga_network
+
+_NUMBERS = re.compile(r"(_\d+)+$")
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def record_fpga(
         DeviceError: if the design is not for an FPGA.
         SimulationError: if it deadlocks, or its control flow depends on data.
     """
-    mapping = design.mapping.fpga
+    mapping = FpgaMapping.of(design)
     used = dict(design.depths if depths is None else depths)
     used, timed = timed_runs(mapping, None if depths is None and not used else used)
     mapping = max(timed, key=lambda one: one.result.cycles).mapping
@@ -118,7 +122,7 @@ def record_fpga(
     )
 
 
-def _labels(mapping: FpgaCosts, network: FpgaNetwork) -> FpgaLabels:
+def _labels(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
     """Names in the order in which `fpga_network` makes processes and streams."""
     program = mapping.vmg.program
     number = np.full(network.network.task_count, -1)
@@ -132,3 +136,45 @@ def _labels(mapping: FpgaCosts, network: FpgaNetwork) -> FpgaLabels:
     ]
     copies = dict(zip(network.movers, names, strict=True))
     return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))
+
+
+def recorded(design: Design, metrics: Mapping[str, Any]) -> Recorded:
+    """Return the recording of a design, with the names of its processes, buffers and nodes.
+
+    Args:
+        metrics: it is run at its stream depths, and at the loops' intervals that the HLS tool has reported, if it has.
+    """
+    times = metrics.get("report_times")
+    report = None if times is None else ReportTimes.from_dict(times)
+    found = record_fpga(design, metrics.get("stream_depths"), report=report)
+    kinds = tuple(_kind(node_label(found.labels, found.network, node)) for node in range(found.network.node_count))
+    streams = range(found.network.stream_count)
+    buffers = tuple(_NUMBERS.sub("", found.labels.array(stream)) for stream in streams)
+    own = [found.labels.array(stream) if stream < found.fifos else "" for stream in streams]
+    nodes = _nodes(found, design.vmg.node_of_task)
+    return Recorded(found, "", _costs(metrics, found.cycles), kinds, buffers, nodes, tuple(own))
+
+
+def _nodes(found: FpgaRecording, node_of_task: IntArray) -> IntArray:
+    """Map each processing element to the design graph's node of its tasks; -1 for copies of tensors."""
+    nodes = np.full(found.network.node_count, -1)
+    number = found.task_of
+    nodes[found.network.task_node[number >= 0]] = node_of_task[number[number >= 0]]
+    return nodes
+
+
+def _costs(metrics: Mapping[str, Any], cycles: int) -> str:
+    """Whose intervals and depths of loops the picture has, and the run's cycles if they were measured otherwise."""
+    known = metrics.get("report_times") is not None
+    tool = " ".join(("the HLS tool", *filter(None, [metrics.get("hls_tool")])))
+    costs = f"at the intervals and depths that {tool} reports" if known else "at the cost model's intervals"
+    measured, by = metrics.get("latency_cycles"), metrics.get("cycles_from") or metrics.get("evaluator")
+    return costs if measured in (None, cycles) else f"{costs} ({by}: {measured:,} cycles)"
+
+
+def _kind(name: str) -> str:
+    """Elements by kernel: "pe_0_1" and "pe_0_2 and 3 more" are both "pe"; copies are of their own kind."""
+    head = name.partition(" and ")[0]
+    while head.rpartition("_")[2].isdigit() and head.rpartition("_")[0]:
+        head = head.rpartition("_")[0]
+    return head

@@ -1,5 +1,5 @@
 """Designs on an NPU: costs of cores, movement of tiles and schedules as a network, and the evaluator that times it.
 
-Imports: backends.fpga, common, compiler, device, drawing, eval, lang, mapper, simulator, space.
-Imported by: allo_dse, cli, dashboard, eval, mapper, networks, space, tune.
+Imports: common, compiler, device, drawing, eval, lang, mapper, simulator, space.
+Imported by: allo_dse, networks.
 """

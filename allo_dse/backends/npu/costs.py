@@ -28,7 +28,7 @@ from allo_dse.mapper.graph.tree import Repeat, Seq, Tree
 from allo_dse.mapper.program import Program
 from allo_dse.mapper.violation import Buffering
 
-from .fold_bounds import FoldBounds
+from .fold_bounds import NpuFoldBounds
 from .movement.layout_plan import layouts_on
 from .movement.movement import Transport
 from .movement.periods import GroupSchedule
@@ -312,8 +312,8 @@ class ProgramWork(Struct, frozen=True, eq=False, dict=True):
         return found
 
     @cached_property
-    def limits(self) -> FoldBounds:
-        return FoldBounds(self.program.vmg.graph, self.device)
+    def limits(self) -> NpuFoldBounds:
+        return NpuFoldBounds(self.program.vmg.graph, self.device)
 
     @cached_property
     def macs_and_peak(self) -> tuple[int, float]:

@@ -26,6 +26,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.space.design import Design, Draft
 
 from .costs import ANYTHING, DIRECTIONS, TICKS_PER_CYCLE, ProgramWork, TileTicks, blocks_of, host_us, macs_of, peak_of
+from .mapping import NpuMapping
 from .movement.movement import Flow, Transport
 from .movement.periods import Cadence, GroupSchedule, PortSchedule
 from .movement.streams import Links
@@ -136,14 +137,14 @@ def _fold_bounds(design: Design, work: ProgramWork, rewrites: int = 0) -> Bounds
 
 def _rewrite_bounds(design: Design, work: ProgramWork) -> Bounds:
     """Return bounds from the fold and the transport plan's descriptors; from the fold alone without a plan."""
-    transport = design.mapping.transport
+    transport = NpuMapping.of(design).transport
     return _fold_bounds(design, work, 0 if transport.violations else transport.host_rewrites)
 
 
 def _plan_bounds(design: Design, work: ProgramWork) -> Bounds:
     """Return bounds from the transport plan and the schedules: the work between two interventions of the host."""
-    mapping = design.mapping
-    if mapping.core_violations or mapping.transport.violations:
+    mapping = NpuMapping.of(design)
+    if mapping.early_violations or mapping.transport.violations:
         return _rewrite_bounds(design, work)
     transport, schedules = mapping.transport, mapping.view.periods
     plan = _Plan(work, transport, schedules)
@@ -291,6 +292,7 @@ class NpuSimulator:
     name = "npu-simulator"
     version = "6"
     quick = True
+    metrics = NpuBounds.metrics | {"bound", "bottleneck", "latency_range", "evaluator"}
 
     def bounding(self) -> NpuBounds:
         """Return the bounds of designs before evaluation."""
@@ -302,7 +304,7 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        return self.moved(design, design.mapping.transport)
+        return self.moved(design, NpuMapping.of(design).transport)
 
     def moved(self, design: Design, transport: Transport) -> Metrics:
         """Metrics of a design with another transport plan than its own.
@@ -310,8 +312,8 @@ class NpuSimulator:
         Raises:
             SimulationError: if the design deadlocks.
         """
-        schedules = design.mapping.view.periods
-        simulation = _Simulation(design, schedules, design.mapping.view.channels, transport)
+        schedules = NpuMapping.of(design).view.periods
+        simulation = _Simulation(design, schedules, NpuMapping.of(design).view.channels, transport)
         board = NpuDevice.of(design.device).board
         known = design.vmg.graph.once(_times)
         blocks = []
@@ -403,7 +405,7 @@ def _metrics(
         throughput_gops=2 * macs / latency_us * 1e-3,
         pe_count=cores,
         utilization=macs / (peak * cores * latency_us * cycles_per_us) if peak else 0.0,
-        local_memory_bytes=design.mapping.local_memory_bytes,
+        local_memory_bytes=NpuMapping.of(design).local_memory_bytes,
         dram_bytes=transport.dram_bytes,
         bound={name: round(share, 4) for name, share in bound.items()},
         bottleneck=max(bound, key=lambda name: bound[name]),

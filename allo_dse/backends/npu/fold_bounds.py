@@ -1,6 +1,6 @@
 """Lower bounds of a fold's needs, known before the folded graph is built.
 
-Each is a lower bound of the needs in `DeviceMapping.violations`, so leaving out folds that exceed a limit never loses
+Each is a lower bound of the needs in `NpuMapping.violations`, so leaving out folds that exceed a limit never loses
 one that fits.
 """
 
@@ -17,6 +17,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.axes import class_varies
+from allo_dse.mapper.fold.every_fold import Needs
 from allo_dse.mapper.graph.ports import PortKey, PortSide, port_key
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.violation import Buffering, Violation
@@ -27,11 +28,8 @@ from .movement.transport import column_limits
 Sizes = Sequence[int]
 """Nodes along each mesh axis of a kernel."""
 
-Needs = tuple[int, ...]
-"""Nodes, input flows, input transfers, output flows, output transfers: what kernels need adds up."""
 
-
-class FoldBounds(Struct, frozen=True, eq=False, dict=True):
+class NpuFoldBounds(Struct, frozen=True, eq=False, dict=True):
     """Lower bounds of a program's folds on a device.
 
     Args:
@@ -46,6 +44,11 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
     def program(self) -> CompiledProgram:
         return self.graph.program
 
+    @property
+    def nothing(self) -> Needs:
+        """The needs of no kernel."""
+        return 0, 0, 0, 0, 0
+
     def fits(self, needs: Needs) -> bool:
         """Return whether the array has enough for the kernels' total needs."""
         return self._limits.fit(needs[1:])
@@ -55,7 +58,9 @@ class FoldBounds(Struct, frozen=True, eq=False, dict=True):
         return column_limits(self.device)
 
     def needs(self, kernel: int, sizes: Sizes) -> Needs:
-        """Return the least that moving a kernel's tiles takes on a number of nodes per axis; the first entry is 0.
+        """Return the least that moving a kernel's tiles takes on a number of nodes per axis.
+
+        Entries are nodes, which is 0 here, input flows, input transfers, output flows, and output transfers.
 
         Along an axis that a tensor is distributed on, nodes work on different tiles, and each tile is a flow of its
         own. Every node that writes has its own flow. Tensors that several kernels use count once.

@@ -1,6 +1,6 @@
 """Limits of a device that a folded graph exceeds, as values.
 
-`DeviceMapping.violations` puts the parts together. `docs/devices.md` lists the constraints and the rules behind them.
+`NpuMapping.violations` puts the parts together. `docs/devices.md` lists the constraints and the rules behind them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import NpuDevice
+from allo_dse.eval.token_exchange import stream_deadlock
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
 from allo_dse.mapper.graph.ports import PortKey
@@ -22,7 +23,7 @@ from allo_dse.simulator.network.tables import Table
 
 from .movement.access import is_word_aligned, tile_loops
 from .movement.flows import GroupTiles
-from .movement.movement import LOCKS_PER_END, WORD_BYTES, Channel, NeededDepths, StreamFlow, Transfer, Transport
+from .movement.movement import LOCKS_PER_END, WORD_BYTES, Channel, StreamFlow, Transfer, Transport
 from .movement.node_memory import NodeMemory
 from .movement.periods import GroupSchedule
 from .movement.streams import Links, Step, core_period
@@ -383,14 +384,6 @@ def _core_descriptors(
         words = -(-port.tile_bytes // WORD_BYTES)
         if words > core.descriptor.max_words:
             yield Violation("descriptor_length", where(), words, core.descriptor.max_words, port.tensor.name)
-
-
-def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
-    """Tasks that wait for each other's tokens however deep their FIFOs are."""
-    if needed is not None and needed.blocked:
-        yield Violation(
-            "stream_deadlock", "deadlock at any stream depths", len(needed.blocked), 0, "; ".join(needed.blocked)
-        )
 
 
 def _misaligned_tiles(view: MappingView) -> Iterator[Violation]:

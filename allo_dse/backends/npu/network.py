@@ -33,6 +33,7 @@ from allo_dse.simulator.run_time.records import Op
 from allo_dse.space.design import Design
 
 from .costs import TICKS_PER_CYCLE, TileTicks, class_cycles, host_us
+from .mapping import NpuMapping
 from .movement.movement import WORD_BYTES, Flow, LayoutPlan, Transfer, Transport
 from .movement.periods import Cadence, GroupSchedule, PortSchedule
 from .movement.streams import Links, NodeLinks, core_period
@@ -362,7 +363,7 @@ def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:
     callers = []
     for at, part in enumerate(parts):
         gates: list[tuple[int, int]] = []
-        mapping = part.design.mapping
+        mapping = NpuMapping.of(part.design)
         built.gates, built.first_column, built.periods = gates, part.first_column, mapping.view.periods[0].periods
         transport = part.transport or mapping.transport
         add_design(built, mapping.view.periods, mapping.view.channels, transport)

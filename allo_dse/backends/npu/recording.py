@@ -6,16 +6,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from allo_dse.device.device import NpuDevice
-from allo_dse.eval.recording import MAX_EVENTS, Recording, whole_run
+from allo_dse.eval.recording import MAX_EVENTS, Recorded, Recording, whole_run
 from allo_dse.simulator.network.network import Labels
 from allo_dse.space.design import Design
 
 from .costs import TICKS_PER_CYCLE, blocks_of
+from .mapping import NpuMapping
 from .movement.movement import Channel, Flow, Transport
 from .network import build_npu_network
 
 NAMED_NODES = 3
+_PLACES = re.compile(r" (on|to|from) .*$")
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ def record_npu(design: Design, *, max_events: int = MAX_EVENTS) -> NpuRecording:
         SimulationError: if it deadlocks.
     """
     device = NpuDevice.of(design.device)
-    transport, schedules = design.mapping.transport, design.mapping.view.periods
-    links = design.mapping.view.channels
+    transport, schedules = NpuMapping.of(design).transport, NpuMapping.of(design).view.periods
+    links = NpuMapping.of(design).view.channels
     periods = blocks_of(schedules[0].periods, transport, device.board)[0][0]
     built = build_npu_network(schedules, links, transport, device, periods)
     labels = _labels(design, transport, sorted(links.depth), built.memory_names)
@@ -104,3 +108,31 @@ def short_name(node: str) -> str:
     """A node by the first task of its chain: "a_0-a_1-a_2x8" is "a_0-…x8"."""
     first, dash, rest = node.partition("-")
     return first if not dash else first + "-…" + "".join(re.findall(r"x\d+$", rest))
+
+
+def recorded(design: Design) -> Recorded:
+    """Return the recording of a design, with the names of its processes, buffers and nodes."""
+    found = record_npu(design)
+    whole = found.periods == found.of
+    note = f"{'all' if whole else f'{found.periods:,} of the'} {found.of:,} period{'s' if found.of > 1 else ''}"
+    without = "without the host's time" if whole else "from one intervention of the host to the next"
+    note += f" of the schedule, {without}"
+    kinds = tuple(_kind(found.labels.task(task)) for task in range(found.network.task_count))
+    usual = -(-found.cycles // max(1, found.periods))
+    buffers = tuple(_buffer(found.labels, stream) for stream in range(found.network.stream_count))
+    network = found.network
+    nodes = np.arange(network.node_count) - (network.node_count - found.cores)  # cores are the last processes
+    names = [found.labels.stream(stream).partition(":") for stream in range(network.stream_count)]
+    known = {array.name for array in design.vmg.program.streams}
+    arrays = tuple(name if colon and name in known and n % 2 == 0 else "" for n, (name, colon, _) in enumerate(names))
+    return Recorded(found, note, "", kinds, buffers, np.maximum(nodes, -1), arrays, found.ticks_per_cycle, usual)
+
+
+def _buffer(labels: Labels, stream: int) -> str:
+    """Buffers by tensor and place; the other stream of each has its free slots."""
+    return _PLACES.sub("", labels.stream(stream)) if stream % 2 == 0 else ""
+
+
+def _kind(process: str) -> str:
+    """Processes are called "core …", "memory tile: …" and "shim: …"."""
+    return "cores" if process.startswith("core ") else f"{process.partition(':')[0]} channels"

@@ -1,5 +1,5 @@
 """Circuits without a vendor's tool: CIRCT, a Verilog simulator, Yosys.
 
-Imports: backends.fpga, common, compiler, device, eval, lang, mapper, simulator, space.
+Imports: common, compiler, device, eval, lang, mapper, simulator, space.
 Imported by: allo_dse.
 """

@@ -23,7 +23,7 @@ from .emitter import Emitter
 from .tools import RtlError, RtlKernel
 
 if TYPE_CHECKING:
-    from ..fpga.hls import Folding
+    from allo_dse.eval.processes import Folding
 
 # Bit width of a kernel's indices: every bit of a loop counter costs registers and adders of the circuit.
 #

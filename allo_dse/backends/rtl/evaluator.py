@@ -22,17 +22,15 @@ from allo_dse.common.mlir import jit
 from allo_dse.common.records import Array, JsonObject
 from allo_dse.compiler.model.arguments import Arguments, numpy_dtype
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.eval.evaluator import Metrics, versioned
+from allo_dse.eval.processes import folding_of
 from allo_dse.lang.storage import is_wide
 from allo_dse.lang.types import DType
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 
-from ..fpga.depths.depths import built_depths, decided_depths
-from ..fpga.hls.design_project import folding_of
 from .circuit import Circuit, build_circuit
 from .testbench import bench_text
 from .tools import SIMULATORS, RtlError, kernels_verilog, renamed, run_tool, unavailable, yosys
@@ -333,7 +331,8 @@ def _circuit(
     program: Program | VMG | Design, depths: Mapping[str, int] | None, overlap: bool
 ) -> tuple[CompiledProgram, Circuit]:
     vmg = program if isinstance(program, VMG) else program.vmg
-    decided = built_depths(program, depths)
+    own = dict(program.as_built.depths) if isinstance(program, Design) else {}
+    decided = {**own, **(depths or {})}
     folding = folding_of(vmg, decided)
     return vmg.program, build_circuit(vmg.program, decided, overlap=overlap, folding=folding)
 
@@ -363,7 +362,7 @@ class RtlEvaluator:
         synthesize: whether to run Yosys as well, which takes seconds to a minute per kernel.
         overlap: see `rtl_simulate`.
         deadline_s: time limit of a design.
-        depths: of streams, where the design does not say; see `decided_depths`.
+        depths: of streams, where the design does not say: "solve" for those that its backend builds, or "declared".
     """
 
     name = "rtl-circuit"
@@ -392,7 +391,7 @@ class RtlEvaluator:
         Raises:
             RtlError: for what the flow cannot do, and for deadlocks.
         """
-        depths = decided_depths(design, self.depths if isinstance(design.device, FpgaDevice) else "declared")
+        depths = dict((design.as_built if self.depths == "solve" else design).depths)
         result = rtl_simulate(design, depths=depths, overlap=self.overlap, seconds=self.deadline_s)
         if not result.finished:
             raise RtlError(result.explain(), hint="raise the depths of the streams that are full")

@@ -18,7 +18,7 @@ from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_j
 
 if TYPE_CHECKING:
     from allo_dse.backends.fpga.operator_table import OperatorCalibration
-    from allo_dse.device.device import Device, NpuDevice
+    from allo_dse.device.device import Device
     from allo_dse.eval.calibrate.calibration import Calibration
 
 _CALIBRATE = """Fit a device file: an NPU's to measured times, an FPGA's operators to HLS reports.
@@ -51,8 +51,9 @@ def calibrate(
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from allo_dse.device.writing import device_text, require_writable, write_device
+    from allo_dse.device.writing import require_writable, write_device
     from allo_dse.eval.calibrate.calibration import calibrate as fit
+    from allo_dse.eval.calibrate.calibration import tunable_of
     from allo_dse.tune.measurements import on_device, read_measurements
     from allo_dse.tune.operator_reports import has_reports
 
@@ -64,9 +65,7 @@ def calibrate(
         measured = read_measurements(measurements, run, study)
         base = _base(device, measured[0].design.device if measured else None)
         found = fit(on_device(measured, base) if device else measured)
-    comments = {p.name: f"[calibrated] {p.before:.4g} before" for p in found.parameters if p.deviation is not None}
-    fitted = found.device.model_copy(update={"accuracy": found.accuracy})
-    write_device(output, device_text(fitted, base, _extends(device, base, output), comments))
+    write_device(output, tunable_of(base).text(found, base, _extends(device, base, output)))
     if as_json:
         print_json({**found.to_dict(), "file": str(output)})
     else:
@@ -116,19 +115,19 @@ def _print_operators(found: OperatorCalibration, other_parts: Sequence[str], out
     to.print(f"wrote {markup(str(output))}")
 
 
-def _base(name_or_path: str | None, of_run: Device | None) -> NpuDevice:
+def _base(name_or_path: str | None, of_run: Device | None) -> Device:
     """Return the device to calibrate, as its file defines it."""
-    from allo_dse.device.device import Device, NpuDevice
+    from allo_dse.device.device import Device
 
     if name_or_path is not None:
-        return NpuDevice.load(name_or_path)
+        return Device.load(name_or_path)
     if of_run is None:
         raise StudyError("there are no measurements", hint="a line for each, with the columns design and latency_us")
     if of_run.name not in Device.names():
         raise StudyError(
             f"the run's device {of_run.name!r} is from a file of its own", hint="name the file with --device"
         )
-    return NpuDevice.load(of_run.name)
+    return Device.load(of_run.name)
 
 
 def _extends(name_or_path: str | None, base: Device, output: Path) -> str:

@@ -14,7 +14,7 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import markup
 from allo_dse.common.records import JsonObject
 
-from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, designs_and_run, json_only, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ are read a cycle earlier. `--json` has the depths of every point. docs/replay.md
 [bold]Examples[/]
 
   allo-tune depths 41                        of the latest run
-  allo-tune depths 9f3c2a --run runs/systolic
+  allo-tune depths 9f3c2a runs/systolic
   allo-tune depths design.npz
   allo-tune depths design.npz --bits 16 --bits pipe_0=64 --device zcu102
   allo-tune depths first.npz second.npz --json | jq .lossless.depths
@@ -46,7 +46,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def depths(
     what: Annotated[
-        list[str], typer.Argument(metavar="ID | TRACE...", help="A design, or trace files.", show_default=False)
+        list[str], typer.Argument(metavar="ID [RUN] | TRACE...", help="A design, or trace files.", show_default=False)
     ],
     run: Annotated[Path | None, RUN_OPTION] = None,
     study: Annotated[Path | None, STUDY_OPTION] = None,
@@ -58,7 +58,9 @@ def depths(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     with json_only() if as_json else nullcontext():
-        is_design = len(what) == 1 and not Path(what[0]).suffix and not Path(what[0]).exists()
+        is_design = not Path(what[0]).suffix and not Path(what[0]).exists()
+        if is_design:
+            what, run = designs_and_run(what, run, 1)
         if is_design and (bits or device):
             raise StudyError("--bits and --device are about traces", hint="a design has its own")
         if not is_design and (run or study):
@@ -83,6 +85,7 @@ def _of_traces(paths: list[str], bits: list[str] | None, device: str | None, max
 
 def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int) -> _View:
     from allo_dse.backends.fpga.depths.front import depth_front
+    from allo_dse.backends.fpga.mapping import FpgaMapping
     from allo_dse.tune.rerun import Replayer
 
     from ..output import find_design, open_run
@@ -91,7 +94,7 @@ def _of_design(wanted: str, run: Path | None, study: Path | None, max_runs: int)
     key = table.keys[find_design(table, wanted)]
     with Replayer(table.path, study) as replayer:
         design = replayer.candidate(replayer.record(key)).design
-    costs = design.mapping.fpga
+    costs = FpgaMapping.of(design)
     return _View(depth_front(design, max_runs=max_runs), lambda point: costs.fifos_at(point.depths))
 
 

@@ -17,7 +17,7 @@ from allo_dse.common.records import JsonObject
 from allo_dse.tune.search.pareto_front import REFERENCE_AFTER
 
 from ..facts import design_facts, print_design, run_status, short
-from ..output import EXIT_DIFFERENT, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
+from ..output import EXIT_DIFFERENT, ID_AND_RUN, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,14 +33,14 @@ ID is its number, its key, or the beginning of its key.
 [bold]Examples[/]
 
   allo-tune show 41
-  allo-tune show 9f3c2a --run runs/gemm
+  allo-tune show 9f3c2a runs/gemm
   allo-tune show 9f3c2a --json | jq .metrics
 """
 
 _REPLAY = """Evaluate one design of a run again, or all that its log holds, and compare with what was recorded.
 
 This executes the study file the run was made with. Exit code 1 says that something differs.
-With a run directory or nothing in the place of ID, the designs of the log are proposed again, which must give the same
+Without an ID, the designs of the log are proposed again, which must give the same
 ones in the same order (runs with one worker; the first difference is shown), and every record is checked and evaluated
 again, in order, at its rung; rungs whose evaluator cannot run here are left out. Ctrl-C shows what was found so far.
 
@@ -58,7 +58,7 @@ first. What is equal is left out, unless --all is given.
 [bold]Examples[/]
 
   allo-tune compare 41 57
-  allo-tune compare 9f3c2a 41 --run runs/gemm --all
+  allo-tune compare 9f3c2a 41 runs/gemm --all
   allo-tune compare runs/gemm runs/gemm_bf16      their best designs, rates
 """
 
@@ -71,12 +71,13 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def show(
-    design: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    words: Annotated[list[str], ID_AND_RUN],
     run: Annotated[Path | None, RUN_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..output import find_design, open_run
+    from ..output import designs_and_run, find_design, open_run
 
+    (design,), run = designs_and_run(words, run, 1)
     table = open_run(run)
     row = find_design(table, design)
     if as_json:
@@ -86,7 +87,7 @@ def show(
 
 
 def replay(
-    design: Annotated[str | None, typer.Argument(metavar="[ID|RUN]", show_default=False)] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[ID] [RUN]", show_default=False)] = None,
     run: Annotated[Path | None, RUN_OPTION] = None,
     study: Annotated[Path | None, STUDY_OPTION] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Also run it and compare its numbers.")] = False,
@@ -94,14 +95,17 @@ def replay(
 ) -> None:
     from allo_dse.tune.rerun import replay_design
 
-    from ..output import find_design, means_run, open_run
+    from ..output import designs_and_run, find_design, open_run
 
-    if design is None or means_run(design):
+    given, run = designs_and_run(words or [], run)
+    if not given:
         if verify:
             raise StudyError("--verify needs the ID of a design", hint="runs verify their fronts themselves")
-        raise typer.Exit(replay_all(run if design is None else Path(design), study, as_json=as_json))
+        raise typer.Exit(replay_all(run, study, as_json=as_json))
+    if len(given) > 1:
+        raise StudyError(f"one design is replayed at a time, not {', '.join(given)}")
     table = open_run(run)
-    row = find_design(table, design)
+    row = find_design(table, given[0])
     with json_only() if as_json else nullcontext():
         found = replay_design(table.path, table.keys[row], study_file=study, verify=verify)
     if as_json:
@@ -110,22 +114,23 @@ def replay(
         _print_comparison({name: (a, b) for name, a, b in found.rows}, ("recorded", "now"), show_all=True)
         console().print("[bold green]the same[/]" if found.same else f"[bold red]different[/]: {markup(found.text)}")
         if found.verification is not None:
-            words = "verified" if found.verification.ok else f"WRONG: {found.verification.message}"
-            console().print(markup(words))
+            console().print(markup("verified" if found.verification.ok else f"WRONG: {found.verification.message}"))
     if not found.same or (found.verification is not None and not found.verification.ok):
         raise typer.Exit(EXIT_DIFFERENT)
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", show_default=False)],
+    words: Annotated[list[str], typer.Argument(metavar="A B [RUN]", show_default=False)],
     run: Annotated[Path | None, RUN_OPTION] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..output import find_design, means_run, open_run
+    from ..output import designs_and_run, find_design, means_run, open_run
 
+    (a, b), run = designs_and_run(words, run, 2)
     are_runs = any(map(means_run, (a, b)))
+    if are_runs and run is not None:
+        raise StudyError("two runs are compared, or two designs of one run")
     if are_runs:
         tables = [open_run(Path(path)) for path in (a, b)]
         first, second = (_run_facts(table, as_json=as_json) for table in tables)

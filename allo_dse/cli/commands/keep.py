@@ -11,11 +11,9 @@ import typer
 
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.quoting import markup
+from allo_dse.tune.store.rundir import RUNS
 
-from ..output import JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
-
-RUNS = Path("runs")
-"""Default folder of runs; it does not exist before the first one."""
+from ..output import ID_AND_RUN, JSON, RUN_OPTION, STUDY_OPTION, console, json_only, print_json
 
 _LIST = """The runs in a directory: what each is of, how far it is, and where.
 
@@ -32,7 +30,7 @@ This executes the study file the run was made with.
 [bold]Examples[/]
 
   allo-tune export 41
-  allo-tune export 9f3c2a --run runs/gemm --to build/
+  allo-tune export 9f3c2a runs/gemm --to build/
 """
 
 _CLEAN = """Remove runs with everything in their directories. Without --yes, it only says which.
@@ -85,7 +83,7 @@ def list_(
 
 
 def export(
-    design: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    words: Annotated[list[str], ID_AND_RUN],
     run: Annotated[Path | None, RUN_OPTION] = None,
     to: Annotated[
         Path | None, typer.Option("--to", "-o", metavar="FOLDER", help="\\[default: RUN/export/ID]", show_default=False)
@@ -96,8 +94,9 @@ def export(
     from allo_dse.tune import opened
     from allo_dse.tune.results.best import BestDesign
 
-    from ..output import find_design, open_run
+    from ..output import designs_and_run, find_design, open_run
 
+    (design,), run = designs_and_run(words, run, 1)
     table = open_run(run)
     key = table.keys[find_design(table, design)]
     where = to or table.path / "export" / key[:8]

@@ -52,9 +52,10 @@ def lint(
 
 
 def _findings(study: Study) -> list[str]:
-    """Return Allo's findings about the program of the study's first parameters."""
-    from allo_dse.backends.npu.mapping import DeviceMapping
-    from allo_dse.eval.target import TARGETS
+    """Return the rules of the device's targets that the program of the study's first parameters breaks."""
+    from allo_dse.eval.backend import backend_of
 
-    mapping = DeviceMapping(study.first_program().vmg, study.device)
-    return [str(violation) for violation in TARGETS["allo"].check_program(mapping)]
+    backend = backend_of(study.device)
+    mapping = backend.map(study.first_program().vmg, study.device)
+    found = (target.check_program(mapping) for target in backend.targets.values())
+    return [str(violation) for violations in found for violation in violations]

@@ -13,7 +13,7 @@ from allo_dse.common.quoting import csv_text, markup
 from allo_dse.common.records import JsonObject
 
 from ..facts import best_row, design_facts, objective, print_design, run_status
-from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, console, print_facts, print_json
+from ..output import EXIT_NO_RESULT, JSON, NO_DESIGN, RUN, RUN_OPTION, console, print_facts, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,12 +56,16 @@ def add_commands(app: typer.Typer) -> None:
     app.command("pareto", help=_PARETO)(pareto)
 
 
-def status(run: Annotated[Path | None, RUN] = None, as_json: Annotated[bool, JSON] = False) -> None:
+def status(
+    run: Annotated[Path | None, RUN] = None,
+    named_run: Annotated[Path | None, RUN_OPTION] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
     from allo_dse.tune.store.rundir import running
 
-    from ..output import open_run
+    from ..output import one_run, open_run
 
-    table = open_run(run)
+    table = open_run(one_run(run, named_run))
     facts = run_status(table, running(table.path))
     if as_json:
         print_json(facts)
@@ -103,6 +107,7 @@ def _status_words(facts: JsonObject) -> dict[str, object]:
 
 def best(
     run: Annotated[Path | None, RUN] = None,
+    named_run: Annotated[Path | None, RUN_OPTION] = None,
     objective_name: Annotated[
         str | None, typer.Option("--objective", "-o", help="Only this one.", show_default=False)
     ] = None,
@@ -110,9 +115,9 @@ def best(
 ) -> None:
     from allo_dse.dashboard.data.analysis import LATENCY, fastest_words
 
-    from ..output import open_run
+    from ..output import one_run, open_run
 
-    table = open_run(run)
+    table = open_run(one_run(run, named_run))
     names = table.objectives
     if objective_name is not None:
         if objective_name not in names:
@@ -137,12 +142,13 @@ def best(
 
 def pareto(
     run: Annotated[Path | None, RUN] = None,
+    named_run: Annotated[Path | None, RUN_OPTION] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with every column.")] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    from ..output import open_run
+    from ..output import one_run, open_run
 
-    table = open_run(run)
+    table = open_run(one_run(run, named_run))
     rows = [int(row) for row in table.front]
     if as_json:
         print_json({"objectives": table.objectives, "front": [design_facts(table, row) for row in rows]})

@@ -44,12 +44,12 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune status [RUN]       how far it is, how fast, what rules designs out
   allo-tune best [RUN]         the best design of each objective
   allo-tune pareto [RUN]       the front, as a table or --csv
-  allo-tune show ID            everything about one design
-  allo-tune replay ID          evaluate one again and compare
-  allo-tune compare A B        two designs, or two runs, side by side
-  allo-tune export ID          a design's files, to build it
-  allo-tune verify [ID]...     whether designs compute what their program does
-  allo-tune depths ID|TRACE    FIFO depths: cycles against memory
+  allo-tune show ID [RUN]      everything about one design
+  allo-tune replay ID [RUN]    evaluate one again and compare
+  allo-tune compare A B [RUN]  two designs, or two runs, side by side
+  allo-tune export ID [RUN]    a design's files, to build it
+  allo-tune verify [ID] [RUN]  whether designs compute what their program does
+  allo-tune depths ID [RUN]    FIFO depths: cycles against memory
   allo-tune dashboard [RUN]    all of it in a browser
   allo-tune report [RUN]       a page to keep or to send
   allo-tune list               the runs there are
@@ -62,7 +62,7 @@ _EPILOG = """[bold]Commands on a run, while it works or afterwards[/]
   allo-tune calibrate FILE     a device file from what was measured
   eval "$(allo-tune completion)"    the shell completes commands and names
 
-Each has --help, and what prints results --json. RUN is a run directory; without it, the newest in runs/.
+Each has --help, and what prints results --json. RUN is a run directory or its name in runs/; without it, the newest.
 A study file with the name of a command is run as ./NAME.
 """
 

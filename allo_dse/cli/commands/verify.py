@@ -31,7 +31,7 @@ random ones take. Designs that poll streams or call vendor kernels are undecided
 [bold]Examples[/]
 
   allo-tune verify                           the front of the latest run
-  allo-tune verify 41 9f3c2a --run runs/gemm
+  allo-tune verify 41 9f3c2a runs/gemm
   allo-tune verify runs/gemm/best/latency_us
   allo-tune verify --json | jq '.[] | select(.equal == false)'
 """
@@ -43,16 +43,19 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def verify(
-    designs: Annotated[list[str] | None, typer.Argument(metavar="[ID|FOLDER]...", show_default=False)] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[ID|FOLDER]... [RUN]", show_default=False)] = None,
     run: Annotated[Path | None, RUN_OPTION] = None,
     study: Annotated[Path | None, STUDY_OPTION] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     from allo_dse.tune.rerun import Replayer
 
-    from ..output import find_design, open_run
+    from ..output import designs_and_run, find_design, open_run
 
-    table = open_run(run or _run_of(designs or []))
+    folders = [word for word in words or [] if (Path(word) / "design.json").is_file()]
+    ids, run = designs_and_run([word for word in words or [] if word not in folders], run)
+    designs = [*ids, *folders]
+    table = open_run(run or _run_of(folders))
     chosen: list[tuple[str, Path | None]] = []
     for wanted in designs or (table.keys[row] for row in table.front.tolist()):
         exported = Path(wanted) / "design.json"
@@ -81,9 +84,9 @@ def _exported_key(file: Path) -> str:
         raise StudyError(f"{file} is damaged", hint="export the design again") from error
 
 
-def _run_of(designs: Sequence[str]) -> Path | None:
+def _run_of(exported: Sequence[str]) -> Path | None:
     """Return the run that exported a folder, if the folder is still inside it."""
-    folders = (Path(wanted).resolve() for wanted in designs if (Path(wanted) / "design.json").is_file())
+    folders = (Path(wanted).resolve() for wanted in exported)
     return next((parent for folder in folders for parent in folder.parents if (parent / MARKER).is_file()), None)
 
 

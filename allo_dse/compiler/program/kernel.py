@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from msgspec import Struct
@@ -164,9 +164,28 @@ class TaskClass(Struct, frozen=True):
         return [port for port in self.tensor_ports if port.reads or port.writes]
 
     @property
+    def loop_names(self) -> tuple[str, ...]:
+        """A name for each loop that no loop of another place has: `t`, or `t@1` and `t@2` for two loops `t`."""
+        return _unique_names(self.loops)
+
+    def called(self, name: str) -> list[int]:
+        """Return the positions of the loops that a directive's name refers to."""
+        pairs = zip(self.loops, self.loop_names, strict=True)
+        return [number for number, (loop, own) in enumerate(pairs) if own == name or loop.is_called(name)]
+
+    @property
     def polls(self) -> bool:
         """Return whether tasks react to the fill level of streams: a recorded run cannot be re-timed then."""
         return any(not op.blocking for op in self.stream_ops)
+
+
+@lru_cache(maxsize=1 << 10)
+def _unique_names(loops: tuple[SourceLoop, ...]) -> tuple[str, ...]:
+    alike: dict[str, dict[tuple[object, ...], int]] = {}
+    places = [(loop.name, (loop.location, loop.function, loop.call, loop.band)) for loop in loops]
+    for name, place in places:
+        alike.setdefault(name, {}).setdefault(place, len(alike[name]) + 1)
+    return tuple(f"{name}@{alike[name][place]}" if len(alike[name]) > 1 else name for name, place in places)
 
 
 @dataclass(frozen=True)

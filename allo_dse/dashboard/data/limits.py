@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
 from allo_dse.common.errors import DeviceError
-
-_FPGA = ("bram18", "uram", "dsp", "lut", "ff")
+from allo_dse.device.device import Device
+from allo_dse.eval.backend import backend_of
 
 
 class Use(Struct, frozen=True):
@@ -27,7 +26,8 @@ class Use(Struct, frozen=True):
 
 def uses(device: str, metrics: Mapping[str, Any]) -> list[Use]:
     """The resources of a built-in device that a design's metrics speak of; empty for other devices."""
-    limits = _limits(device)
+    found = _device(device)
+    limits = {} if found is None else backend_of(found).capacity(found)
     return [
         Use(name, float(metrics[name]), limit)
         for name, limit in limits.items()
@@ -35,25 +35,14 @@ def uses(device: str, metrics: Mapping[str, Any]) -> list[Use]:
     ]
 
 
-def is_fpga(device: str) -> bool:
-    """Return whether a built-in device is an FPGA."""
-    return "lut" in _limits(device)
+def project_folder(device: str) -> str:
+    """Return the folder of a built-in device's exports that is a project of its own; empty if there is none."""
+    found = _device(device)
+    return "" if found is None else backend_of(found).project_folder
 
 
-@lru_cache(maxsize=32)
-def _limits(name: str) -> dict[str, float]:
-    from allo_dse.device.device import Device
-
-    if name not in Device.names():
-        return {}
+def _device(name: str) -> Device | None:
     try:
-        device: Any = Device.load(name)
+        return Device.load(name) if name in Device.names() else None
     except DeviceError:
-        return {}
-    if device.family == "fpga":
-        left = {name: float(getattr(device.resources, name) - getattr(device.shell, name)) for name in _FPGA}
-        return {name: amount for name, amount in left.items() if amount > 0}
-    return {
-        "pe_count": float(device.compute_tiles),
-        "local_memory_bytes": float(device.core.memory_bytes),
-    }
+        return None

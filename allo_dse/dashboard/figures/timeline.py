@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from allo_dse.eval.recording import PARTS, Part, Recorded, Span, Total
 from allo_dse.simulator.engine.explanation import Explanation
 from allo_dse.simulator.engine.timeline import Activity, Timeline
 from allo_dse.simulator.network.network import node_label
 from allo_dse.tune.store.run_info import shortened
 
-from ..recordings import PARTS, Part, Recorded, Span, Total
 from .style import (
     BLUE,
     GREEN,

@@ -1,6 +1,6 @@
 """The report: one HTML file with the same pictures, for people without the run, the program or a network.
 
-Imports: allo_dse, common, dashboard, dashboard.data, dashboard.figures.
+Imports: allo_dse, common, dashboard, dashboard.data, dashboard.figures, eval.
 Imported by: dashboard.
 """
 

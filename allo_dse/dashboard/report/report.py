@@ -19,6 +19,7 @@ from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.files import write_whole
 from allo_dse.common.quoting import script_json
 from allo_dse.common.records import JsonObject
+from allo_dse.eval.recording import Part, Recorded
 
 from ..data.analysis import difference_lines, importance, known, rung_table, sample, status_text
 from ..data.limits import uses
@@ -50,7 +51,6 @@ from ..figures.timeline import (
 )
 from ..pictures import design_pictures
 from ..programs import Programs
-from ..recordings import Part, Recorded
 
 # The report's plots are drawn in the light theme, with the changes for the dark one.
 

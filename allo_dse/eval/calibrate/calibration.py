@@ -14,15 +14,14 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from allo_dse.backends.npu.calibration import Parameter, parameters_of, with_values
-from allo_dse.backends.npu.evaluator import NpuSimulator, operations_of
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.records import JsonObject
-from allo_dse.device.device import NpuDevice
-from allo_dse.device.npu_model import Accuracy, type_key
+from allo_dse.device.device import Device
 from allo_dse.space.design import Design
 
-from .robust_fit import FEWEST_TO_JUDGE, FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit
+from ..backend import backend_of
+from ..parameters import Parameter, Tunable, with_values
+from .robust_fit import FOLDS, LEAST_PERCENT, Fit, Problem, Vector, error_quantiles, fit
 
 FEWEST = 4
 UNEXPLAINED = 4.0  # scales from zero
@@ -106,11 +105,13 @@ class Calibration(Struct, frozen=True, dict=True):
 
     Attributes:
         device: the device with the fitted numbers, unchanged when nothing was learned.
+        named: names of the device and its board.
         learned: whether the fit predicts held-out designs better than the original device.
         scale: standard deviation of the logarithm of predicted over measured, without outliers.
     """
 
-    device: NpuDevice
+    device: Device
+    named: dict[str, str]
     parameters: tuple[FittedParameter, ...]
     judged: tuple[Judged, ...]
     learned: bool
@@ -129,36 +130,10 @@ class Calibration(Struct, frozen=True, dict=True):
         predicted = {kind: [getattr(one, name) for one in self.judged] for kind, name in kinds.items()}
         return {kind: error_quantiles(own, measured) for kind, own in predicted.items()}
 
-    @property
-    def accuracy(self) -> tuple[Accuracy, ...]:
-        """Accuracy of the device's predictions on held-out designs, per kind of program with enough measurements.
-
-        The calibrated board is the default one of the file that is written.
-        """
-        errors: dict[tuple[tuple[str, ...], str], list[float]] = {}
-        for one in self.judged:
-            program = one.measurement.design.program
-            kind = (operations_of(program), type_key(program.tensors[0].dtype))
-            predicted_us = one.held_out_us if self.learned else one.before_us
-            errors.setdefault(kind, []).append(abs(predicted_us / one.measurement.latency_us - 1))
-        return tuple(
-            Accuracy(
-                board="default",
-                kernels=self.device.kernel_library,
-                operations=operations,
-                element=element,
-                percent=max(LEAST_PERCENT, round(100 * float(np.quantile(found, 0.9)), 1)),
-                measurements=len(found),
-            )
-            for (operations, element), found in errors.items()
-            if len(found) >= FEWEST_TO_JUDGE
-        )
-
     def to_dict(self) -> JsonObject:
         """Return plain data for JSON."""
         return {
-            "device": self.device.name,
-            "board": self.device.board_name,
+            **self.named,
             "learned": self.learned,
             "parameters": [parameter.to_dict() for parameter in self.parameters],
             "measurements": [one.to_dict() for one in self.judged],
@@ -166,19 +141,22 @@ class Calibration(Struct, frozen=True, dict=True):
         }
 
 
-def predicted_us(design: Design, device: NpuDevice) -> float:
-    """Return the model's latency of a design on a device, in microseconds."""
-    return float(NpuSimulator().evaluate(design.on(device)).latency_us)
+def predicted_us(design: Design, device: Device) -> float:
+    """Return the latency of a design on a device, in microseconds, by the device's own evaluator."""
+    return float(backend_of(device).evaluator(device).evaluate(design.on(device)).latency_us)
 
 
 def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     """Fit the numbers of the measurements' device to them.
 
     Raises:
-        DeviceError: for measurements of too few designs, or of different boards.
+        DeviceError: for measurements of too few designs, or of different boards, or of a device without numbers to
+            fit.
     """
-    devices = _devices(measurements)
-    parameters = parameters_of((m.design for m in measurements), devices[0])
+    tunable = tunable_of(measurements[0].design.device) if measurements else None
+    devices = _devices(measurements, tunable)
+    assert tunable is not None
+    parameters = tunable.parameters((m.design for m in measurements), devices[0])
     measured = np.log([m.latency_us for m in measurements])
 
     def residuals_at(at: Vector) -> Vector:
@@ -198,6 +176,7 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     moved = {p: p.value(float(found.at[i])) for i, p in enumerate(parameters) if learned and i in found.selection.free}
     return Calibration(
         with_values(devices[0], moved),
+        tunable.named(devices[0]),
         _described(parameters, devices[0], found),
         _judged(measurements, before, found, held_out),
         learned,
@@ -205,13 +184,26 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     )
 
 
-def _devices(measurements: Sequence[Measurement]) -> list[NpuDevice]:
-    devices = [NpuDevice.of(m.design.device) for m in measurements]
+def tunable_of(device: Device) -> Tunable:
+    """Return the numbers of a device that can be fitted.
+
+    Raises:
+        DeviceError: if there are none.
+    """
+    found = backend_of(device).tunable(device)
+    if found is None:
+        raise DeviceError(f"{device.name} has no numbers to fit to measured latencies")
+    return found
+
+
+def _devices(measurements: Sequence[Measurement], tunable: Tunable | None) -> list[Device]:
+    devices = [m.design.device for m in measurements]
     for measurement, device in zip(measurements, devices, strict=True):
-        if (device.board, device.kernels) != (devices[0].board, devices[0].kernels):
+        assert tunable is not None
+        if device.family != devices[0].family or tunable.settings(device) != tunable.settings(devices[0]):
             raise DeviceError(
-                f"{measurement.label or measurement.design.key}: measured on {device.name}, board "
-                f"{device.board_name!r}, the first one on {devices[0].name}, board {devices[0].board_name!r}",
+                f"{measurement.label or measurement.design.key}: measured on {_words(tunable_of(device), device)}, "
+                f"the first one on {_words(tunable, devices[0])}",
                 hint="calibrate boards one by one",
             )
     designs = len({m.design.key for m in measurements})
@@ -223,7 +215,12 @@ def _devices(measurements: Sequence[Measurement]) -> list[NpuDevice]:
     return devices
 
 
-def _described(parameters: Sequence[Parameter], device: NpuDevice, found: Fit) -> tuple[FittedParameter, ...]:
+def _words(tunable: Tunable, device: Device) -> str:
+    name, *others = tunable.named(device).items()
+    return ", ".join([name[1], *(f"{kind} {own!r}" for kind, own in others)])
+
+
+def _described(parameters: Sequence[Parameter], device: Device, found: Fit) -> tuple[FittedParameter, ...]:
     deviations = dict(zip(found.selection.free, found.deviations, strict=True))
     described = []
     for i, parameter in enumerate(parameters):

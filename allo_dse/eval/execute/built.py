@@ -17,11 +17,10 @@ from allo_dse.lang.region import as_region, rules_of
 from allo_dse.mapper.program import Program, load_program
 
 if TYPE_CHECKING:
-    from allo_dse.device.device import FpgaDevice
     from allo_dse.simulator.engine.run_result import RunResult
 
 
-def _show_warnings(program: Program) -> None:
+def show_warnings(program: Program) -> None:
     """Issue the compiler's warnings as Python warnings, at their places in the user's source."""
     for text in program.warnings:
         place, _, message = text.partition(": warning: ")
@@ -29,7 +28,7 @@ def _show_warnings(program: Program) -> None:
         warnings.warn_explicit(message, ProgramWarning, file, int(line))
 
 
-class _Built:
+class Built:
     """Common base of built modules."""
 
     program: Program
@@ -45,7 +44,7 @@ class _Built:
         return self.program.name
 
 
-class SimulatorModule(_Built):
+class SimulatorModule(Built):
     """The result of `df.build(region)` for the targets "simulator" and "llvm": call it with the region's arguments.
 
     Variables that persist from call to call live as long as the module. Tokens that a call leaves in a stream are a
@@ -66,7 +65,7 @@ class SimulatorModule(_Built):
         self.program = load_program(region)
         self._depths = self.program.depths_with(depths or {})
         self._rules = rules_of(as_region(region))
-        _show_warnings(self.program)
+        show_warnings(self.program)
         self.vmg = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
         self.result: RunResult | None = None
         """The last call's cycles, stalls and occupancies."""
@@ -125,75 +124,3 @@ def build_aie(region: Any, **options: Any) -> SimulatorModule:
     """Build for the target "aie" without NPU tools: the folded design runs in the simulator, with a note."""
     print('allo-dse: no NPU tools here; target "aie" runs the folded design in the simulator')
     return SimulatorModule(region, **options)
-
-
-class HlsModule(_Built):
-    """The result of `df.build` for the targets "vhls" and "vitis_hls": generated C++, which can be run.
-
-    Args:
-        mode: "csim", "csynth", "cosim", "hw_emu" or "hw".
-        project: a directory, written at once.
-
-    Attributes:
-        hls_project: all files; `hls_code` is the kernel.
-    """
-
-    def __init__(
-        self,
-        region: Any,
-        *,
-        mode: str | None = None,
-        project: str | None = None,
-        mapping_primitives: Any = None,
-        depths: Mapping[str, int] | None = None,
-        device: FpgaDevice | str | None = None,
-        **_options: Any,
-    ) -> None:
-        from allo_dse.backends.fpga.hls import CSimulation, emit_project
-        from allo_dse.backends.fpga.hls.design_project import folding_of
-        from allo_dse.backends.fpga.hls.modes import check_mode
-        from allo_dse.device.device import FpgaDevice
-
-        check_mode(mode)
-        self.program = load_program(region)
-        _show_warnings(self.program)
-        target = None if device is None else FpgaDevice.of(device)
-        folded = self.program.vmg.apply(mapping_primitives) if mapping_primitives else self.program.vmg
-        folding = folding_of(folded, depths)
-        self.hls_project = emit_project(self.program, depths=depths, device=target, folding=folding)
-        self.mode, self.directory = mode, project
-        self._simulation: CSimulation | None = None
-        if project is not None:
-            self.hls_project.write(project)
-
-    def __repr__(self) -> str:
-        return self.hls_code
-
-    @property
-    def hls_code(self) -> str:
-        """The kernel's C++."""
-        return self.hls_project.hls_code
-
-    def __call__(self, *arrays: Any) -> Any:
-        """Run on arrays, which are written in place: C simulation by g++ or clang++, without the vendor's tool.
-
-        Modes other than "csim" run the tool in the project directory.
-
-        Returns:
-            The results of a plain function, when the arrays for them are not given; else None.
-
-        Raises:
-            AlloDseError: when the mode needs the tool and it is absent, or a run fails.
-        """
-        from allo_dse.backends.fpga.hls import CSimulation
-        from allo_dse.backends.fpga.hls.modes import CSIM, run_mode
-
-        returned = missing_results(self.program, arrays)
-        if self.mode not in (None, CSIM):
-            run_mode(self.hls_project, self.mode, self.directory, (*arrays, *returned))
-            return returned_values(self.program, arrays, returned)
-        if self._simulation is None:
-            print("allo-dse: C simulation with the headers of allo-dse, without the vendor's tool")
-            self._simulation = CSimulation(self.hls_project)
-        self._simulation(*arrays, *returned)
-        return returned_values(self.program, arrays, returned)

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -26,14 +26,40 @@ from ..graph_algorithms import DisjointSets
 from .fold import AxisFold, AxisSpace, KernelFold, KernelSpace, MeshFold, axis_space, unfolded, violations
 from .joint import JointFold, joint_orders
 
-if TYPE_CHECKING:
-    from allo_dse.backends.npu.fold_bounds import FoldBounds, Needs
-
 # Enumerating and counting folds of kernels that depend on each other through linked axes or shared nodes.
 
 
-NOTHING: Needs = (0, 0, 0, 0, 0)
+Needs = tuple[int, ...]
+"""Nodes, and then what else a device has a limited number of: the needs of kernels add up."""
 
+
+class FoldBounds(Protocol):
+    """Lower bounds of what folds need of a device, known before the folded graph is built."""
+
+    @property
+    def nothing(self) -> Needs:
+        """The needs of no kernel: as many zeros as there are quantities."""
+
+    def needs(self, kernel: int, sizes: Sequence[int]) -> Needs:
+        """Return the least needs of a kernel on a number of nodes per axis; nodes are counted elsewhere and 0 here."""
+
+    def fits(self, needs: Needs) -> bool:
+        """Return whether the device has enough for the total needs of the kernels."""
+
+    def core_fits(self, members: Sequence[tuple[int, Sequence[int]]]) -> bool:
+        """Return whether a node can hold the kernels that share it, each with its number of nodes per axis."""
+
+    def tasks_fit(self, tasks: Sequence[int]) -> bool:
+        """Return whether a node can hold some tasks."""
+
+
+def no_needs(bounds: FoldBounds | None) -> Needs:
+    """Return the needs of no kernel; without bounds, only nodes are counted."""
+    return (0,) if bounds is None else bounds.nothing
+
+
+MOST_CHAININGS = 2048
+"""Choices of chains that are counted within a limit: each takes about a millisecond."""
 MOST_LISTED, MOST_LISTS = 4096, 64
 """Sizes that a unit keeps for one budget of nodes, and budgets."""
 
@@ -161,7 +187,7 @@ class FoldUnit(Struct, frozen=True, eq=False, dict=True):
             sizes = {kernel: tuple(own) for kernel, own in chosen.items()}
             if not all(self._same_grid(members, sizes) for members in self.chains):
                 continue
-            needs: Needs = (self._node_count(sizes), 0, 0, 0, 0)
+            needs: Needs = (self._node_count(sizes), *no_needs(bounds)[1:])
             if bounds is not None:
                 if not all(bounds.core_fits([(k, sizes[k]) for k in members]) for members in self.sets):
                     continue
@@ -289,18 +315,32 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def least_nodes(self) -> int:
-        """The fewest nodes the program can be folded onto; the space is empty if they exceed `max_nodes`."""
-        least = [kernel.least_nodes for kernel in self.kernels]
+        """The fewest nodes that the program may be folded onto; the space is empty if they exceed `max_nodes`.
+
+        Each chain is legal by itself. The fold needs more nodes where chains exclude each other.
+        """
+        rank, least = self.graph.rank, [kernel.least_nodes for kernel in self.kernels]
         sizes = [tuple(axis.spatial[0] for axis in kernel.axes) for kernel in self.kernels]
-        best = sum(least)
-        for chains in self.graph.partitions:
-            members = [k for chain in chains for k in chain]
-            if any(least[k] > 1 for k in members):
-                continue
-            if self.bounds and not all(self.bounds.core_fits([(k, sizes[k]) for k in chain]) for chain in chains):
-                continue
-            best = min(best, sum(least) - len(members) + len(chains))
-        return best
+        alone = [((kernel,), nodes) for kernel, nodes in enumerate(least)]
+        together = [
+            (members, 1)
+            for members in self.graph.single_chains()
+            if all(least[k] == 1 for k in members)
+            and (self.bounds is None or self.bounds.core_fits([(k, sizes[k]) for k in members]))
+        ]
+        by_first: dict[int, list[tuple[int, int]]] = {}
+        for members, nodes in (*alone, *together):
+            by_first.setdefault(rank[members[0]], []).append((sum(1 << rank[k] for k in members), nodes))
+        fewest = {0: 0}  # by the kernels left, as bits by their ranks
+
+        def solve(left: int) -> int:
+            if left not in fewest:
+                first = (left & -left).bit_length() - 1
+                fits = ((own, nodes) for own, nodes in by_first[first] if own & left == own)
+                fewest[left] = min(nodes + solve(left ^ own) for own, nodes in fits)
+            return fewest[left]
+
+        return solve((1 << len(least)) - 1)
 
     @staticmethod
     def of(graph: ProgramGraph, max_nodes: int | None = None, bounds: FoldBounds | None = None) -> FoldSpace:
@@ -325,12 +365,10 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
     def heads(self) -> tuple[tuple[int, ...], ...]:
         """Per kernel the kernels that can begin a chain that it is part of, in program order."""
         found: list[set[int]] = [set() for _ in self.kernels]
-        for chains in self.graph.partitions:
-            if len(chains) == 1:
-                first, *others = chains[0]
-                for kernel in others:
-                    if first not in found[kernel] and self._can_share((first, kernel)):
-                        found[kernel].add(first)
+        for first, *others in self.graph.single_chains():
+            for kernel in others:
+                if first not in found[kernel] and self._can_share((first, kernel)):
+                    found[kernel].add(first)
         return tuple(tuple(sorted(heads)) for heads in found)
 
     def _can_share(self, kernels: tuple[int, ...]) -> bool:
@@ -369,18 +407,32 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
 
     def count(self) -> int:
         """The exact number of folds, found without making them."""
-        return sum(self.counts().values())
+        return sum(counts.total() for counts in self._counts_by_chains())
+
+    def count_within(self, limit: int) -> int | None:
+        """Return the number of folds, or None if it exceeds `limit`, or if there are many choices of chains."""
+        found = 0
+        for number, counts in enumerate(self._counts_by_chains()):
+            found += counts.total()
+            if found > limit or number >= MOST_CHAININGS:
+                return None
+        return found
 
     def counts(self) -> dict[int, int]:
-        """The number of folds onto each number of nodes, in ascending order."""
-        found: Counter[int] = Counter()
+        """Return the number of folds onto each number of nodes, in ascending order."""
+        found = sum(self._counts_by_chains(), Counter[int]())
+        return dict(sorted(found.items()))
+
+    def _counts_by_chains(self) -> Iterator[Counter[int]]:
+        """For each choice of chains, the number of folds onto each number of nodes."""
         for units in self._units_of_chains():
-            totals: Counter[Needs] = Counter({NOTHING: 1})
+            totals: Counter[Needs] = Counter({no_needs(self.bounds): 1})
             for unit in units:
                 totals = self._joined(totals, unit.needs(self.max_nodes, self.bounds))
+            found = Counter[int]()
             for needs, ways in totals.items():
                 found[needs[0]] += ways
-        return dict(sorted(found.items()))
+            yield found
 
     @property
     def pruned_share(self) -> float:
@@ -401,7 +453,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
 
     def _units_of_chains(self) -> Iterator[list[FoldUnit]]:
         """For each choice of chains, the kernels in parts that fold independently of each other."""
-        for chains in self.graph.partitions:
+        for chains in self.graph.partitions():
             yield [self._unit(kernels, own) for kernels, own in independent_parts(self.rules, chains)]
 
     def _unit(self, kernels: tuple[int, ...], chains: Chains) -> FoldUnit:
@@ -420,9 +472,9 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
 
     def layouts(self, nodes: int | None = None) -> Iterator[Layout]:
         """Yield all folds, onto exactly so many nodes, by their nodes along each axis, in the order of iteration."""
-        for chains, units in zip(self.graph.partitions, self._units_of_chains(), strict=True):
+        for chains, units in zip(self.graph.partitions(), self._units_of_chains(), strict=True):
             names = tuple(tuple(self.kernels[k].kernel for k in members) for members in chains)
-            for sizes in self._sizes(units, NOTHING, nodes):
+            for sizes in self._sizes(units, no_needs(self.bounds), nodes):
                 yield Layout(names, chains, tuple(sizes[k] for k in range(len(self.kernels))), tuple(units))
 
     def _sizes(self, units: list[FoldUnit], used: Needs, nodes: int | None) -> Iterator[Sizes]:
@@ -461,7 +513,7 @@ class FoldSpace(Struct, frozen=True, eq=False, dict=True):
             return self.is_legal(fold)
         sizes = [tuple(axis.spatial for axis in kernel.axes) for kernel in fold.kernels]
         sets = node_sets(JointFold.of(self.program_graph, fold).chains, range(len(sizes)))
-        needs = NOTHING
+        needs = self.bounds.nothing
         for kernel, own in enumerate(sizes):
             needs = add_needs(needs, self.bounds.needs(kernel, own))
         return self._fits(needs) and all(self.bounds.core_fits([(k, sizes[k]) for k in members]) for members in sets)

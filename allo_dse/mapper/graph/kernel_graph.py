@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +19,6 @@ from .stream_arrays import TaskGraph
 Chains = tuple[tuple[int, ...], ...]
 """Sets of kernels that share their nodes, by position, each in the order in which its members run."""
 
-MOST_IN_RUNS = 16
-"""Kernels from which on not even runs of neighbours share nodes: there are 2^(kernels - 1) partitions."""
 MOST_PARTITIONED = 8
 """Programs of more kernels are partitioned into runs of neighbours in the order of streams only."""
 
@@ -55,28 +54,53 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
         return tuple(self.order.index(kernel) for kernel in range(len(self.feeds)))
 
     def refusal(self, chains: Chains) -> tuple[int, int] | None:
-        """Two kernels that cannot be chained, because a path of streams leads from the second back to the first.
+        """Return two kernels that cannot be chained, because a path of streams leads from the second back to the first.
 
         Chains are made one after the other, member by member, as `VMG.chain` would. None when all of them are legal.
         """
+        return next(self.refusals(chains), None)
+
+    def refusals(self, chains: Chains) -> Iterator[tuple[int, int]]:
+        """Yield every member that has to leave its chain, after the first kernel of the chain."""
         node = list(range(len(self.feeds)))
-        feeds = self.feeds.copy()
+        feeds = list(self._targets)  # of each node, as bits
         for first, *rest in chains:
+            keep = node[first]
             for member in rest:
-                if _leads(feeds, node[member], node[first]):
-                    return first, member
-                keep, drop = node[first], node[member]
-                feeds[keep] |= feeds[drop]
-                feeds[:, keep] |= feeds[:, drop]
-                feeds[drop], feeds[:, drop], feeds[keep, keep] = False, False, False
+                drop = node[member]
+                if _leads(feeds, drop, keep):
+                    yield first, member
+                    continue
+                both = 1 << keep | 1 << drop
+                feeds = [own & ~(1 << drop) | 1 << keep if own >> drop & 1 else own for own in feeds]
+                feeds[keep], feeds[drop] = (feeds[keep] | feeds[drop]) & ~both, 0
                 node = [keep if n == drop else n for n in node]
-        return None
 
     @cached_property
-    def partitions(self) -> tuple[Chains, ...]:
-        """Every legal choice of kernels to chain; none first."""
-        found = _partitions(self.order) if len(self.order) <= MOST_PARTITIONED else _runs(self.order)
-        return tuple(chains for chains in map(self.normalised, found) if self.refusal(chains) is None)
+    def _targets(self) -> tuple[int, ...]:
+        """Per kernel the kernels that its streams lead to, as bits."""
+        return tuple(sum(1 << int(target) for target in np.flatnonzero(row)) for row in self.feeds)
+
+    def partitions(self) -> Iterator[Chains]:
+        """Yield every legal choice of kernels to chain, none first. Their number is exponential in the kernels."""
+        found = _partitions(self.order) if self._is_small else _runs(self.order)
+        return (chains for chains in map(self.normalised, found) if self.refusal(chains) is None)
+
+    def single_chains(self) -> Iterator[tuple[int, ...]]:
+        """Yield every chain that is legal while all other kernels have nodes of their own."""
+        kernels = self.order
+        if self._is_small:
+            chosen: Iterable[tuple[int, ...]] = itertools.chain.from_iterable(
+                itertools.combinations(kernels, size) for size in range(2, len(kernels) + 1)
+            )
+        else:
+            ends = itertools.combinations(range(len(kernels) + 1), 2)
+            chosen = (kernels[start:end] for start, end in ends if end - start > 1)
+        return (members for members in chosen if self.refusal((members,)) is None)
+
+    @property
+    def _is_small(self) -> bool:
+        return len(self.order) <= MOST_PARTITIONED
 
     def normalised(self, chains: Sequence[Sequence[int]]) -> Chains:
         """Members in the order of streams, chains in the order of their first kernels, none with one member only."""
@@ -84,15 +108,16 @@ class KernelGraph(Struct, frozen=True, eq=False, dict=True):
         return tuple(sorted(ordered, key=lambda members: self.rank[members[0]]))
 
 
-def _leads(feeds: NDArray[np.bool_], start: int, goal: int) -> bool:
-    """Return whether a path leads from one kernel to another."""
-    seen, todo = {start}, [start]
+def _leads(feeds: Sequence[int], start: int, goal: int) -> bool:
+    """Return whether a path leads from one node to another; `feeds` has the targets of each as bits."""
+    seen = todo = 1 << start
     while todo:
-        new = set(np.flatnonzero(feeds[todo.pop()]).tolist()) - seen
-        if goal in new:
+        node = (todo & -todo).bit_length() - 1
+        todo ^= 1 << node
+        if feeds[node] >> goal & 1:
             return True
-        seen |= new
-        todo += new
+        todo |= feeds[node] & ~seen
+        seen |= feeds[node]
     return False
 
 
@@ -109,10 +134,9 @@ def _partitions(members: Sequence[int]) -> Iterator[list[list[int]]]:
 
 
 def _runs(members: Sequence[int]) -> Iterator[list[list[int]]]:
-    """All partitions into runs of neighbours; of more than `MOST_IN_RUNS` members only the one into single members."""
-    cuts = len(members) - 1 if len(members) <= MOST_IN_RUNS else 0
-    for joined in range(1 << cuts):
-        parts = [[members[0]]] if members else []
+    """All partitions into runs of neighbours, the one into single members first."""
+    for joined in range(1 << len(members) - 1):
+        parts = [[members[0]]]
         for position, member in enumerate(members[1:]):
             if joined >> position & 1:
                 parts[-1].append(member)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from allo_dse.backends.fpga.backend import HLS
 from allo_dse.backends.fpga.hls import Arrival, HlsProject, KernelStreams
 from allo_dse.backends.fpga.hls.design_project import board_project
 from allo_dse.backends.npu.board.program_source import NotCut, function_source
@@ -17,7 +18,8 @@ from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import file_name
 from allo_dse.common.records import JsonObject, replace
 from allo_dse.device.device import FpgaDevice
-from allo_dse.eval.design_folder import HLS, MOST_GOLDEN_ELEMENTS, design_files, tensor_facts, write_files
+from allo_dse.eval.backend import Artifacts
+from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, design_files, tensor_facts, write_files
 from allo_dse.eval.execute.rounding import unit_roundoff
 
 from ..accuracy import random_inputs
@@ -78,7 +80,7 @@ def write_project(composition: Composition, device: FpgaDevice, folder: Path) ->
             ],
             "predicted": dict(run.point.design.values),
         }
-        written += write_files(design_files(run.point.design.design, facts=facts, hls=False), place)
+        written += write_files(design_files(run.point.design.design, Artifacts({}), facts=facts), place)
         written += project.write(place / HLS)
         lines = [line for line in project.files["connectivity.cfg"].splitlines() if line.startswith(("nk=", "sp="))]
         banks = list(dict.fromkeys(line.rpartition(":")[2] for line in lines if line.startswith("sp=")))

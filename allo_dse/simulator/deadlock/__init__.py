@@ -3,5 +3,5 @@
 `engine` and `replay` each report the waiting tasks of a try.
 
 Imports: common, simulator.network.
-Imported by: allo_dse, backends, eval, simulator, simulator.engine, simulator.replay.
+Imported by: allo_dse, eval, simulator, simulator.engine, simulator.replay.
 """

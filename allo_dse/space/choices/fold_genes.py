@@ -9,7 +9,8 @@ of several kernels that are folded together are named after the first kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -21,7 +22,7 @@ HOW = ("bundle", "chain")
 PATTERN = ("cyclic", "block")
 
 
-_TWO = Gene(0, 1, "categorical")
+_HOW_GENE, _PATTERN_GENE = Gene(0, 1, "categorical", HOW), Gene(0, 1, "categorical", PATTERN)
 
 
 class AxisOptions:
@@ -96,15 +97,25 @@ class KernelPlan(Struct, frozen=True):
         return math.prod(axis.spatial for axis in self.axes)
 
 
-def decode_folds(kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int) -> list[KernelPlan]:
-    """Return the legal fold nearest to the genes, on at most `max_nodes` nodes where possible."""
+Heads = Sequence[int | None]
+"""Per kernel the first kernel of the chain that it is a later member of; None for others."""
+
+
+def decode_folds(
+    kernels: Sequence[KernelOptions], suggest: Suggest, max_nodes: int, separated: Callable[[Heads], Heads]
+) -> list[KernelPlan]:
+    """Return the legal fold nearest to the genes, on at most `max_nodes` nodes where possible.
+
+    Args:
+        separated: takes kernels out of chains that are illegal with them.
+    """
     wanted: dict[AxisOptions, WantedAxis] = {}
     for k in kernels:
         for n, axis in enumerate(k.axes):
             if axis not in wanted:
                 wanted[axis] = _wanted_axis(f"fold.{k.kernel}.{n}", axis, suggest, max_nodes)
     wants = [_joined(kernel, position, suggest) for position, kernel in enumerate(kernels)]
-    joined = [_first(wants, number) for number in range(len(kernels))]
+    joined = separated([_first(wants, number) for number in range(len(kernels))])
     sizes = {axis: axis.nearest(want.spatial) for axis, want in wanted.items()}
     _fit_budget(sizes, kernels, joined, max_nodes)
     plans = []
@@ -165,8 +176,8 @@ def _wanted_axis(name: str, axis: AxisOptions, suggest: Suggest, max_nodes: int)
     spatial = axis.spatial[0]
     if "spatial" in axis.varies:
         spatial = suggest(f"{name}.spatial", Gene(1, max(2, max_nodes), "log"))
-    how = HOW[suggest(f"{name}.how", _TWO)] if "how" in axis.varies else None
-    pattern = PATTERN[suggest(f"{name}.pattern", _TWO)] if "pattern" in axis.varies else None
+    how = HOW[suggest(f"{name}.how", _HOW_GENE)] if "how" in axis.varies else None
+    pattern = PATTERN[suggest(f"{name}.pattern", _PATTERN_GENE)] if "pattern" in axis.varies else None
     return WantedAxis(spatial, how, pattern)
 
 
@@ -199,7 +210,13 @@ def _order(kernel: KernelOptions, suggest: Suggest) -> tuple[int, ...]:
     rank = len(kernel.axes)
     if rank < 2:
         return tuple(range(rank))
-    return _unrank(suggest(f"fold.{kernel.kernel}.order", Gene(0, math.factorial(rank) - 1, "categorical")), rank)
+    return _unrank(suggest(f"fold.{kernel.kernel}.order", _order_gene(rank)), rank)
+
+
+@cache
+def _order_gene(rank: int) -> Gene:
+    count = math.factorial(rank)
+    return Gene(0, count - 1, "categorical", tuple(" ".join(map(str, _unrank(n, rank))) for n in range(count)))
 
 
 def _unrank(number: int, rank: int) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from allo_dse.common.errors import IllegalFold
 from allo_dse.common.records import replace
@@ -12,15 +11,12 @@ from allo_dse.device.device import Device
 from allo_dse.mapper.fold.every_node_fold import NodeFold, anything_fits, beam_folds, node_folds
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.graph.groups import task_names
-from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 
+from ..backend import backend_of
 from ..choice import Genes, Suggest
 from ..design import Design, Draft
-from .fold_genes import KernelOptions, KernelPlan, decode_folds, encode_folds
-
-if TYPE_CHECKING:
-    from allo_dse.backends.npu.fold_bounds import FoldBounds
+from .fold_genes import Heads, KernelOptions, KernelPlan, decode_folds, encode_folds
 
 Fold = MeshFold | NodeFold
 
@@ -46,6 +42,10 @@ class FoldChoice(ABC):
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> Fold | None:
         """The fold of these plans in canonical form, or None when it is not legal as a whole."""
 
+    def separated(self, program: Program, heads: Heads) -> Heads:
+        """Return the head of each kernel's chain, None where the chain is illegal with it."""
+        return heads
+
     def buildable(self, program: Program, fold: Fold) -> Fold:
         """Return the equivalent fold that the builder accepts."""
         return fold
@@ -59,11 +59,14 @@ class FoldChoice(ABC):
         """Every legal fold."""
 
     @abstractmethod
-    def fold_count(self, program: Program) -> int:
-        """Return the number of folds that `folds` yields."""
+    def fold_count(self, program: Program, limit: int) -> int:
+        """Return the number of folds that `folds` yields, or a larger number than `limit`."""
 
     def decode(self, draft: Draft, suggest: Suggest) -> Draft | None:
-        plans = decode_folds(self.kernels(draft.compiled), suggest, self.max_nodes)
+        program = draft.compiled
+        plans = decode_folds(
+            self.kernels(program), suggest, self.max_nodes, lambda heads: self.separated(program, heads)
+        )
         fold = self.fold(draft.compiled, plans)
         if fold is None:
             return None
@@ -74,7 +77,7 @@ class FoldChoice(ABC):
             yield replace(draft, fold=fold), self._genes(draft, fold)
 
     def count(self, draft: Draft, limit: int) -> int:
-        return self.fold_count(draft.compiled)
+        return self.fold_count(draft.compiled, limit)
 
     def encode(self, draft: Draft, design: Design) -> Genes:
         return self._genes(draft, design.fold)
@@ -84,14 +87,6 @@ class FoldChoice(ABC):
 
     def describe(self) -> dict[str, object]:
         return {"max_nodes": self.max_nodes}
-
-
-def bounds_of(graph: ProgramGraph, device: Device) -> FoldBounds | None:
-    """Return lower bounds on the needs of folds, to leave out those that cannot fit."""
-    from allo_dse.backends.npu.fold_bounds import FoldBounds
-    from allo_dse.device.device import NpuDevice
-
-    return FoldBounds(graph, device) if isinstance(device, NpuDevice) else None
 
 
 # `Study(..., folds="tasks")`: single tasks grouped in nodes, for programs whose kernels cannot be folded as a whole.
@@ -156,7 +151,7 @@ class TaskFolds(FoldChoice):
         """
         yield from self._node_folds(program)
 
-    def fold_count(self, program: Program) -> int:
+    def fold_count(self, program: Program, limit: int) -> int:
         return len(self._node_folds(program))
 
     def describe(self) -> dict[str, object]:
@@ -165,7 +160,7 @@ class TaskFolds(FoldChoice):
     def _node_folds(self, program: Program) -> tuple[NodeFold, ...]:
         if program not in self._found:
             graph = program.vmg.graph
-            bounds = bounds_of(graph, self._device)
+            bounds = backend_of(self._device).fold_bounds(graph, self._device)
             search = node_folds if program.task_count <= MOST_ENUMERATED else beam_folds
             fits = bounds.tasks_fit if bounds is not None else anything_fits
             self._found[program] = tuple(search(graph, self.max_nodes, fits=fits))

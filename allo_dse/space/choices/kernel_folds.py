@@ -13,10 +13,11 @@ from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.program import Program
 
+from ..backend import backend_of
 from ..choice import Genes
 from ..design import Draft
-from .fold_genes import AxisOptions, KernelOptions, KernelPlan
-from .folds import Fold, FoldChoice, bounds_of
+from .fold_genes import AxisOptions, Heads, KernelOptions, KernelPlan
+from .folds import Fold, FoldChoice
 
 if TYPE_CHECKING:
     from allo_dse.device.device import Device
@@ -64,21 +65,32 @@ class KernelFolds(FoldChoice):
     def _kernel_options(self, space: FoldSpace) -> tuple[KernelOptions, ...]:
         linked: dict[int, AxisOptions] = {}
         result = []
-        for number, (kernel, rules) in enumerate(zip(space.kernels, space.rules, strict=True)):
+        for kernel, rules, heads in zip(space.kernels, space.rules, space.heads, strict=True):
             axes = []
             for axis, rule in zip(kernel.axes, rules, strict=True):
                 own = AxisOptions(axis.options(self.max_nodes)) if rule.link not in linked else linked[rule.link]
                 if rule.link is not None:
                     linked[rule.link] = own
                 axes.append(own)
-            result.append(KernelOptions(kernel.kernel, tuple(axes), space.heads[number]))
+            result.append(KernelOptions(kernel.kernel, tuple(axes), heads))
         return tuple(result)
 
     def _space(self, program: Program) -> FoldSpace:
         if program not in self._spaces:
             graph = program.vmg.graph
-            self._spaces[program] = FoldSpace.of(graph, self.max_nodes, bounds_of(graph, self._device))
+            bounds = backend_of(self._device).fold_bounds(graph, self._device)
+            self._spaces[program] = FoldSpace.of(graph, self.max_nodes, bounds)
         return self._spaces[program]
+
+    def separated(self, program: Program, heads: Heads) -> Heads:
+        """Return the heads without those of kernels that streams lead out of their chain and back into it."""
+        graph = program.vmg.graph.kernels
+        chains: dict[int, list[int]] = {}
+        for kernel, head in enumerate(heads):
+            if head is not None:
+                chains.setdefault(head, [head]).append(kernel)
+        refused = {member for _, member in graph.refusals(graph.normalised(list(chains.values())))}
+        return [None if kernel in refused else head for kernel, head in enumerate(heads)]
 
     def fold(self, program: Program, plans: Sequence[KernelPlan]) -> MeshFold | None:
         """Return the normalised fold, or None when it needs more nodes than there are or breaks a rule.
@@ -130,8 +142,9 @@ class KernelFolds(FoldChoice):
         """The share of the program's legal folds that `folds` leaves out, because they cannot fit."""
         return self._space(program).pruned_share
 
-    def fold_count(self, program: Program) -> int:
-        return self._space(program).count()
+    def fold_count(self, program: Program, limit: int) -> int:
+        count = self._space(program).count_within(limit)
+        return limit + 1 if count is None else count
 
     def counts(self, draft: Draft) -> dict[int, int]:
         """Return the number of folds onto each number of nodes."""

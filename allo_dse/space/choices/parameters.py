@@ -76,6 +76,10 @@ class ParameterChoice(QuestionChoice):
         self._builder = builder
         self._refused: dict[tuple[tuple[str, int], ...], AlloDseError] = {}
         self._free = tuple(parameters.free)
+        self._questions = {
+            name: Question.position(_gene(name), parameter.values, ordered=parameter.ordered)
+            for name, parameter in parameters.free.items()
+        }
         self._repaired: dict[Positions, Draft | None] = {}
         self._made: dict[Positions, Draft] = {}  # since the last call of `meanings`
         self._known: set[Positions] = set()
@@ -90,8 +94,7 @@ class ParameterChoice(QuestionChoice):
         wanted = dict.fromkeys(self._free, 0)
 
         def pick(name: str, parameter: Parameter) -> int:
-            asked = Question.position(_gene(name), len(parameter.values), ordered=parameter.ordered)
-            wanted[name] = int(ask(asked))
+            wanted[name] = int(ask(self._questions[name]))
             return wanted[name]
 
         params = self._parameters.assign(pick)

@@ -18,12 +18,12 @@ from allo_dse.space.space import Candidate, Space
 
 from ..search.ladder import Rung, as_rung
 from ..search.least import LeastLosses
-from ..search.objectives import Constraint, Measure, Objective, as_constraint, as_objective
+from ..search.objectives import Constraint, Measure, MetricError, Objective, as_constraint, as_objective
 from ..store.record import Record, Verification
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
     from allo_dse.device.device import Device
+    from allo_dse.eval.backend import Asked, Placement
     from allo_dse.eval.evaluator import Evaluator
     from allo_dse.eval.target import Target
     from allo_dse.mapper.program import Program
@@ -183,40 +183,35 @@ class StudySpec:
         Raises:
             AlloDseError: when there is no such target for the device.
         """
-        from allo_dse.eval.target import target
+        from allo_dse.eval.backend import target
 
         return target(self.target_name, self.device)
+
+    @property
+    def asked(self) -> Asked:
+        """The choices beside parameters and folds."""
+        from allo_dse.eval.backend import Asked
+
+        return Asked(self.output_depths, self.schedules, self.kernels)
+
+    @property
+    def advice(self) -> str:
+        """A hint about choices that the study leaves out; empty if there is none."""
+        from allo_dse.eval.backend import backend_of
+
+        return backend_of(self.device).advice(self.asked)
 
     @cached_property
     def space(self) -> Space:
         """All designs the study may choose from."""
-        from allo_dse.backends.npu.choices import OutputDepth
-        from allo_dse.eval.target import Buildable
-        from allo_dse.mapper.violation import Buffering
+        from allo_dse.eval.backend import Buildable, backend_of
         from allo_dse.space.choices.parameters import ParameterChoice
         from allo_dse.space.design import Draft
 
-        # Output ports of an FPGA design have no object FIFOs.
-        depths = self.output_depths[-1:] if self.device.family == "fpga" else self.output_depths
-        if self.target.fifo_depth is not None:
-            depths = (self.target.fifo_depth,)
-        least = Buffering(output_depth=min(depths))
-        builder = None if self._check else Buildable(self.target, self.device, least)
+        offered = backend_of(self.device).choices(self.asked, self.target, self.device)
+        builder = None if self._check else Buildable(self.target, self.device, offered.buffering)
         parameters = ParameterChoice(self.parameters, self.programs, builder)
-        choices: list[Choice] = [parameters, self.folds, OutputDepth(depths)]
-        if self.schedules not in ((), []):
-            from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules, schedules_of
-            from allo_dse.space.choices.overlap import Overlap
-
-            schedules = schedules_of(self.schedules, self.device)
-            if isinstance(schedules, AutoSchedules) and not schedules.names_kernels:
-                choices.insert(1, Overlap())
-            if schedules is not None:
-                choices.append(schedules)
-        if self.kernels:
-            from allo_dse.backends.npu.choices import KernelLibrary
-
-            choices.append(KernelLibrary(self.device, self.kernels))
+        choices: list[Choice] = [parameters, *offered.before, self.folds, *offered.after]
         for one in self._extra_choices:
             if not hasattr(one, "decode"):
                 raise StudyError(f"extra_choices: {one!r} is not a choice", hint="docs/architecture.md has an example")
@@ -254,12 +249,34 @@ class StudySpec:
     def make_evaluator(self) -> Evaluator:
         """Return the first rung's evaluator, a new one if the study has a function that makes it."""
         if self._evaluator is None:
-            return _default_evaluator(self.device)
+            from allo_dse.eval.backend import backend_of
+
+            return backend_of(self.device).evaluator(self.device)
         return self._made(self._evaluator)
 
     def make_evaluators(self) -> list[Evaluator]:
         """The evaluators of the ladder, the cheapest first."""
         return [self.make_evaluator(), *(self._made(rung.evaluator) for rung in self.rungs)]
+
+    def check_metric_names(self, evaluators: Sequence[Evaluator]) -> None:
+        """Compare the metrics that objectives and constraints read with those that evaluators report, if they say.
+
+        Raises:
+            StudyError: for a metric that no evaluator reports.
+        """
+        from allo_dse.eval.evaluator import Metrics, reported_metrics
+
+        reported = [reported_metrics(evaluator) for evaluator in evaluators]
+        names = frozenset[str]().union(*(found for found in reported if found is not None))
+        if None in reported:
+            return
+        any_values = Metrics(**dict.fromkeys(sorted(names), 1.0))
+        for compute in (*(o.value for o in self.objectives), *(c.violation for c in self.constraints)):
+            try:
+                compute(any_values)
+            except MetricError as error:  # other errors may come from the value
+                if ": no metric " in str(error):
+                    raise StudyError(f"study {self.name!r}: {error}") from error
 
     def measured_by(self, evaluator: Evaluator | Callable[[], Evaluator] | Callable[[Design], Any]) -> None:
         """Take another evaluator of every design than was declared."""
@@ -332,12 +349,12 @@ class StudySpec:
         )
         return Verification(found.ok, found.message, found.seconds)
 
-    def place(self, design: Design) -> PlacedDesign | Infeasible | None:
-        """Tiles and routes of a design, or why there are none; None when its device has no array to place it on."""
-        if getattr(design.device, "family", None) != "npu":
-            return None
-        placement: PlacedDesign | Infeasible | None = design.mapping.placement
-        return placement
+    def place(self, design: Design) -> Placement | None:
+        """Return the places of a design's nodes, or why there are none; None when its device has no places."""
+        from allo_dse.eval.backend import backend_of
+
+        backend = backend_of(design.device)
+        return backend.place(design.mapping) if backend.has_places else None
 
     def fingerprint(self) -> tuple[str, str]:
         """Return digests of the program and of the device.
@@ -385,14 +402,3 @@ def _listed(name: str, given: Any) -> Sequence[Any]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise StudyError(f"Study(..., {name}={given!r}) is not a list", hint=f"{name}=[...], also of one")
     return list(given)
-
-
-def _default_evaluator(device: Device) -> Evaluator:
-    """The simulator of the device's family."""
-    if device.family == "fpga":
-        from allo_dse.backends.fpga.evaluator import FpgaSimulator
-
-        return FpgaSimulator()
-    from allo_dse.backends.npu.evaluator import NpuSimulator
-
-    return NpuSimulator()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign
 from allo_dse.common.errors import AlloDseError, StudyError
 from allo_dse.common.notebooks import columns_html, folded_html, table_html
 from allo_dse.common.records import JsonObject
-from allo_dse.eval.design_folder import BUILD, FOLDING, GOLDEN, HLS, design_files, json_text, not_taken, write_files
+from allo_dse.eval.backend import Files, Placement, Sources
+from allo_dse.eval.design_folder import artifacts_of, design_files, json_text, write_files
 from allo_dse.eval.equivalence.exported import PROGRAM
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.space.space import Candidate
@@ -23,16 +22,12 @@ from allo_dse.space.space import Candidate
 from ..declare.spec import StudySpec
 from ..store.placements import placement_of
 from ..store.record import Record, Verification
-from .explain import design_layouts, explain
+from .explain import explain
 
 if TYPE_CHECKING:
-    from allo_dse.backends.fpga.hls.project import HlsProject
     from allo_dse.eval.execute.observe import Inputs
     from allo_dse.mapper.program import Program
     from allo_dse.space.design import Design
-
-# Files that not every design has. Export removes them, so that none of an earlier design is left.
-_SOMETIMES = {BUILD, FOLDING, PROGRAM, GOLDEN, "mapping_primitives.json", "placement.json", "placement.svg"}
 
 
 def export_design(  # noqa: PLR0913
@@ -44,48 +39,29 @@ def export_design(  # noqa: PLR0913
     values: Mapping[str, float],
     explanation: str,
     verification: Verification | None,
-    placement: PlacedDesign | Infeasible | None,
+    placement: Placement | None,
     directory: Path,
 ) -> list[Path]:
     """Write the mapping, its placement, parameters, metrics, an explanation, and a build script or an HLS project."""
     if directory.exists() and not directory.is_dir():
         raise StudyError(f"{directory} is a file", hint="a design is written into a folder of its own")
     design = candidate.design
-    facts = {"genes": candidate.genes, "predicted": dict(values), **_layouts(design)}
+    facts = {"genes": candidate.genes, "predicted": dict(values)}
     if verification is not None:
         facts["verification"] = {"ok": verification.ok, "message": verification.message}
-    files = design_files(design, reference=study.reference, verify_with=study.verify_with, facts=facts, hls=False)
-    notes = [f"Not taken by Allo: {note}.\n" for note in not_taken(files)]
-    files |= {
+    inputs = None if study.inputs is None else partial(_slowest_first, study, metrics)
+    made = artifacts_of(design, Sources(study.answers, study.verify_with, metrics, inputs))
+    more: Files = {
         "parameters.json": json_text(params),
         "metrics.json": json_text(dict(metrics)),
-        "explanation.txt": "".join([explanation, "\n", *notes]),
+        "explanation.txt": "\n".join([explanation, *made.notes, ""]),
     }
-    if study.source is not None and PROGRAM not in files:
+    if study.source is not None and PROGRAM not in made.files:
         source = Path(study.source.file)
-        files[source.name] = source.read_text()
-    if placement is not None:
-        files |= _placement_files(placement)
-    for stale in _SOMETIMES - set(files):
-        (directory / stale).unlink(missing_ok=True)
-    shutil.rmtree(directory / HLS, ignore_errors=True)
-    written = write_files(files, directory)
-    if getattr(design.device, "family", None) == "fpga":
-        written += _hls_project(study, design, metrics).write(directory / HLS)
-    return written
-
-
-def _hls_project(study: StudySpec, design: Design, metrics: Mapping[str, Any]) -> HlsProject:
-    """The design's HLS project, at the stream depths that were solved for it."""
-    from allo_dse.backends.fpga.hls.design_project import board_project
-
-    return board_project(
-        design,
-        metrics.get("stream_depths"),
-        reference=study.answers,
-        verify_with=study.verify_with,
-        inputs=None if study.inputs is None else partial(_slowest_first, study, metrics),
-    )
+        more[source.name] = source.read_text()
+    if placement is not None and placement.placed:
+        more |= {"placement.json": json_text(placement.to_dict()), "placement.svg": placement.drawn()}
+    return write_files(design_files(design, made, facts=facts, more=more), directory)
 
 
 def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Program) -> list[Inputs]:
@@ -96,21 +72,6 @@ def _slowest_first(study: StudySpec, metrics: Mapping[str, Any], program: Progra
     cycles = metrics.get("timed_on", {}).get("latency_cycles", [])
     slowest = cycles.index(max(cycles)) if len(cycles) == len(sets) else 0
     return [sets[slowest], *sets[:slowest], *sets[slowest + 1 :]]
-
-
-def _layouts(design: Design) -> dict[str, Any]:
-    """Return the changes of tensor layouts; empty for designs without any."""
-    choices = [choice.to_dict() for choice in design_layouts(design)]
-    return {"layouts": choices} if choices else {}
-
-
-def _placement_files(placement: PlacedDesign | Infeasible) -> dict[str, str]:
-    from allo_dse.backends.npu.drawing import placement_svg
-    from allo_dse.backends.npu.place.placed_design import PlacedDesign
-
-    if not isinstance(placement, PlacedDesign):
-        return {}
-    return {"placement.json": json_text(placement.to_dict()), "placement.svg": placement_svg(placement)}
 
 
 MOST_SHOWN = 20
@@ -146,8 +107,8 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
         """Yield drawings of the program; none if the study's file has changed since the run."""
         with contextlib.suppress(AlloDseError):
             yield "graph", self.design.vmg._repr_html_()
-            if isinstance(self.placement, PlacedDesign):
-                yield "placement", self.placement._repr_html_()
+            if self.placement is not None and self.placement.placed:
+                yield "placement", self.placement.drawn()
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -178,7 +139,7 @@ class BestDesign(Struct, frozen=True, eq=False, dict=True):
         return {o.name: o.value(self.metrics) for o in self.study.objectives}
 
     @cached_property
-    def placement(self) -> PlacedDesign | Infeasible | None:
+    def placement(self) -> Placement | None:
         """Tiles and routes on the device's array, or why there are none; None for devices without an array."""
         return placement_of(self.run_dir, self.design, self.study.place)
 

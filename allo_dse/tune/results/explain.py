@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from allo_dse.common.errors import SimulationError
+from allo_dse.eval.backend import backend_of
 
 if TYPE_CHECKING:
-    from allo_dse.backends.npu.movement.movement import LayoutChoice
     from allo_dse.space.design import Design
 
 _RESOURCES = {
@@ -31,8 +29,8 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
         metrics: of the design; `bound` maps resources to shares of the run time, `bottleneck` names the largest.
     """
     kernels = {kernel.name: kernel for kernel in design.program.kernels}
-    is_fpga = getattr(getattr(design, "device", None), "family", None) == "fpga"
-    place = "processing element" if is_fpga else "core"
+    words = backend_of(design.device).words(design, metrics)
+    place = words.node
     parts = []
     for fold in design.fold.kernels:
         text = _kernel_words(fold, kernels.get(fold.kernel), place)
@@ -40,25 +38,8 @@ def explain(design: Design, metrics: Mapping[str, Any]) -> str:
     parts += [f"{', '.join(members)} share their {place}s" for members in design.fold.chains]
     nodes = design.fold.node_count
     parts.append(f"{nodes} {place}{'s' if nodes != 1 else ''}")
-    if is_fpga:
-        parts += _fpga_words(design, metrics)
-    else:
-        parts.append("single-buffered output" if design.buffering.output_depth == 1 else "double-buffered output")
-    parts += [str(choice) for choice in design_layouts(design) if choice.place != "nowhere"]
-    parts += _library_words(getattr(design, "device", None))
-    bound = _bound_words(metrics, place)
-    said = (*parts, bound, latency_range_words(metrics), _counted_once_words(design))
+    said = (*parts, *words.parts, _bound_words(metrics, place), latency_range_words(metrics), *words.caveats)
     return "; ".join(part for part in said if part)
-
-
-def _counted_once_words(design: Design) -> str:
-    """Warn if the NPU model counts loops once because data decides how often they run; else empty."""
-    if getattr(getattr(design, "device", None), "family", None) != "npu":
-        return ""
-    classes = (cls for kernel in design.program.kernels for cls in kernel.by_work[0])
-    if all(op.count is not None for cls in classes for op in cls.work):
-        return ""
-    return "data decides how often some loops run, which count once: latency is a lower bound"
 
 
 def latency_range_words(metrics: Mapping[str, Any]) -> str:
@@ -109,28 +90,6 @@ def near_words(metrics: Mapping[str, Any], latencies_us: Iterable[float]) -> str
     )
 
 
-def _fpga_words(design: Design, metrics: Mapping[str, Any]) -> list[str]:
-    """Describe unrolled loops, tensors with bank conflicts, and the resource with the highest use."""
-    from allo_dse.backends.fpga.mapping import partition_conflicts
-
-    unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
-    words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
-    with suppress(SimulationError):  # data-dependent loops cannot be analysed
-        words += map(str, partition_conflicts(design.mapping.fpga))
-    binding, share = metrics.get("binding"), metrics.get("utilization")
-    if binding is not None and share is not None:
-        words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
-    return words
-
-
-def _library_words(device: Any) -> list[str]:
-    """Describe the kernel library, unless it is the first in the device file."""
-    libraries = getattr(device, "kernels", None)
-    if not libraries or device.kernel_library == next(iter(libraries)):
-        return []
-    return [f"kernels of the library {device.kernel_library!r}"]
-
-
 def _kernel_words(fold: Any, kernel: Any, place: str) -> str:
     mesh = kernel.mesh if kernel is not None else [axis.spatial for axis in fold.axes]
     trips = [extent // axis.spatial for extent, axis in zip(mesh, fold.axes, strict=True)]
@@ -175,13 +134,6 @@ def _reduces(kernel: Any, axes: list[int]) -> bool:
 def _written_axes(kernel: Any) -> set[int]:
     ports = [port for cls in getattr(kernel, "classes", ()) for port in cls.tensor_ports if port.writes]
     return {axis for port in ports for axis in port.layout if axis is not None}
-
-
-def design_layouts(design: Design) -> tuple[LayoutChoice, ...]:
-    """The changes of layout of a design's tensors; none on devices without an array."""
-    if getattr(getattr(design, "device", None), "family", None) != "npu":
-        return ()
-    return design.mapping.layouts.choices
 
 
 def _bound_words(metrics: Mapping[str, Any], place: str) -> str:

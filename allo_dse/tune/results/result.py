@@ -17,10 +17,8 @@ from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.quoting import html_text
 from allo_dse.common.records import JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
-from allo_dse.space.choice import Gene
 
 from ..declare.spec import StudySpec
-from ..search.judge import Judge
 from ..search.pareto_front import knee, pareto_positions
 from ..store.certificate import Certificate
 from ..store.record import Measurement, PlacementNote, Record, Verification
@@ -33,69 +31,8 @@ from .importance import importances, weighed
 if TYPE_CHECKING:
     import optuna
     import pandas
-    from optuna.distributions import BaseDistribution
 
     from allo_dse.space.choice import Genes
-
-# Designs as Optuna trials, for Optuna's plots, importances, dashboard and storages.
-
-
-class Trials:
-    """Converts records to trials: parameters are genes, states COMPLETE or FAIL.
-
-    Args:
-        genes: range of every gene seen so far (a live view).
-    """
-
-    def __init__(self, judge: Judge, genes: Mapping[str, Gene]) -> None:
-        self._judge, self._genes = judge, genes
-        self._distributions: dict[tuple[str, Gene], BaseDistribution] = {}
-
-    def trial(self, record: Record, **attributes: Any) -> optuna.trial.FrozenTrial:
-        """The trial of a record.
-
-        Args:
-            attributes: user attributes in addition to key, parameters of the program, evaluator, metrics, error and
-                seconds.
-        """
-        import optuna
-
-        told = self._judge.told(record)
-        state = optuna.trial.TrialState.COMPLETE if told.values else optuna.trial.TrialState.FAIL
-        genes = record.genes
-        return optuna.trial.create_trial(
-            state=state,
-            values=list(told.values) if told.values else None,
-            params=dict(genes),
-            distributions={name: self._distribution(name) for name in genes},
-            constraints=dict(told.constraints),
-            user_attrs={
-                "key": record.key, **attributes, "params": record.params, "evaluator": record.evaluator,
-                "metrics": record.metrics, "error": record.error, "seconds": record.seconds,
-            },
-        )  # fmt: skip
-
-    def _distribution(self, name: str) -> BaseDistribution:
-        from allo_dse.space.sampler.optuna_sampler import distribution
-
-        gene = self._genes[name]
-        found = self._distributions.get((name, gene))
-        if found is None:
-            found = self._distributions[name, gene] = distribution(gene)
-        return found
-
-
-def study_of(study: StudySpec, records: Sequence[Record]) -> optuna.Study:
-    """All records as trials of a study of Optuna in memory, in the order of the results."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    for record in records:
-        study.space.learn(record.genes)
-    trials = Trials(Judge(study.objectives, study.constraints), study.space.genes)
-    made = optuna.create_study(study_name=study.name, directions=[o.direction for o in study.objectives])
-    made.add_trials([trials.trial(record) for record in records])
-    return made
 
 
 class RungFailures(Struct, frozen=True):
@@ -253,9 +190,11 @@ class Result:
 
     @cached_property
     def optuna_study(self) -> optuna.Study:
-        """All evaluated designs as trials of a study of Optuna in memory: parameters (genes), values, constraints,
-        states; keys, metrics and errors are user attributes."""
-        return study_of(self.study, self.records)
+        """All evaluated designs as trials of a study of Optuna in memory, whose `best_trials` are the front; keys,
+        metrics and errors are user attributes."""
+        from .optuna_trials import study_in_memory  # imported late: Optuna is slow to import
+
+        return study_in_memory(self.study, self.records, self)
 
     @property
     def _usable(self) -> list[Record]:
@@ -275,6 +214,11 @@ class Result:
             BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
             for one in (usable[p] for p in positions)
         )
+
+    @property
+    def front_keys(self) -> list[str]:
+        """Keys of the designs on the front."""
+        return [design.key for design in self.front]
 
     @cached_property
     def knee(self) -> BestDesign | None:

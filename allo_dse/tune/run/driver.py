@@ -17,7 +17,7 @@ from ..show.reporters import Reporter
 from ..show.run_view import View
 from ..store.record import Measurement
 from ..workers.executor import Job
-from ..workers.workforce import Workforce
+from ..workers.executor_setup import ExecutorSetup
 from .ledger import Ledger, SideFiles
 
 PROPOSE_AT_ONCE = 16  # designs; small, so that an idle worker need not wait until all others have work
@@ -29,7 +29,7 @@ class Driver:
 
     Args:
         proposer: source of designs.
-        workforce: executor of their evaluation.
+        setup: executor of their evaluation.
         ledger: records of their results.
         side_files: results for other runs, printed output and running totals, kept beside the log.
         stop: checked between batches.
@@ -37,7 +37,7 @@ class Driver:
     """
 
     proposer: Proposer
-    workforce: Workforce
+    setup: ExecutorSetup
     ledger: Ledger
     side_files: SideFiles
     budget: Budget
@@ -54,11 +54,11 @@ class Driver:
 
     def __post_init__(self) -> None:
         ledger, study = self.ledger, self.ledger.study
-        usable = zip(study.rungs, self.workforce.usable[1:], strict=True)
+        usable = zip(study.rungs, self.setup.usable[1:], strict=True)
         rungs = [rung if there else None for rung, there in usable]
         signs, space = [o.sign for o in study.objectives], study.space
         self._ladder = Ladder(rungs, ledger.tally, signs, space.genes, space.learn)
-        self._executor = self.workforce.executor
+        self._executor = self.setup.executor
         self._refuted = len(ledger.tally.refuted)
         self._doubt = Doubt(ledger.tally.records)
         self._view = View(
@@ -199,7 +199,7 @@ class Driver:
             self.proposer.revise({record.number: self.ledger.judge.told(record, refuted) for record in records})
 
     def _show(self) -> None:
-        for text in (*self._executor.news(), *self.ledger.news()):
+        for text in (*self._executor.messages(), *self.ledger.messages()):
             self.reporter.note(text)
         self._show_decided()
 

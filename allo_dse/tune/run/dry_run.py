@@ -22,7 +22,8 @@ from ..search.proposals import make_proposer
 from ..search.screening import Screen
 from ..show.run_view import format_duration
 from ..store.certificate import Certificate
-from ..store.record import Measurement, Record, described
+from ..store.record import Measurement, Record, record_of
+from ..workers.evaluate_one import InProcessEvaluator
 from .options import RunOptions
 
 MOST_COUNTED = 1_000_000
@@ -84,6 +85,7 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
     """
     began = time.monotonic()
     evaluator, screen = study.make_evaluator(), Screen(study.space, study.check, study.check_soon)
+    study.check_metric_names([evaluator])
     budget = options.budget(study.trials, ladder=bool(study.rungs))
     least = study.least_losses(evaluator)
     proposer = make_proposer(
@@ -116,10 +118,5 @@ def outlook(study: StudySpec, options: RunOptions) -> Outlook:
 
 def _measured(evaluator: Evaluator, judge: Judge, candidate: Candidate) -> Record:
     """The record of a design that is evaluated here and not kept."""
-    found = Measurement(number=0, rung=0, evaluator=evaluator.name)
-    fields = {**msgspec.structs.asdict(found), "printed": ""}
-    try:
-        fields |= {"metrics": dict(evaluator.evaluate(candidate.design)), "status": "ok"}
-    except Exception as error:  # a failure costs only this design
-        fields |= {"error": f"{type(error).__name__}: {error}", "status": "failed"}
-    return judge.judged(Record(**fields, **described(candidate), at=0.0))
+    found = InProcessEvaluator(evaluator, Measurement(evaluator=evaluator.name), interruptible=True).run(0, candidate)
+    return judge.judged(record_of(candidate, found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -25,11 +25,13 @@ from ..search.screening import Screen
 from ..search.tally import Tally
 from ..store.certificate import Certificate
 from ..store.log import RunLog, sensible
-from ..store.record import Entry, Measurement, Record, Tick, Withdrawal, described, entry_dict
+from ..store.record import Entry, Measurement, Record, Tick, Withdrawal, described, entry_dict, record_of
 from ..store.rundir import LOGS, RunDirectory
 from .cache import ResultCache
-from .optuna_storage import StorageCopy
 from .restore import History, corrected, correction_of, read_history, revaluations
+
+if TYPE_CHECKING:
+    from .optuna_storage import StorageCopy
 
 LOOK_SECONDS = 0.5  # between checks that the log still exists
 
@@ -57,7 +59,7 @@ class Ledger:
         self._storage: StorageCopy | None = None
         self._pending: list[Record] = []  # violations, for the next write
         self._looked = time.monotonic()  # time of the last check that the log exists
-        self._news: list[str] = []
+        self._messages: list[str] = []
         self._measured = 0  # results of higher rungs since the correction was last fitted
         self._log = RunLog(directory.log)
         self.notes = list(self._log.content.notes)
@@ -91,12 +93,12 @@ class Ledger:
     def copy_to(self, storage: StorageCopy) -> None:
         """Copy every design that is evaluated, and will be, to an Optuna storage."""
         self._storage = storage
-        for record in (*self.history.designs, *self.history.higher):
+        for record in self.history.designs:
             self._copy(record)
 
     def _copy(self, record: Record) -> None:
         if self._storage is not None:
-            self.study.space.learn(record.genes)
+            self.study.space.learn(record.genes)  # in this thread, not in that of the storage
             self._storage.put(record)
 
     def write(self, entries: Iterable[Entry]) -> None:
@@ -118,14 +120,14 @@ class Ledger:
         before = self.directory.path
         self.directory.settle_elsewhere()
         self._log.move(self.directory.log)
-        self._news.append(
+        self._messages.append(
             f"{before} was deleted or replaced while the run was writing to it: everything is kept in "
             f"{self.directory.path} from now on; name it with --run-dir to go on there"
         )
 
-    def news(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Return messages about the log since the last call."""
-        said, self._news = self._news, []
+        said, self._messages = self._messages, []
         return said
 
     def left_out(self) -> list[str]:
@@ -155,9 +157,7 @@ class Ledger:
         Args:
             log: file with what the evaluator printed.
         """
-        fields = {**structs.asdict(found), "printed": "", "seconds": round(found.seconds, 6)}
-        fields["status"] = "failed" if found.metrics is None else "ok"
-        made = Record(**fields, **described(candidate), at=at, log=log)
+        made = record_of(candidate, found, at=at, log=log)
         if not found.rung:
             return self.judge.judged(corrected(made, self.tally.correction))
         together = self.judge.merged(self.tally.record(made.key), made)
@@ -190,7 +190,7 @@ class Ledger:
             return False
         self.least, self.history.withdrawn = self.study.least_losses(None), True
         self.write([Withdrawal(self.names[0], record.key, reason)])
-        self._news.append(
+        self._messages.append(
             f"BOUNDS WITHDRAWN: design {record.key} contradicts the bounds of {self.names[0]}: {reason}. All that they "
             "decided is open again, and the search goes on without them"
         )

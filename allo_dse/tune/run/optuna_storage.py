@@ -1,8 +1,7 @@
 """Finished designs as trials in an Optuna storage, for Optuna's own tools.
 
 The log of a run stays the truth. A thread copies designs to the storage, so that a slow database does not slow the
-search. Designs that a killed run had not copied are copied when it resumes. Each rung above the first has a study of
-its own.
+search. Designs that a killed run had not copied are copied when it resumes.
 """
 
 from __future__ import annotations
@@ -12,23 +11,26 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import optuna
+from msgspec import Struct
+from optuna.trial import TrialState
 
 from allo_dse.common.errors import StudyError
-from allo_dse.space.choice import Gene
 
-from ..results.result import Trials
+from ..declare.spec import StudySpec
+from ..results.optuna_trials import Trials, name_metrics, states_of
+from ..results.result import Result
 from ..search.judge import Judge
 from ..store.log import stored
 from ..store.record import Record
 
-if TYPE_CHECKING:
-    import optuna
-
 R = TypeVar("R")
 
+OPEN_TRIAL_SECONDS = 60.0  # for a design of the front to stay open: most that replace it come sooner
 CLOSE_SECONDS = 60.0  # for the last designs to be copied
 OPEN_ATTEMPTS, OPEN_SECONDS = 3, 0.5
 MAKING_SECONDS = 60.0  # for another run to create the tables; a remote database is slow at each
@@ -40,10 +42,11 @@ _KINDS = "postgresql://..., sqlite:///file.db, mysql://..., journal or journal:F
 class StorageCopy:
     """A copy of a run's designs in an Optuna storage.
 
+    A finished trial cannot be changed. So trials of designs that may still leave the front, or wait for a higher
+    evaluator, are RUNNING until the run ends, or for `OPEN_TRIAL_SECONDS` if there are no higher evaluators.
+
     Args:
         identity: program, device, evaluator and space; must match those of existing trials.
-        evaluators: names of the evaluators of all rungs.
-        genes: range of every gene seen so far (a live view).
 
     Attributes:
         problem: why some designs could not be copied; empty if there are none.
@@ -52,33 +55,27 @@ class StorageCopy:
         StudyError: when the storage cannot be opened, or holds another study of that name.
     """
 
-    def __init__(
-        self,
-        url: str,
-        name: str,
-        run_dir: Path,
-        identity: dict[str, Any],
-        judge: Judge,
-        genes: Mapping[str, Gene],
-        evaluators: Sequence[str],
-    ) -> None:
-        self._trials = Trials(judge, genes)
-        directions = [objective.direction for objective in judge.objectives]
-        names = [name, *(f"{name} rung {rung}" for rung in range(1, len(evaluators)))]
-        storage = reach_storage(url, run_dir)
-        self._studies = [_open(url, storage, each, directions) for each in names]
-        self._same(url, identity)
-        self._copied = [
-            {trial.user_attrs.get("key") for trial in study.get_trials(deepcopy=False)} for study in self._studies
-        ]
-        self._waiting: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
+    def __init__(self, url: str, study: StudySpec, run_dir: Path, identity: dict[str, Any]) -> None:
+        self._trials, self._judge = Trials(study), Judge(study.objectives, study.constraints)
+        self._signs = [objective.sign for objective in study.objectives]
+        self._climbs = bool(study.rungs)
+        self._storage = reach_storage(url, run_dir)
+        opened = _open(url, self._storage, study.name, [objective.direction for objective in study.objectives])
+        self._check_identity(url, opened, identity)
+        name_metrics(opened, [objective.name for objective in study.objectives])
+        self._study_id = self._storage.get_study_id_from_name(study.name)
+        there = self._storage.get_all_trials(self._study_id, deepcopy=False)
+        self._ids = {trial.user_attrs.get("key"): trial._trial_id for trial in there}
+        self._open = {trial.user_attrs.get("key") for trial in there if not trial.state.is_finished()}
+        self._front: dict[str, _OnFront] = {}
+        self._waiting: queue.SimpleQueue[Record | Result | None] = queue.SimpleQueue()
         self.problem = ""
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def _same(self, url: str, identity: dict[str, Any]) -> None:
+    @staticmethod
+    def _check_identity(url: str, study: optuna.Study, identity: dict[str, Any]) -> None:
         identity = stored(identity)
-        study = self._studies[0]
         there = study.user_attrs.get(_IDENTITY)
         if there is None and not study.get_trials(deepcopy=False):
             study.set_user_attr(_IDENTITY, identity)
@@ -91,19 +88,81 @@ class StorageCopy:
             )
 
     def put(self, record: Record) -> None:
-        """Copy a design soon, unless it is there already."""
-        if record.evaluated and record.rung < len(self._studies):
+        """Copy a design soon, unless it is there already. Results of higher evaluators follow at the end."""
+        if record.evaluated and not record.rung:
             self._waiting.put(record)
+
+    def finish(self, result: Result) -> None:
+        """Finish all trials of a run, so that Optuna's `best_trials` are its front."""
+        self._waiting.put(result)
 
     def _work(self) -> None:
         try:
-            while (record := self._waiting.get()) is not None:
-                if record.key not in self._copied[record.rung]:
-                    self._copied[record.rung].add(record.key)
-                    self._studies[record.rung].add_trial(self._trials.trial(record))
+            while True:
+                try:
+                    given = self._waiting.get(timeout=OPEN_TRIAL_SECONDS if self._front else None)
+                except queue.Empty:
+                    given = None
+                    self._finish_old()
+                    continue
+                if given is None:
+                    return
+                if isinstance(given, Record):
+                    self._copy(given)
+                else:
+                    self._finish(given)
+                self._finish_old()
         except Exception as error:  # each database has its own errors; the log has everything
             first = _cause(error)
             self.problem = f"{type(first).__name__}: {_first_line(first)}"
+
+    def _copy(self, record: Record) -> None:
+        if record.status == "ok":
+            settled = not self._climbs and self._is_beaten(record)
+            self._add(record, TrialState.COMPLETE if settled else TrialState.RUNNING)
+        else:
+            self._add(record, TrialState.FAIL if record.status == "failed" else TrialState.COMPLETE)
+
+    def _add(self, record: Record, state: TrialState) -> None:
+        if record.key not in self._ids:
+            trial = self._trials.trial(record, state)
+            self._ids[record.key] = self._storage.create_new_trial(self._study_id, template_trial=trial)
+            if state == TrialState.RUNNING:
+                self._open.add(record.key)
+        elif state != TrialState.RUNNING and record.key in self._open:
+            number = self._ids[record.key]
+            if record.rung:
+                self._storage.set_trial_user_attr(number, "metrics", record.metrics)
+                self._storage.set_trial_user_attr(number, "evaluator", record.measured_by)
+            if record.status == "infeasible":  # at a higher evaluator: the trial's constraints are the first one's
+                state = TrialState.PRUNED
+            values = self._judge.told(record).values if state == TrialState.COMPLETE else None
+            self._storage.set_trial_state_values(number, state, values)
+            self._open.discard(record.key)
+
+    def _is_beaten(self, record: Record) -> bool:
+        """Return whether a design is dominated; finish the trials of those that it dominates."""
+        values = self._judge.values(record) or ()
+        losses = tuple(sign * value for sign, value in zip(self._signs, values, strict=True))
+        if any(_dominates(other.losses, losses) for other in self._front.values()):
+            return True
+        for key, other in list(self._front.items()):
+            if _dominates(losses, other.losses):
+                self._add(other.record, TrialState.COMPLETE)
+                del self._front[key]
+        self._front[record.key] = _OnFront(record, losses, time.monotonic())
+        return False
+
+    def _finish_old(self) -> None:
+        old = time.monotonic() - OPEN_TRIAL_SECONDS
+        for one in self._front.values():
+            if one.since < old:
+                self._add(one.record, TrialState.COMPLETE)
+
+    def _finish(self, result: Result) -> None:
+        state = states_of(result)
+        for record in result.records:
+            self._add(record, state(record))
 
     def close(self) -> None:
         """Copy the remaining designs."""
@@ -111,6 +170,18 @@ class StorageCopy:
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             self.problem = self.problem or "the storage is too slow: the rest is copied when the run is resumed"
+
+
+class _OnFront(Struct, frozen=True):
+    """A design that no other dominates so far."""
+
+    record: Record
+    losses: tuple[float, ...]
+    since: float
+
+
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 def check_address(url: str) -> None:
@@ -139,8 +210,6 @@ def reach_storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
 
 def _open(url: str, storage: optuna.storages.BaseStorage, name: str, directions: Sequence[str]) -> optuna.Study:
     """Open the study; create it if there is none."""
-    import optuna
-
     ways = [optuna.study.StudyDirection[direction.upper()] for direction in directions]
     return _patiently(
         url,
@@ -149,7 +218,6 @@ def _open(url: str, storage: optuna.storages.BaseStorage, name: str, directions:
 
 
 def _storage(url: str, run_dir: Path) -> optuna.storages.BaseStorage:
-    import optuna
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import no_collections, rare_collections
@@ -27,13 +27,15 @@ from ..store.certificate import Certificate
 from ..store.record import PlacementNote, Session, Verification
 from ..store.run_info import RunInfo, StatedObjective, error_text, valid_text
 from ..store.rundir import RunDirectory, default_run_dir, versions
+from ..workers.executor_setup import needs_of_all, set_up_executor, unusable_here
 from ..workers.ray_access import reach
-from ..workers.workforce import demands, recruit, unusable_here
 from .cache import ResultCache
 from .driver import Driver
 from .ledger import Ledger, SideFiles
 from .options import RunOptions
-from .optuna_storage import StorageCopy, reach_storage, without_password
+
+if TYPE_CHECKING:
+    from .optuna_storage import StorageCopy
 
 QUICK_MODELLED = 64  # model proposals, if an evaluation is as fast as one
 RESULTS = ".results"  # folder beside the run directories, with results shared across runs
@@ -53,12 +55,16 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
     with closing(opened) as directory, StopSignals() as stop, reporter, rare_collections(), ExitStack() as kept:
         with stop.leaving():
             evaluators = study.make_evaluators()
+            study.check_metric_names(evaluators)
             if options.warm_start is not None:
                 enqueue(study, options.warm_start, {})
-            asked = demands(evaluators, options.deadlines)
+            asked = needs_of_all(evaluators, options.deadlines)
             caches = [kept.enter_context(closing(one)) for one in _caches(study, options, evaluators, directory)]
             seed = _begun(study, options, evaluators, directory).seed
-        with closing(Ledger(study, directory, evaluators)) as ledger:
+        with (
+            closing(Ledger(study, directory, evaluators)) as ledger,
+            _copied(ledger, options.storage, reporter) as storage,
+        ):
             for note in ledger.notes:
                 reporter.note(note)
             certificate: Certificate | None = None
@@ -71,16 +77,16 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                     with stop.leaving():
                         renew = partial(_proposer, ledger, options, seed, budget, evaluators[0], reporter)
                         proposer = renew()
-                        workforce = recruit(study, evaluators, asked, options.workers, options.ray_address)
+                        setup = set_up_executor(study, evaluators, asked, options.workers, options.ray_address)
                 except StepLeft as left:  # the setup was interrupted
                     reason = str(left)
                 else:
-                    with closing(workforce.executor), _copied(ledger, options.storage, reporter):
-                        for note in workforce.notes:
+                    with closing(setup.executor):
+                        for note in setup.notes:
                             reporter.note(note)
                         side_files = SideFiles(directory, ledger.screen, caches)
                         while True:
-                            driver = Driver(proposer, workforce, ledger, side_files, budget, reporter, stop, renew)
+                            driver = Driver(proposer, setup, ledger, side_files, budget, reporter, stop, renew)
                             reason, known = driver.run(), len(ledger.wrong)
                             proposer = driver.proposer
                             if options.verify:
@@ -98,9 +104,11 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                     _verify(ledger, reporter, stop, seed)
                     _place(ledger, reporter, stop)
             ledger.sync()
-            for note in (*ledger.news(), *ledger.left_out()):
+            for note in (*ledger.messages(), *ledger.left_out()):
                 reporter.note(note)
             result = _certified(ledger.result(stop.requested or reason), certificate, directory)
+            if storage is not None:
+                storage.finish(result)
             write_tables(result, directory)
             try:
                 with stop.leaving():
@@ -109,8 +117,8 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             except StepLeft:
                 reporter.note("best/ is not complete; the same command writes it, and all else is kept")
                 result = replace(result, stopped=stop.requested)
-            reporter.finish(result, ledger.screen, options.command)
-            return result
+        reporter.finish(result, ledger.screen, options.command)
+        return result
 
 
 def _certified(result: Result, certificate: Certificate | None, directory: RunDirectory) -> Result:
@@ -142,13 +150,15 @@ def _begun(study: StudySpec, options: RunOptions, evaluators: Sequence[Evaluator
         evaluators=[{"name": e.name, "version": e.version, "resource": needs(e).resource} for e in evaluators],
         sampler=sampler if isinstance(sampler, str) else type(sampler).__name__,
         workers=options.workers or 1,
-        storage=options.storage and without_password(options.storage),
+        storage=options.storage and _without_password(options.storage),
     )  # fmt: skip
     if options.ray_address is not None:
         reach(options.ray_address)
     else:
         unusable_here(evaluators)
     if options.storage is not None:
+        from .optuna_storage import reach_storage
+
         reach_storage(options.storage, directory.path)
     if options.fresh:
         directory.clear()
@@ -198,21 +208,27 @@ def _caches(
     return [ResultCache(Path(where), evaluator) for evaluator in evaluators] if where else []
 
 
+def _without_password(url: str) -> str:
+    from .optuna_storage import without_password
+
+    return without_password(url)
+
+
 @contextmanager
-def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator[None]:
+def _copied(ledger: Ledger, storage: str | None, reporter: Reporter) -> Iterator[StorageCopy | None]:
     """Copy designs to an Optuna storage meanwhile, if one is given."""
     if storage is None:
-        yield
+        yield None
         return
+    from .optuna_storage import StorageCopy  # imported late: Optuna is slow to import
+
     study = ledger.study
     program, device = study.fingerprint()
     identity = {"program": program, "device": device, "evaluator": ledger.names[0], "space": study.space.describe()}
-    copy = StorageCopy(
-        storage, study.name, ledger.directory.path, identity, ledger.judge, study.space.genes, ledger.names
-    )
+    copy = StorageCopy(storage, study, ledger.directory.path, identity)
     try:
         ledger.copy_to(copy)
-        yield
+        yield copy
     finally:
         copy.close()
         if copy.problem:

@@ -62,7 +62,6 @@ TOP_ROWS = 12
 TOP_LIMITS = 3  # constraints to name if no design is feasible
 MOST_CAUSES = 5
 LEAST = 0.05  # least importance to mention
-AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
 
 
 def write_tables(result: Result, directory: RunDirectory) -> None:
@@ -140,8 +139,8 @@ def print_result(result: Result, console: Console, command: Sequence[str]) -> No
         if result.against_baseline:
             console.print(markup(result.against_baseline))
         print_comparison(best, console)
-        if not result.study.schedules and result.study.device.family == "fpga":
-            console.print(f"[bold]hint:[/] {AS_WRITTEN}")
+        if advice := result.study.advice:
+            console.print(f"[bold]hint:[/] {advice}")
     if result.unverified:
         share = f"{result.unverified} of {len(result.front)} designs of the front"
         console.print(f"[bold yellow]not verified:[/] {share}; the same command runs them, unless it says --no-verify")

@@ -1,5 +1,5 @@
 """The log of a run, its records, and the run directory.
 
-Imports: backends, common, space.
+Imports: common, eval, space.
 Imported by: cli, dashboard, networks, tune, tune.declare, tune.results, tune.run, tune.search, tune.show, tune.workers.
 """

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allo_dse.backends.npu.place.placed_design import Infeasible, PlacedDesign, placement_from_dict
 from allo_dse.common.files import write_whole
+from allo_dse.eval.backend import Placement, backend_of
 
 if TYPE_CHECKING:
     from allo_dse.space.design import Design
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 PLACEMENTS = "placements"
 VERSION = 2
 """Version of the files and of the solver's results: placements of another version are solved again."""
-
-Placement = PlacedDesign | Infeasible
 
 
 def placement_of(
@@ -39,20 +37,20 @@ def placement_of(
     if directory is None:
         return solve(design)
     file = directory / PLACEMENTS / f"{design.key}.json"
-    known = _read(file)
+    known = _read(file, design)
     if known is not None:
         return known
     found = solve(design)
-    if found is not None and (isinstance(found, PlacedDesign) or found.proven):
+    if found is not None and found.proven:
         _write(file, found)
     return found
 
 
-def _read(file: Path) -> Placement | None:
+def _read(file: Path, design: Design) -> Placement | None:
     """Read a placement; None if there is no file, or this version did not write it."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        return placement_from_dict(data["placement"]) if data["version"] == VERSION else None
+        return backend_of(design.device).placement_from_dict(data["placement"]) if data["version"] == VERSION else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -312,6 +312,18 @@ def decode_entry(line: bytes) -> Entry | None:
         return cast(Entry, kind(**_fields_of(kind, values))) if kind else None
 
 
+def record_of(candidate: Candidate, found: Measurement, *, at: float = 0.0, log: str | None = None) -> Record:
+    """Return the record of a measurement, without objective values.
+
+    Args:
+        at: seconds since the study began.
+        log: file with the output of the evaluator.
+    """
+    fields = {**msgspec.structs.asdict(found), "printed": "", "seconds": round(found.seconds, 6)}
+    status: Status = "failed" if found.metrics is None else "ok"
+    return Record(**fields, **described(candidate), status=status, at=at, log=log)
+
+
 def described(candidate: Candidate) -> dict[str, Any]:
     """Return the fields of a record that identify and describe its design."""
     design = candidate.design

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import os
 import shutil
@@ -20,6 +21,8 @@ from .certificate import Certificate
 from .log import disk_full, same_file
 from .run_info import MARKER, RunInfo, read_info
 
+RUNS = Path("runs")
+"""Default folder of runs; it does not exist before the first one."""
 LOCK = ".lock"
 LOG = "log.jsonl"
 LOGS = "logs"
@@ -34,22 +37,24 @@ def default_run_dir(name: str, settings: Mapping[str, str] | None = None) -> Pat
     So runs of other sizes or on other devices do not collide. Characters that file names cannot hold are replaced.
     """
     chosen = [f"-{setting}_{value}" for setting, value in sorted((settings or {}).items())]
-    return Path("runs") / file_name("".join([name, *chosen]), "study")
+    return RUNS / file_name("".join([name, *chosen]), "study")
 
 
 def find_run(path: Path | None) -> Path:
-    """The run directory a person means: the one given, or the newest in `runs`.
+    """The run directory a person means: the one given, also by its name in `runs`, or the newest there.
 
     Raises:
         StudyError: when there is none.
     """
+    found = sorted(RUNS.glob(f"*/{MARKER}"), key=lambda p: p.stat().st_mtime)
     if path is not None:
-        if not (path / MARKER).exists():
-            raise StudyError(
-                f"{path} is not a run directory: it has no {MARKER}", hint="runs are kept in runs/<study> by default"
-            )
-        return path
-    found = sorted(Path("runs").glob(f"*/{MARKER}"), key=lambda p: p.stat().st_mtime)
+        for place in (path, RUNS / path):
+            if (place / MARKER).exists():
+                return place
+        known = {one.parent.name: one.parent for one in found}
+        near = difflib.get_close_matches(path.name, known, 1)
+        hint = f"did you mean {known[near[0]]}?" if near else "`allo-tune list` shows the runs in runs/"
+        raise StudyError(f"{path} is not a run directory: it has no {MARKER}", hint=hint)
     if not found:
         raise StudyError("there is no run in runs/", hint="name a run directory, or run a study first")
     return found[-1].parent

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import pickle
 import select
 import signal
 import statistics
@@ -15,8 +14,10 @@ import tempfile
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
+
+import msgspec
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.processes import descendants, end_tree, python_running, tree_bytes
@@ -24,6 +25,7 @@ from allo_dse.common.records import JsonObject, replace
 from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs
 from allo_dse.space.space import Candidate
 
+from ..declare.pickled_study import PickledStudy
 from ..declare.spec import StudySpec
 from ..store.log import json_bytes
 from ..store.record import Measurement
@@ -51,7 +53,7 @@ class _Ended(Exception):
     """The child did not answer, for the reason in the message."""
 
 
-class Patience:
+class Deadline:
     """Deadline of an evaluation.
 
     Args:
@@ -75,7 +77,7 @@ class Patience:
         return max(DEFAULT_DEADLINE_SECONDS, DEFAULT_DEADLINE_FACTOR * statistics.median(self._measured))
 
 
-class IsolatedBench:
+class IsolatedEvaluator:
     """Evaluates in a child process with the study and one of its evaluators.
 
     The child and all its descendants are ended when they take too much time or memory. It is started when needed, and
@@ -83,14 +85,14 @@ class IsolatedBench:
     synthesis leaves hundreds of megabytes.
 
     Args:
-        source: the study, or a function that makes it in the child.
+        study: the study, for the child.
         needs: limits on time and memory for a design.
         blank: fields shared by all measurements made here; its rung selects the evaluator.
     """
 
-    def __init__(self, source: StudySpec | Callable[[], StudySpec], needs: Needs, blank: Measurement) -> None:
-        self._source, self._needs, self._blank = source, needs, blank
-        self._patience = Patience(needs.deadline_s)
+    def __init__(self, study: StudySpec, needs: Needs, blank: Measurement) -> None:
+        self._study, self._needs, self._blank = study, needs, blank
+        self._deadline = Deadline(needs.deadline_s)
         self._process: subprocess.Popen[bytes] | None = None
         self._replies = -1
         self._rest = b""
@@ -113,12 +115,12 @@ class IsolatedBench:
         self._printed.truncate(0)
         try:
             self._write(json.dumps(candidate.genes).encode() + b"\n")
-            said = self._answer(self._patience.seconds)
+            said = self._answer(self._deadline.seconds)
         except _Ended as ended:
             self._end()
             said = {"error": str(ended), "seconds": time.perf_counter() - started}
         else:
-            self._patience.learn(said.get("seconds") or 0.0)
+            self._deadline.learn(said.get("seconds") or 0.0)
         error, printed = said.get("error"), self._tail() if said.get("error") else ""
         return replace(
             self._blank, number=number, metrics=said.get("metrics"), error=error, printed=printed,
@@ -137,7 +139,7 @@ class IsolatedBench:
         os.close(writing)
         self._replies, self._rest = reading, b""
         os.set_blocking(reading, False)
-        body = _pickled(self._source)
+        body = msgspec.msgpack.encode(PickledStudy.of(self._study))
         head = {"bytes": len(body), "rung": self._blank.rung, "memory_bytes": self._needs.memory_bytes}
         try:
             self._write(json.dumps(head).encode() + b"\n" + body)
@@ -242,16 +244,6 @@ class IsolatedBench:
         self._end()
 
 
-def _pickled(source: Any) -> bytes:
-    """Pickle a study for a child process. Without a study file, it may hold functions that need cloudpickle."""
-    if isinstance(source, StudySpec):
-        from ray import cloudpickle
-
-        data: bytes = cloudpickle.dumps(source)  # type: ignore[no-untyped-call]
-        return data
-    return pickle.dumps(source)
-
-
 INLINE_WORKER = "inline"
 METRICS_BYTES = 1 << 20
 """Limit on the metrics of one design: a log keeps those of all."""
@@ -259,7 +251,7 @@ METRICS_LEVELS = 100
 """Limit on nested objects and lists in metrics; readers can handle about ten times as many."""
 
 
-class Bench(Protocol):
+class RungEvaluator(Protocol):
     """Evaluates designs of one rung, one at a time. A misbehaving evaluator costs only the design at hand."""
 
     def run(self, number: int, candidate: Candidate) -> Measurement:
@@ -269,7 +261,7 @@ class Bench(Protocol):
     def close(self) -> None: ...
 
 
-class OpenBench:
+class InProcessEvaluator:
     """Evaluates in this process; an evaluator that raises, exits or returns nonsense costs that design only.
 
     Args:
@@ -297,10 +289,10 @@ class OpenBench:
         pass
 
 
-def make_bench(
+def make_rung_evaluator(
     study: StudySpec, rung: int, evaluator: Evaluator, *, worker: str = "", asked: Needs | None = None
-) -> Bench:
-    """Return the bench that evaluates designs at a rung.
+) -> RungEvaluator:
+    """Return the object that evaluates designs at a rung.
 
     Args:
         worker: name of the worker.
@@ -309,8 +301,8 @@ def make_bench(
     asked = asked or needs(evaluator)
     blank = Measurement(rung=rung, evaluator=full_name(evaluator), worker=worker)
     if asked.isolate:
-        return IsolatedBench(study.reload or study, asked, blank)
-    return OpenBench(evaluator, blank, interruptible=worker == INLINE_WORKER)
+        return IsolatedEvaluator(study, asked, blank)
+    return InProcessEvaluator(evaluator, blank, interruptible=worker == INLINE_WORKER)
 
 
 def checked(found: Any) -> JsonObject:

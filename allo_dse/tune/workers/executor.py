@@ -12,7 +12,7 @@ from msgspec import Struct
 from allo_dse.space.space import Candidate
 
 from ..store.record import Measurement
-from .evaluate_one import Bench
+from .evaluate_one import RungEvaluator
 
 INLINE_AHEAD = 16  # proposals taken at a time, to batch asks and log writes
 INLINE_SECONDS = 0.02  # time to evaluate before reporting
@@ -60,7 +60,7 @@ class Executor(Protocol):
         """Return whether a rung has workers of its own, which would idle while only cheaper rungs are busy."""
         ...
 
-    def news(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Return messages about the workers since the last call."""
         ...
 
@@ -74,8 +74,8 @@ class Executor(Protocol):
 class InlineExecutor:
     """Evaluates one design after the other, in the order of the jobs, here or in a child process."""
 
-    def __init__(self, benches: Sequence[Bench | None]) -> None:
-        self._benches = list(benches)
+    def __init__(self, rung_evaluators: Sequence[RungEvaluator | None]) -> None:
+        self._evaluators_by_rung = list(rung_evaluators)
         self._waiting: deque[Job] = deque()
         self._found: list[Measurement] = []
 
@@ -96,9 +96,9 @@ class InlineExecutor:
             job = self._waiting[0]
             measured = job.known
             if measured is None:
-                bench = self._benches[job.rung]
-                assert bench is not None
-                measured = bench.run(job.number, job.candidate)
+                rung_evaluator = self._evaluators_by_rung[job.rung]
+                assert rung_evaluator is not None
+                measured = rung_evaluator.run(job.number, job.candidate)
             self._waiting.popleft()
             self._found.append(measured)
         return self.finished()
@@ -110,7 +110,7 @@ class InlineExecutor:
     def separate(self, rung: int) -> bool:
         return False
 
-    def news(self) -> list[str]:
+    def messages(self) -> list[str]:
         return []
 
     def stop(self) -> None:
@@ -118,6 +118,6 @@ class InlineExecutor:
 
     def close(self) -> None:
         self._waiting.clear()
-        for bench in self._benches:
-            if bench is not None:
-                bench.close()
+        for rung_evaluator in self._evaluators_by_rung:
+            if rung_evaluator is not None:
+                rung_evaluator.close()

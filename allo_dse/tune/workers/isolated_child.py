@@ -1,6 +1,6 @@
 """The child process in which an isolated evaluator runs: `main()`, with a descriptor as the first argument.
 
-It reads a pickled study (or what makes it) and a rung from its parent, then genes, one JSON line each, and answers each
+It reads a `PickledStudy` and a rung from its parent, then genes, one JSON line each, and answers each
 with a JSON line on a descriptor of its own; what the evaluator prints goes to a file. It ends with its parent, and
 leaves no temporary files.
 """
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 import sys
 import threading
 from typing import IO, BinaryIO
 
+import msgspec
+
 from allo_dse.common.processes import adopt_orphans, end_descendants, limit_memory
 from allo_dse.common.records import JsonObject
 
-from ..declare.spec import StudySpec
+from ..declare.pickled_study import PickledStudy
 from ..store.record import Measurement
 from ..store.run_info import error_text
-from .evaluate_one import OpenBench
+from .evaluate_one import InProcessEvaluator
 
 
 def main() -> None:
@@ -39,9 +40,8 @@ def main() -> None:
 def _serve(requests: BinaryIO, replies: IO[str], files: str) -> None:
     head = json.loads(requests.readline())
     try:
-        made = pickle.loads(requests.read(head["bytes"]))
-        study = made if isinstance(made, StudySpec) else made()
-        bench, space = OpenBench(study.make_evaluators()[head["rung"]], Measurement()), study.space
+        study = msgspec.msgpack.decode(requests.read(head["bytes"]), type=PickledStudy).load()
+        rung_evaluator, space = InProcessEvaluator(study.make_evaluators()[head["rung"]], Measurement()), study.space
     except BaseException as error:
         _send(replies, {"error": error_text(error)})
         raise
@@ -54,7 +54,7 @@ def _serve(requests: BinaryIO, replies: IO[str], files: str) -> None:
         if candidate is None:
             _send(replies, {"error": "the child's space does not contain this design"})
             continue
-        found = bench.run(0, candidate)
+        found = rung_evaluator.run(0, candidate)
         _send(replies, {"metrics": found.metrics, "error": found.error, "seconds": found.seconds})
 
 

@@ -25,7 +25,7 @@ from ..store.record import Measurement
 # a dead node does not answer.
 
 
-AUTOPSY_SECONDS = 60.0  # for a node to answer; Ray notices a dead one in about 20 s
+ANSWER_SECONDS = 60.0  # for a node to answer; Ray notices a dead one in about 20 s
 EXIT_SECONDS = 5.0  # for a process to exit after it has closed its connections
 
 
@@ -42,7 +42,7 @@ def here() -> Place:
     return Place(ray.get_runtime_context().get_node_id(), os.getpid(), usable_cores())
 
 
-def begin_autopsy(place: Place) -> Any:
+def ask_if_gone(place: Place) -> Any:
     """Ask a node whether a worker's process has ended; return a reference to the answer."""
     # A new task goes through the node's scheduler. A process that waits there may outlive the scheduler for a moment,
     # and would vouch for a dead node.
@@ -51,7 +51,7 @@ def begin_autopsy(place: Place) -> Any:
     return task.options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(place.process)
 
 
-def died_alone(reference: Any) -> bool:
+def died_on_live_node(reference: Any) -> bool:
     """Return whether the worker died while its node lives; False if the node has not answered yet."""
     try:
         return bool(ray.get(reference, timeout=0))
@@ -90,7 +90,7 @@ HANDLING = 1 / 16  # share of the driver's time and of a node's cores for handli
 CALL_SECONDS = 0.001  # core time per batch on the worker's node, measured by benchmarks/cluster_model.py
 AHEAD = 2  # batches per worker, so that none waits for the driver
 MAX_DEATHS = 2  # deaths of workers with a design, before the design counts as the cause
-MAX_LOSSES = 3  # losses of workers or nodes with a design, for any reason, before it is given up
+MAX_WORKERS_LOST = 3  # losses of workers or nodes with a design, for any reason, before it is given up
 
 
 class Task(Struct, frozen=True):
@@ -98,14 +98,14 @@ class Task(Struct, frozen=True):
 
     Attributes:
         deaths: number of workers that died with it while their node lived.
-        losses: number of workers lost with it, for any reason.
+        workers_lost: number of workers lost with it, for any reason.
     """
 
     number: int
     rung: int
     genes: dict[str, int]
     deaths: int = 0
-    losses: int = 0
+    workers_lost: int = 0
 
     def failed(self, why: str, evaluator: str, worker: str = "") -> Measurement:
         """Return the measurement of a task that cannot be evaluated."""
@@ -118,9 +118,9 @@ class Task(Struct, frozen=True):
             reason: cause of the last loss.
         """
         if self.deaths >= MAX_DEATHS:
-            return f"poisonous: the worker process died twice with this design: {reason}"
-        if self.losses >= MAX_LOSSES:
-            return f"given up: its workers or their nodes were lost {self.losses} times: {reason}"
+            return f"given up: the worker process died twice with this design: {reason}"
+        if self.workers_lost >= MAX_WORKERS_LOST:
+            return f"given up: its workers or their nodes were lost {self.workers_lost} times: {reason}"
         return None
 
 
@@ -137,7 +137,7 @@ class Batch(Struct, frozen=True):
         return AHEAD if self.alone else 1
 
 
-class Loss(Struct, frozen=True):
+class LostWorker(Struct, frozen=True):
     """A lost worker whose cause of death is being established.
 
     Attributes:
@@ -166,7 +166,7 @@ class Pool:
         given_up: whether no worker is expected to become ready any more.
         waiting: tasks without a worker, lower rungs first.
         suspects: tasks of lost workers, to be tried alone.
-        losses: lost workers, by the reference to their node's answer.
+        lost_workers: those whose fate is unknown, by the reference to their node's answer.
         running: batches by the reference of their result.
         seconds: measured cost of one evaluation by rung, a moving average.
         handling: driver time for sending a batch and receiving its results, a moving average.
@@ -180,7 +180,7 @@ class Pool:
         self.given_up = False
         self.waiting: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
-        self.losses: dict[Any, Loss] = {}
+        self.lost_workers: dict[Any, LostWorker] = {}
         self.running: dict[Any, Batch] = {}
         self.seconds: dict[int, float] = {}
         self.handling = 0.0
@@ -196,7 +196,7 @@ class Pool:
         """Positions of the workers that have started."""
         return self._load.keys()
 
-    def welcome(self, worker: int, place: Place | None = None) -> None:
+    def add_worker(self, worker: int, place: Place | None = None) -> None:
         """Mark a worker as ready. Without a known place it counts as alone on its node."""
         self.places[worker] = place or Place(f"of {worker}", 0)
         self._load[worker] = 0
@@ -217,7 +217,7 @@ class Pool:
         """Return whether a worker has something to do."""
         return self._load.get(worker, 0) > 0
 
-    def lost(self, worker: int) -> tuple[Task, ...]:
+    def remove_worker(self, worker: int) -> tuple[Task, ...]:
         """Take back all tasks of a lost worker. Any may be the cause: results of a finished batch may be lost, too."""
         references = [reference for reference, batch in self.running.items() if batch.worker == worker]
         tasks = tuple(task for reference in references for task in self.release(reference).tasks)
@@ -304,13 +304,13 @@ class Pool:
         """Tasks have their outcome, or need none."""
         self._unfinished.subtract(task.rung for task in tasks)
 
-    def again(self, tasks: tuple[Task, ...], guilty: bool) -> list[Task]:
+    def requeue(self, tasks: tuple[Task, ...], may_be_cause: bool) -> list[Task]:
         """Queue lost tasks to be tried again, one by one; return those that were lost too often.
 
         Args:
-            guilty: whether one of them may be the cause.
+            may_be_cause: whether one of them may be the cause.
         """
-        counted = [replace(t, losses=t.losses + 1, deaths=t.deaths + guilty) for t in tasks]
+        counted = [replace(t, workers_lost=t.workers_lost + 1, deaths=t.deaths + may_be_cause) for t in tasks]
         over = [task for task in counted if task.fault("") is not None]
         self.suspects.extend(task for task in counted if task.fault("") is None)
         self.finish(over)
@@ -326,7 +326,7 @@ class Pool:
         count = self.outstanding()
         self.waiting.clear()
         self.suspects.clear()
-        self.losses.clear()
+        self.lost_workers.clear()
         self._unfinished.clear()
         self.given_up = True
         return count

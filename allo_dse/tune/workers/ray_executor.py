@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -23,12 +23,13 @@ from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 from allo_dse.space.shared_programs import SharedPrograms
 
+from ..declare.pickled_study import PickledStudy
 from ..declare.spec import StudySpec
 from ..store.record import Measurement
 from .executor import Job
-from .pool import AUTOPSY_SECONDS, Batch, Loss, Pool, Task, begin_autopsy, died_alone
+from .pool import ANSWER_SECONDS, Batch, LostWorker, Pool, Task, ask_if_gone, died_on_live_node
 from .ray_access import PUT_OFF_SECONDS, RayFolder, have_token, undisturbed, unreachable
-from .ray_worker import Introduction, RayWorker
+from .ray_worker import RayWorker, WorkerReport
 
 WAIT_SECONDS = 0.1
 MANY = 16  # running batches from which on results are collected several at a time
@@ -55,7 +56,7 @@ class RayExecutor:
     """
 
     def __init__(self, study: StudySpec, needs: Sequence[Needs], workers: int | None, address: str | None) -> None:
-        self._source: StudySpec | Callable[[], StudySpec] = study.reload or study
+        self._study = PickledStudy.of(study)
         self._needs = list(needs)
         self._names = [full_name(evaluator) for evaluator in study.make_evaluators()]
         self._own = not ray.is_initialized()
@@ -63,15 +64,15 @@ class RayExecutor:
         # By default Ray kills a worker's child processes before they can end their own.
         self._isolates = any(need.isolate for need in self._needs)
         self._known: list[Measurement] = []
-        self._news: list[str] = []
+        self._messages: list[str] = []
         self._pools: dict[str | None, Pool] = {}
         self._running: dict[Any, tuple[str | None, Batch]] = {}
         self._starting: dict[Any, tuple[str | None, int]] = {}
         self._programs = SharedPrograms(study.space)
         try:
             self._connect(study, workers, address)
-            self._hire(workers)
-            self.problems = self._ask_around()
+            self._start_all(workers)
+            self.problems = self._problems_by_rung()
         except BaseException:
             self.close()
             raise
@@ -102,7 +103,7 @@ class RayExecutor:
         evaluators = zip(study.make_evaluators(), self._needs, strict=True)
         return {need.resource: 1.0 for e, need in evaluators if need.resource and not why_unavailable(e)}
 
-    def _hire(self, workers: int | None) -> None:
+    def _start_all(self, workers: int | None) -> None:
         """Start the workers: the given number or one per CPU, and one for each unit of a resource."""
         has = ray.cluster_resources()  # type: ignore[no-untyped-call]
         for resource in {need.resource: None for need in self._needs}:
@@ -121,19 +122,19 @@ class RayExecutor:
             # Our own cluster is configured instead: a worker with its own environment starts 50 % slower.
             options["runtime_env"] = {"env_vars": {f"RAY_{KILL_CHILDREN}": "0"}}
         remote: Any = ray.remote(max_restarts=0, max_task_retries=0, **options)(RayWorker)
-        actor = remote.remote(self._source, self._needs)
+        actor = remote.remote(self._study, self._needs)
         pool.actors[worker] = actor
-        self._starting[actor.introduce.remote()] = (resource, worker)
+        self._starting[actor.report.remote()] = (resource, worker)
 
-    def _ask_around(self) -> list[str | None]:
+    def _problems_by_rung(self) -> list[str | None]:
         """Return, for each rung, why no worker can serve it."""
-        said = {resource: self._first_words(resource) for resource in self._pools}
+        said = {resource: self._problems_of(resource) for resource in self._pools}
         return [
             said[need.resource][rung] if need.resource in said else _missing(need.resource)
             for rung, need in enumerate(self._needs)
         ]
 
-    def _first_words(self, resource: str | None) -> list[str | None]:
+    def _problems_of(self, resource: str | None) -> list[str | None]:
         """Return the problems of each rung, as the first worker of a kind reports them."""
         references = [r for r, (of, _) in self._starting.items() if of == resource]
         ready, _ = ray.wait(references, num_returns=1, timeout=START_SECONDS)
@@ -141,7 +142,7 @@ class RayExecutor:
             why = self._folder.with_logs("its workers do not start: are there free CPUs in the cluster?")
             return [why] * len(self._needs)
         try:
-            said: Introduction = ray.get(ready[0])
+            said: WorkerReport = ray.get(ready[0])
         except RayError as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, StudyError):
@@ -150,24 +151,24 @@ class RayExecutor:
                 self._folder.with_logs(f"the workers cannot load the study: {str(error).strip().splitlines()[-1]}"),
                 hint="each node needs the study file at the same path, and the same packages",
             ) from error
-        self._greet(ready[0])
+        self._add_started(ready[0])
         return said.problems
 
-    def _greet(self, reference: Any) -> None:
+    def _add_started(self, reference: Any) -> None:
         """Take a worker that has started into its pool; try again with one that could not."""
         resource, worker = self._starting.pop(reference)
         pool = self._pools[resource]
         try:
-            said: Introduction = ray.get(reference)
+            said: WorkerReport = ray.get(reference)
         except RayError:
             pool.failures[worker] += 1
             if pool.failures[worker] < MAX_STARTS:
                 self._start(resource, pool, worker)
             return
         del pool.failures[worker]
-        pool.welcome(worker, said.place)
+        pool.add_worker(worker, said.place)
 
-    def _look_after(self) -> None:
+    def _give_up_lost_pools(self) -> None:
         """Give up a rung whose workers are lost and cannot be replaced.
 
         Raises:
@@ -185,7 +186,7 @@ class RayExecutor:
                     hint="everything evaluated so far is kept: see to the cluster and run the same command again",
                 )
             count = pool.abandon()
-            self._news.append(
+            self._messages.append(
                 f"the workers with {resource!r} are lost: {count} promoted design(s) wait for a later run"
             )
 
@@ -202,8 +203,8 @@ class RayExecutor:
     def separate(self, rung: int) -> bool:
         return self._needs[rung].resource != self._needs[0].resource
 
-    def news(self) -> list[str]:
-        said, self._news = self._news, []
+    def messages(self) -> list[str]:
+        said, self._messages = self._messages, []
         return said
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -225,7 +226,7 @@ class RayExecutor:
 
     def collect(self) -> list[Measurement]:
         timeout = 0.0 if self._known else WAIT_SECONDS
-        asked = {reference: pool for pool in self._pools.values() for reference in pool.losses}
+        asked = {reference: pool for pool in self._pools.values() for reference in pool.lost_workers}
         references = [*self._running, *self._starting, *asked]
         ready, _ = ray.wait(references, num_returns=1, timeout=timeout) if references else ([], [])
         started = time.perf_counter()
@@ -240,13 +241,13 @@ class RayExecutor:
             if reference not in finished:
                 continue
             if reference in self._starting:
-                self._greet(reference)
+                self._add_started(reference)
             elif reference in self._running:
                 self._known += self._finish(reference)
             elif reference in asked:
-                self._known += self._conclude(asked[reference], reference)
-        self._known += self._close_cases()
-        self._look_after()
+                self._known += self._retry_tasks_of(asked[reference], reference)
+        self._known += self._retry_overdue()
+        self._give_up_lost_pools()
         self._dispatch()
         if ready:
             for pool in self._pools.values():
@@ -263,13 +264,13 @@ class RayExecutor:
         try:
             found: list[Measurement] = ray.get(reference)
         except RayActorError as error:
-            self._bury(resource, batch.worker, error)
+            self._replace_lost(resource, batch.worker, error)
             return []
         except RayTaskError as error:
             found = [self._failed(task, f"worker: {error}") for task in batch.tasks]
         except RayError as error:  # the result is lost, not the worker
             self._release(reference)
-            return self._again(pool, batch.tasks, False, _first_line(error))
+            return self._requeue(pool, batch.tasks, False, _first_line(error))
         else:
             for each in found:
                 pool.learn(each.rung, each.seconds)
@@ -283,29 +284,31 @@ class RayExecutor:
 
     # -- deaths -------------------------------------------------------------------------------------------------------
 
-    def _bury(self, resource: str | None, worker: int, error: RayActorError) -> None:
+    def _replace_lost(self, resource: str | None, worker: int, error: RayActorError) -> None:
         """Replace a lost worker, and ask its node why it was lost."""
         pool = self._pools[resource]
-        loss = Loss(pool.actors[worker], pool.lost(worker), _first_line(error), time.monotonic())
+        loss = LostWorker(pool.actors[worker], pool.remove_worker(worker), _first_line(error), time.monotonic())
         self._running = {r: entry for r, entry in self._running.items() if r in self._pools[entry[0]].running}
-        pool.losses[begin_autopsy(pool.places[worker])] = loss
+        pool.lost_workers[ask_if_gone(pool.places[worker])] = loss
         self._programs.forget((resource, worker))
         self._start(resource, pool, worker)
 
-    def _conclude(self, pool: Pool, reference: Any) -> list[Measurement]:
+    def _retry_tasks_of(self, pool: Pool, reference: Any) -> list[Measurement]:
         """Try the designs of a lost worker again one by one; one that is lost again with its worker is the cause."""
-        loss = pool.losses.pop(reference)
+        loss = pool.lost_workers.pop(reference)
         ray.kill(loss.actor)  # if only its connection broke, it still holds the CPU that its successor needs
-        return self._again(pool, loss.tasks, died_alone(reference), loss.reason)
+        return self._requeue(pool, loss.tasks, died_on_live_node(reference), loss.reason)
 
-    def _close_cases(self) -> list[Measurement]:
+    def _retry_overdue(self) -> list[Measurement]:
         """Conclude losses whose node has not answered in time."""
-        late = time.monotonic() - AUTOPSY_SECONDS
-        overdue = [(pool, r) for pool in self._pools.values() for r, loss in pool.losses.items() if loss.since < late]
-        return [found for pool, reference in overdue for found in self._conclude(pool, reference)]
+        late = time.monotonic() - ANSWER_SECONDS
+        overdue = [
+            (pool, r) for pool in self._pools.values() for r, loss in pool.lost_workers.items() if loss.since < late
+        ]
+        return [found for pool, reference in overdue for found in self._retry_tasks_of(pool, reference)]
 
-    def _again(self, pool: Pool, tasks: tuple[Task, ...], guilty: bool, reason: str) -> list[Measurement]:
-        failed = pool.again(tasks, guilty)
+    def _requeue(self, pool: Pool, tasks: tuple[Task, ...], may_be_cause: bool, reason: str) -> list[Measurement]:
+        failed = pool.requeue(tasks, may_be_cause)
         return [self._failed(task, self._folder.with_logs(str(task.fault(reason)))) for task in failed]
 
     def _failed(self, task: Task, why: str) -> Measurement:
@@ -317,12 +320,12 @@ class RayExecutor:
 
     def close(self) -> None:
         with undisturbed():
-            self._dismiss()
+            self._stop_workers()
             if self._own:
                 ray.shutdown()
             self._folder.remove()
 
-    def _dismiss(self) -> None:
+    def _stop_workers(self) -> None:
         if any(need.isolate for need in self._needs):
             # The child of a killed worker also ends by itself, but only once it notices.
             idle = [pool.actors[n] for pool in self._pools.values() for n in pool.ready if not pool.busy(n)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -13,13 +13,13 @@ from allo_dse.eval.evaluator import Needs, full_name, why_unavailable
 from allo_dse.space.choices.parameters import Meaning
 from allo_dse.space.shared_programs import learn
 
-from ..declare.spec import StudySpec
+from ..declare.pickled_study import PickledStudy
 from ..store.record import Measurement
-from .evaluate_one import Bench, make_bench
+from .evaluate_one import RungEvaluator, make_rung_evaluator
 from .pool import Place, Task, here
 
 
-class Introduction(Struct, frozen=True):
+class WorkerReport(Struct, frozen=True):
     """Message from a worker that has started.
 
     Attributes:
@@ -34,21 +34,21 @@ class RayWorker:
     """A worker: the study, its space and its evaluators.
 
     Args:
-        source: the study, or a function that makes it.
+        pickled: the study.
         asked: needs of each rung's evaluator.
     """
 
-    def __init__(self, source: StudySpec | Callable[[], StudySpec], asked: Sequence[Needs]) -> None:
-        self._study = source if isinstance(source, StudySpec) else source()
+    def __init__(self, pickled: PickledStudy, asked: Sequence[Needs]) -> None:
+        self._study = pickled.load()
         self._evaluators = self._study.make_evaluators()
         self._asked = asked
-        self._benches: dict[int, Bench] = {}
+        self._evaluators_by_rung: dict[int, RungEvaluator] = {}
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
-    def introduce(self) -> Introduction:
+    def report(self) -> WorkerReport:
         """Report the worker's place and abilities; called first, in its process."""
         collect_rarely()
-        return Introduction(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
+        return WorkerReport(here(), [why_unavailable(evaluator) for evaluator in self._evaluators])
 
     def run(self, tasks: Sequence[Task], programs: Sequence[Meaning] = ()) -> list[Measurement]:
         """Evaluate designs given as genes.
@@ -65,13 +65,13 @@ class RayWorker:
         candidate = self._study.space.decode_genes(task.genes)
         if candidate is None:
             return task.failed("the worker's space does not contain this design", full_name(evaluator), self._name)
-        if task.rung not in self._benches:
-            self._benches[task.rung] = make_bench(
+        if task.rung not in self._evaluators_by_rung:
+            self._evaluators_by_rung[task.rung] = make_rung_evaluator(
                 self._study, task.rung, evaluator, worker=self._name, asked=self._asked[task.rung]
             )
-        return self._benches[task.rung].run(task.number, candidate)
+        return self._evaluators_by_rung[task.rung].run(task.number, candidate)
 
     def close(self) -> None:
         """End child processes."""
-        for bench in self._benches.values():
-            bench.close()
+        for rung_evaluator in self._evaluators_by_rung.values():
+            rung_evaluator.close()

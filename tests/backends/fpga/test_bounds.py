@@ -15,7 +15,7 @@ from allo_dse.backends.fpga.bounds import FpgaBounds, _least_fifo
 from allo_dse.backends.fpga.cost.memory import fifo_resources
 from allo_dse.backends.fpga.cost.task_cost import task_cost
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
-from allo_dse.backends.fpga.mapping import FpgaCosts
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import RESOURCES
 from allo_dse.lang import install
@@ -99,7 +99,7 @@ def test_the_least_memory_of_a_stream_is_that_of_the_best_depth(bits: int) -> No
 def test_tasks_that_cost_the_same_are_all_tasks_once() -> None:
     """Also where each task of a class costs something else."""
     loaded = dse.load_program(programs.later_tasks_do_less())
-    mapping = FpgaCosts(loaded.vmg, FpgaDevice.load("u280"))
+    mapping = FpgaMapping(loaded.vmg, FpgaDevice.load("u280"))
     assert any(mapping.shared.differs(cls, 0) for kernel in loaded.kernels for cls in kernel.classes)
     tasks = [int(task) for _, _, group, _ in mapping.shared.alike(0) for task in group]
     assert sorted(tasks) == list(range(loaded.task_count))
@@ -109,7 +109,7 @@ def test_only_ids_that_decide_make_tasks_differ() -> None:
     """Which head attention is of decides on nothing; which rows of queries and keys, on what the mask hides."""
     work = attention_work(4, 4, 64, 8, 1.0, True, element_type("f32"))
     loaded = dse.load_program(work.program, **(work.smallest | {"Pq": 4, "Pk": 4}))
-    mapping = FpgaCosts(loaded.vmg, FpgaDevice.load("u280"))
+    mapping = FpgaMapping(loaded.vmg, FpgaDevice.load("u280"))
     groups = list(mapping.shared.alike(0))
     assert {len(tasks) for _, _, tasks, _ in groups} == {4}
     program = loaded.vmg.program

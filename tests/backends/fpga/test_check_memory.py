@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.node_memory import NodeMemory, group_memory, own_memory
 from allo_dse.backends.npu.movement.view import MappingView
 from allo_dse.common.errors import AlloDseError
@@ -58,15 +58,15 @@ def test_a_full_chain_is_the_published_fit(m: int, k: int, n: int, steps: int, d
     """2*A + 2*B + c*C + 3328, however long the chain: the accumulator lives in the output's slot."""
     vmg = gemm(1, 2, 2, M=4 * m, K=steps * k, N=4 * n, Pm=4, Pn=4, Pk=steps)
     expected = RESERVED + depth_in * 2 * (m * k + k * n) + depth_out * 2 * m * n
-    assert DeviceMapping(vmg, NPU, Buffering(depth_in, depth_out)).local_memory_bytes == expected
+    assert NpuMapping(vmg, NPU, Buffering(depth_in, depth_out)).local_memory_bytes == expected
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.sampled_from([1, 2, 4]))
 def test_memory_grows_with_depth(depth_in: int, depth_out: int, k: int) -> None:
     vmg = gemm(k, 2, 2, M=32, N=32, K=32, Pm=4, Pn=4, Pk=4)
-    here = DeviceMapping(vmg, NPU, Buffering(depth_in, depth_out)).local_memory_bytes
-    assert here <= DeviceMapping(vmg, NPU, Buffering(depth_in + 1, depth_out)).local_memory_bytes
-    assert here <= DeviceMapping(vmg, NPU, Buffering(depth_in, depth_out + 1)).local_memory_bytes
+    here = NpuMapping(vmg, NPU, Buffering(depth_in, depth_out)).local_memory_bytes
+    assert here <= NpuMapping(vmg, NPU, Buffering(depth_in + 1, depth_out)).local_memory_bytes
+    assert here <= NpuMapping(vmg, NPU, Buffering(depth_in, depth_out + 1)).local_memory_bytes
 
 
 def test_half_chains() -> None:
@@ -91,9 +91,9 @@ def test_two_puts_on_one_stream_are_two_tokens() -> None:
     source = one_class_kernel("a", (1,), streams=[put(wire, ends), put(wire, ends)])
     target = one_class_kernel("b", (1,), streams=[get(wire, ends), get(wire, ends)])
     vmg = VMG.of(CompiledProgram("twice", (), (wire,), (source, target)))
-    assert [(s.source, s.target) for s in DeviceMapping(vmg, NPU).view.links.between] == [(0, 1)]
+    assert [(s.source, s.target) for s in NpuMapping(vmg, NPU).view.links.between] == [(0, 1)]
     chained = vmg.chain("a_0", "b_0")
-    assert DeviceMapping(chained, NPU).view.links.between == ()
+    assert NpuMapping(chained, NPU).view.links.between == ()
     assert memories(chained)[0].chain == 2 * 4
 
 
@@ -154,7 +154,7 @@ def test_mesh_folds_and_their_primitives_need_the_same(spatial: tuple[int, int, 
 def test_the_library_decides_what_is_reserved() -> None:
     vmg = gemm(1, 2, 2, M=32, N=32, K=32, Pm=4, Pn=4, Pk=4)
     tuned = NPU.with_options(kernel_library="tuned")
-    assert DeviceMapping(vmg, NPU).local_memory_bytes - DeviceMapping(vmg, tuned).local_memory_bytes == 3328 - 1024
+    assert NpuMapping(vmg, NPU).local_memory_bytes - NpuMapping(vmg, tuned).local_memory_bytes == 3328 - 1024
 
 
 @pytest.mark.parametrize("depth", [0, -1, 1.5, True, "2"])

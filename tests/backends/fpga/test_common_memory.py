@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules
 from allo_dse.backends.fpga.hls import emit_project
-from allo_dse.backends.fpga.mapping import FpgaCosts
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.backends.fpga.recording import record_fpga
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
@@ -90,7 +90,7 @@ def test_no_bank_is_used_more_than_it_has_ports_in_any_cycle(
 def test_a_kernel_that_is_alone_at_a_memory_has_all_its_ports() -> None:
     found = program(8, 8, False)
     for schedule, interval in (((), 4), ((ONCHIP,), 8)):
-        costs = FpgaCosts(found.vmg, U280, (*ROUNDS, *schedule))
+        costs = FpgaMapping(found.vmg, U280, (*ROUNDS, *schedule))
         fill = found.kernels[0].classes[0]
         assert [loop.ii for loop in costs.cost(fill).loops] == [interval]
 
@@ -98,7 +98,7 @@ def test_a_kernel_that_is_alone_at_a_memory_has_all_its_ports() -> None:
 def test_what_is_said_of_one_kernels_argument_holds_for_both_and_in_the_code() -> None:
     found = program(8, 8, False)
     schedule = (*ROUNDS, ONCHIP, partition("fill", "x", 2, 8))
-    costs = FpgaCosts(found.vmg, U280, schedule)
+    costs = FpgaMapping(found.vmg, U280, schedule)
     assert [loop.ii for loop in costs.cost(found.kernels[1].classes[0]).loops] == [1]
     code = emit_project(found, schedule=schedule).hls_code
     for variable in ("x", "a", "X"):
@@ -116,7 +116,7 @@ def test_the_partition_of_a_derived_schedule_serves_both_kernels() -> None:
     derived, _ = AutoSchedules(U280).schedule(found, lambda question: wanted.get(question.name, question.values[0]))
     banks = {d.options["dim"]: d.options["factor"] for d in derived if (d.kind, d.name) == ("partition", "X")}
     assert banks == {1: 4, 2: 8}
-    costs = FpgaCosts(found.vmg, U280, (*derived, ONCHIP))
+    costs = FpgaMapping(found.vmg, U280, (*derived, ONCHIP))
     limits = [loop.limit for kernel in found.kernels for c in kernel.classes for loop in costs.cost(c).loops]
     assert limits
     assert "ports of x" not in limits

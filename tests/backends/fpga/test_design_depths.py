@@ -14,6 +14,7 @@ import allo_dse as dse
 from allo_dse.backends.fpga.bounds import SMALLEST_DEPTH
 from allo_dse.backends.fpga.depths.front import DesignRuns
 from allo_dse.backends.fpga.depths.solver import DepthSolver, most_tokens, solve_depths
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.backends.fpga.network import fpga_network
 from allo_dse.cli.main import main
 from allo_dse.common.errors import AlloDseError
@@ -52,7 +53,7 @@ def test_points_are_what_the_simulator_says_at_their_depths() -> None:
     assert len(front.points) > 1
     for point in front.points:
         assert cycles_at(design, dict(point.depths)) == point.cycles
-    costs = design.mapping.fpga
+    costs = FpgaMapping.of(design)
     most, least = (costs.fifos_at(front.points[k].depths) for k in (0, -1))
     assert least.lut < most.lut
 
@@ -83,7 +84,7 @@ def test_a_study_finds_the_front_of_latency_against_fifo_memory(tmp_path: Path) 
     result = study.run(run_dir=tmp_path / "run", trials=200, progress="quiet", verify=False)
     assert present(result.certificate).complete
     designs = [best.design for best in result.front]
-    unfolded_ones = [(best, d) for best, d in zip(result.front, designs, strict=True) if len(d.mapping.fpga.fifos)]
+    unfolded_ones = [(best, d) for best, d in zip(result.front, designs, strict=True) if len(FpgaMapping.of(d).fifos)]
     assert len({best.values["fifo_bits"] for best, _ in unfolded_ones}) > 1
     for best, design in unfolded_ones:
         front = dse.depth_front(design)
@@ -113,7 +114,7 @@ def test_depths_are_decided_once(tmp_path: Path) -> None:
 
 def test_no_depths_are_better_than_the_front() -> None:
     design = design_of(systolic(K=8))
-    runs, front = DesignRuns(design.mapping.fpga), dse.depth_front(design)
+    runs, front = DesignRuns(FpgaMapping.of(design)), dse.depth_front(design)
     steps = [runs.steps(s, int(tokens)) for s, tokens in enumerate(runs.tokens)]
     for chosen in itertools.product(*(sorted({0, len(own) - 1}) for own in steps)):
         depths = {name: steps[s][k][0] for s, (name, k) in enumerate(zip(runs.streams, chosen, strict=True))}
@@ -148,7 +149,7 @@ def test_designs_of_runs(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     ids=["burst", "short", "systolic", "skewed", "dealt"],
 )
 def test_solved_depths_are_what_trying_all_finds(region: Any) -> None:
-    mapping = design_of(region).mapping.fpga
+    mapping = FpgaMapping.of(design_of(region))
     solved, _ = solve_depths(mapping)
     most = most_tokens(mapping)
     assert most

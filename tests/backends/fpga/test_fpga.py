@@ -13,7 +13,7 @@ from allo_dse.backends.fpga.cost.task_cost import task_cost
 from allo_dse.backends.fpga.depths.solver import run
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.backends.fpga.hls.retime import ReportTimes, retimed
-from allo_dse.backends.fpga.mapping import FpgaCosts
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.errors import SimulationError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
@@ -76,7 +76,7 @@ def test_solved_depths_are_the_smallest_that_cost_no_time() -> None:
 def test_operations_do_not_depend_on_the_schedule() -> None:
     program = dse.load_program(programs.scale())
     unroll = Directive("unroll", "k", "i", {"factor": 4})
-    counts = {FpgaCosts(program.vmg, U280, s).operations for s in ((), (unroll,))}
+    counts = {FpgaMapping(program.vmg, U280, s).operations for s in ((), (unroll,))}
     assert counts == {256}
 
 
@@ -128,12 +128,12 @@ DIRECTIVES = [
 def test_costs_that_designs_share_are_those_of_each(schedules: list[list[Directive]]) -> None:
     program = dse.load_program(fpga_programs.elements())
     for schedule in schedules:
-        mapping = FpgaCosts(program.vmg, FpgaDevice.of(U280), tuple(schedule))
+        mapping = FpgaMapping(program.vmg, FpgaDevice.of(U280), tuple(schedule))
         for kernel in program.kernels:
             for task_class in kernel.classes:
                 alone = task_cost(program, task_class, mapping.device, mapping.schedule)
                 assert mapping.cost(task_class) == alone
-        assert mapping.tensors == FpgaCosts(VMG.of(program), mapping.device, mapping.schedule).tensors
+        assert mapping.tensors == FpgaMapping(VMG.of(program), mapping.device, mapping.schedule).tensors
 
 
 def test_an_explanation_speaks_of_processing_elements() -> None:
@@ -159,7 +159,7 @@ def test_streams_that_would_deadlock_get_the_depth_they_need() -> None:
 
 
 def test_copies_take_as_long_as_a_report_says() -> None:
-    mapping = design(fpga_programs.elements()).mapping.fpga
+    mapping = FpgaMapping.of(design(fpga_programs.elements()))
 
     def cycles(copy: int) -> int:
         copies = {tensor.name: copy for tensor in mapping.vmg.program.tensors}

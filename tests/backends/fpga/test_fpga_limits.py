@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.mapping import FpgaCosts
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.compiler.program.compiled import Directive
-from allo_dse.device.device import Device, FpgaDevice
+from allo_dse.device.device import FpgaDevice, NpuDevice
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.node_edges import tokens_of
 from benchmarks import fpga_programs
@@ -23,7 +22,7 @@ U280 = FpgaDevice.load("u280")
 
 
 def found(program: Any, device: FpgaDevice, *schedule: Directive) -> dict[str, Any]:
-    violations = DeviceMapping(dse.load_program(program).vmg, device, schedule=schedule).violations
+    violations = FpgaMapping(dse.load_program(program).vmg, device, schedule=schedule).violations
     return {v.constraint: v for v in violations}
 
 
@@ -65,7 +64,7 @@ def test_interfaces() -> None:
     device = FpgaDevice.model_validate({**{f: getattr(U280, f) for f in FpgaDevice.model_fields}, "external": few})
     assert "axi_interfaces" not in found(programs.dot("f32"), device)
     program = dse.load_program(programs.dot("f32"))
-    mapping = FpgaCosts(program.vmg, device)
+    mapping = FpgaMapping(program.vmg, device)
     use = mapping.tensors[0]
     vars(mapping.scheduled)["tensors"] = (use,) * 17
     from allo_dse.backends.fpga.mapping import _interfaces
@@ -76,7 +75,7 @@ def test_interfaces() -> None:
 def test_tensors_that_stay_on_the_chip_need_no_interface() -> None:
     directives = [Directive("place", "top", name, {"memory": "onchip"}) for name in ("X", "Y", "Z")]
     program = dse.load_program(programs.dot("f32"))
-    plain, onchip = (FpgaCosts(program.vmg, U280, tuple(d)) for d in ((), directives))
+    plain, onchip = (FpgaMapping(program.vmg, U280, tuple(d)) for d in ((), directives))
     assert plain.resources["tensors"].bram18 == 180
     assert onchip.resources["tensors"].lut == 0
 
@@ -84,16 +83,16 @@ def test_tensors_that_stay_on_the_chip_need_no_interface() -> None:
 def test_a_fold_multiplexes_processing_elements() -> None:
     """Tasks on one node share its hardware: a quarter of the nodes, a quarter of the operators."""
     program = dse.load_program(gemm, M=64, N=64, K=64, Pm=4, Pn=4, Pk=1)
-    whole = FpgaCosts(program.vmg, U280)
+    whole = FpgaMapping(program.vmg, U280)
     axes = (AxisFold(1), AxisFold(2), AxisFold(2))
-    folded = FpgaCosts(program.vmg.fold(MeshFold((KernelFold("gemm", axes),))), U280)
+    folded = FpgaMapping(program.vmg.fold(MeshFold((KernelFold("gemm", axes),))), U280)
     assert whole.resources["logic"].dsp == 4 * folded.resources["logic"].dsp
     assert whole.resources["logic"].lut == 4 * folded.resources["logic"].lut
 
 
 def test_npu_devices_are_checked_as_before() -> None:
     program = dse.load_program(gemm)
-    assert {v.constraint for v in dse.check(program.vmg, Device.load("npu1_1col"))} >= {"compute_tiles"}
+    assert {v.constraint for v in dse.check(program.vmg, NpuDevice.load("npu1_1col"))} >= {"compute_tiles"}
 
 
 def test_streams_inside_a_processing_element_are_buffers() -> None:
@@ -101,10 +100,10 @@ def test_streams_inside_a_processing_element_are_buffers() -> None:
     from studies.systolic_fpga import plain
 
     program = dse.load_program(plain, M=16, N=16, K=1024, P=4)
-    whole = FpgaCosts(program.vmg, U280)
+    whole = FpgaMapping(program.vmg, U280)
     column = (AxisFold(1, "block", "chain"), AxisFold(4))
     axes = {"load_a": (AxisFold(1),), "load_b": (AxisFold(4),), "pe": column}
-    folded = FpgaCosts(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
+    folded = FpgaMapping(program.vmg.fold(MeshFold(tuple(KernelFold(k, a) for k, a in axes.items()))), U280)
     assert whole.vmg.uses.buffers == ()
     assert folded.vmg.uses.buffers == (("down", 16 * 1024, 4),)
     assert whole.resources["streams"].bram18 == 0
@@ -120,7 +119,7 @@ def test_a_buffer_holds_what_a_task_puts_however_deep_its_stream_is_declared() -
 def test_a_huge_mesh_is_refused_by_its_elements_without_a_look_at_its_streams() -> None:
     """A graph of 32,768 nodes: what its processing elements take is known from its three kinds of task."""
     program = dse.load_program(gemm(Pm=32, Pn=32, Pk=32))
-    mapping = FpgaCosts(program.vmg, U280)
+    mapping = FpgaMapping(program.vmg, U280)
     from allo_dse.backends.fpga.mapping import fpga_violations
 
     violations = {v.constraint: v for v in fpga_violations(mapping)}
@@ -135,7 +134,7 @@ def test_tiles_that_are_copied_in_while_tasks_run_are_held_twice_and_results_onc
 
     def bram(*onchip: str) -> int:
         kept = tuple(Directive("place", "top", name, {"memory": "onchip"}) for name in onchip)
-        return FpgaCosts(program.vmg, U280, kept).resources["arrays"].bram18
+        return FpgaMapping(program.vmg, U280, kept).resources["arrays"].bram18
 
     inputs, results = bram("A", "B", "D"), bram() - bram("D")
     assert inputs > 0
@@ -151,7 +150,7 @@ def test_copies_fill_the_ports_of_all_banks() -> None:
     def rate(dim: int, factor: int) -> float:
         split = Directive("partition", "top", "A", {"dim": dim, "factor": factor, "partition_type": "cyclic"})
         pack = Directive("pack", "top", "A", {"bits": 512})
-        costs = FpgaCosts(program.vmg, U280, (split, pack))
+        costs = FpgaMapping(program.vmg, U280, (split, pack))
         return next(use.words_per_cycle for use in costs.tensors if use.tensor.name == "A")
 
     assert rate(1, 2) == rate(2, 2) == U280.arrays.ports * 2
@@ -164,7 +163,7 @@ def test_words_have_elements_of_one_row_of_a_tile() -> None:
     def rate(bits: int, *banks: int) -> tuple[float, int]:
         split = [Directive("partition", "top", "C", {"dim": 2, "factor": n, "partition_type": "cyclic"}) for n in banks]
         pack = Directive("pack", "top", "C", {"bits": bits})
-        costs = FpgaCosts(program.vmg, U280, (*split, pack))
+        costs = FpgaMapping(program.vmg, U280, (*split, pack))
         return next((use.words_per_cycle, use.lanes) for use in costs.tensors if use.tensor.name == "C")
 
     assert rate(32, 4) == (2, 2)

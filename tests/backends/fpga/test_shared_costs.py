@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.depths.solver import solve_depths
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.errors import AlloDseError
 from allo_dse.common.records import keep, replace
 from allo_dse.compiler.program.compiled import Directive
+from allo_dse.device.device import FpgaDevice
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program
 from allo_dse.space.choice import random_suggest
@@ -67,7 +68,7 @@ def alone(design: Design) -> Design:
 
 def found_of(design: Design, simulator: FpgaSimulator) -> dict[str, Any]:
     """Everything that designs have part of in common."""
-    costs, bounding = design.mapping.fpga, simulator.bounding()
+    costs, bounding = FpgaMapping.of(design), simulator.bounding()
     try:
         found: dict[str, Any] = {
             "resources": costs.resources,
@@ -102,17 +103,17 @@ def test_every_design_of_a_small_space_is_timed_as_if_it_were_the_only_one() -> 
     legal = [c.design for c in study.space.designs() if not study.check(c.design)][::7]
     assert len({design.program for design in legal}) > 1
     for design in legal:
-        depths, (timed,) = solve_depths(alone(design).mapping.fpga)  # which knows no bound
+        depths, (timed,) = solve_depths(FpgaMapping.of(alone(design)))  # which knows no bound
         metrics = simulator.evaluate(design)
         assert (metrics["latency_cycles"], metrics["stream_depths"]) == (timed.result.cycles, depths)
 
 
 def test_schedules_that_differ_in_nothing_that_elements_are_built_of_share_their_resources() -> None:
-    program, u280 = dse.load_program(programs.dot("f32")), dse.Device.load("u280")
+    program, u280 = dse.load_program(programs.dot("f32")), FpgaDevice.load("u280")
     tensor = program.tensors[0].name
     packed = [(Directive("pack", "top", tensor, {"bits": bits}),) for bits in (64, 128)]
     split = (Directive("partition", "top", tensor, {"dim": 1, "factor": 2, "partition_type": "cyclic"}),)
-    narrow, wide, banked = (DeviceMapping(program.vmg, u280, schedule=s).fpga for s in (*packed, split))
+    narrow, wide, banked = (FpgaMapping(program.vmg, u280, schedule=s) for s in (*packed, split))
     assert narrow.processing is wide.processing
     assert narrow.processing is not banked.processing
     assert narrow.tensors != wide.tensors

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga.cost.memory import Storage
-from allo_dse.backends.fpga.mapping import FpgaCosts, partition_conflicts
+from allo_dse.backends.fpga.mapping import FpgaMapping, partition_conflicts
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang import install
@@ -61,8 +61,8 @@ def mapped_design(schedule: tuple[Directive, ...]) -> Design:
     return Design(program(), unfolded(program()), dse.Buffering(), U280, schedule=schedule)
 
 
-def mapped(schedule: tuple[Directive, ...]) -> FpgaCosts:
-    return mapped_design(schedule).mapping.fpga
+def mapped(schedule: tuple[Directive, ...]) -> FpgaMapping:
+    return FpgaMapping.of(mapped_design(schedule))
 
 
 def bank(storage: Storage, address: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from allo_dse.backends.fpga.bound_times import passages
-from allo_dse.backends.fpga.mapping import FpgaCosts
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.backends.fpga.network import TensorCopies, add_tasks, fpga_network
 from allo_dse.backends.fpga.shared_costs import TensorUse
 from allo_dse.eval.execute.run import wiring_of
@@ -33,7 +33,7 @@ class Streaming(TensorCopies):
         needed: before each tile that is loaded, how many must have come; of a kernel that sends nothing.
     """
 
-    def __init__(self, mapping: FpgaCosts, builder: NetworkBuilder, tiles: int, needed: tuple[int, ...]) -> None:
+    def __init__(self, mapping: FpgaMapping, builder: NetworkBuilder, tiles: int, needed: tuple[int, ...]) -> None:
         super().__init__(mapping, builder)
         self.builder, self.nodes = builder, mapping.vmg.node_of_task
         self.uses = mapping.vmg.uses
@@ -68,7 +68,7 @@ class Streaming(TensorCopies):
 
 
 def alone(design: Design) -> int:
-    return int(table_engine().run(fpga_network(design.mapping.fpga, {}).network).cycles)
+    return int(table_engine().run(fpga_network(FpgaMapping.of(design), {}).network).cycles)
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(SOURCES, TARGETS)))
@@ -82,8 +82,8 @@ def test_kernels_that_stream_end_no_later_than_composed(one: tuple[int, int, int
     needed = tuple(int((asked <= number).sum()) for number in range(len(moves)))
     builder = NetworkBuilder()
     tiles = builder.stream(written.moved, latency=U280.external.latency_cycles)
-    Streaming(source.mapping.fpga, builder, tiles, ())
-    Streaming(target.mapping.fpga, builder, tiles, needed)
+    Streaming(FpgaMapping.of(source), builder, tiles, ())
+    Streaming(FpgaMapping.of(target), builder, tiles, needed)
     result = table_engine().run(builder.build())
     assert max(result.left.values(), default=0) == 0
     lag = lag_cycles(U280, written, read)

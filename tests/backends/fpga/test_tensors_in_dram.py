@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.backends.fpga.hls.design_project import hls_project
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
@@ -93,7 +94,7 @@ def test_bytes_are_those_of_all_deliveries(spatial: tuple[int, int, int]) -> Non
 def test_a_node_holds_one_tile_and_the_next() -> None:
     """Of a tensor that stays in DRAM memory does not grow with the tasks of a node; of others it does."""
     for in_dram, grows in ((IN_DRAM, False), ((), True)):
-        six, one = (design(spatial, in_dram).mapping.fpga.processing["arrays"] for spatial in ((1, 2, 3), (1, 1, 1)))
+        six, one = (FpgaMapping.of(design(spatial, in_dram)).processing["arrays"] for spatial in ((1, 2, 3), (1, 1, 1)))
         assert (6 * one.lut > six.lut) is grows
         assert grows or 6 * one.ff == six.ff
 
@@ -102,12 +103,12 @@ def test_a_node_holds_one_tile_and_the_next() -> None:
 def test_what_holds_a_tile_is_as_wide_as_the_words_that_come(order: tuple[int, ...]) -> None:
     """Designs of one program that differ in their words only, and each of a program of its own."""
     shared = dse.load_program(samples.gemm, **PROGRAM.params)
-    found = [replace(design((1, 2, 3), bits=bits), program=shared).mapping.fpga.resources for bits in order]
+    found = [FpgaMapping.of(replace(design((1, 2, 3), bits=bits), program=shared)).resources for bits in order]
     alone = [
         replace(design((1, 2, 3), bits=bits), program=dse.load_program(samples.gemm, **PROGRAM.params))
         for bits in order
     ]
-    assert found == [one.mapping.fpga.resources for one in alone]
+    assert found == [FpgaMapping.of(one).resources for one in alone]
     assert found[0]["arrays"] != found[1]["arrays"]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.npu.evaluator import NpuBounds, NpuSimulator
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import SimulationError
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.evaluator import Bounds, bounding_of
@@ -146,8 +147,8 @@ def test_what_the_host_rewrites_is_known_without_schedules() -> None:
     for candidate in list(study.space.designs())[::9]:
         design = candidate.design
         fold, rewrites = (bounding(design, level)["latency_us"][0] for level in (0, 1))
-        assert not {"periods", "needed_depths"} & vars(design.mapping.view).keys()
-        board, transport = NpuDevice.of(design.device).board, design.mapping.transport
+        assert not {"periods", "needed_depths"} & vars(NpuMapping.of(design).view).keys()
+        board, transport = NpuDevice.of(design.device).board, NpuMapping.of(design).transport
         if not transport.violations:
             apart.append(rewrites - fold)
             assert apart[-1] == pytest.approx(transport.host_rewrites * board.host_rewrite_us)

@@ -3,12 +3,13 @@
 import pytest
 
 from allo_dse import NpuSimulator, check
-from allo_dse.backends.npu.choices import KernelLibrary, OutputDepth
+from allo_dse.backends.npu.choices import KernelLibrary
 from allo_dse.common.errors import StudyError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.lang.types import DType
 from allo_dse.mapper.program import Program
 from allo_dse.space.choices.kernel_folds import KernelFolds
+from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.space import Space
 
 from ...space.support import NPU, space_over

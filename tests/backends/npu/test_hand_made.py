@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.backends.npu.fold_bounds import FoldBounds
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.fold_bounds import NpuFoldBounds
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.device.device import NpuDevice
 from allo_dse.eval.execute.run import run_graph
 from allo_dse.lang import install
@@ -166,10 +166,10 @@ def test_mapped_by_hand(case: Any) -> None:
     source, params, fold, trees = CASES[case]
     program = load_program(source, **params)
     fold = fold.normalised(ProgramGraph(program))
-    assert fold_choices(program, 16, FoldBounds(ProgramGraph(program), NPU)).contains(fold)
+    assert fold_choices(program, 16, NpuFoldBounds(ProgramGraph(program), NPU)).contains(fold)
     vmg = program.vmg.fold(fold)
     assert [text(group.tree) for group in vmg.groups] == trees
-    assert DeviceMapping(vmg, NPU, Buffering()).violations == ()
+    assert NpuMapping(vmg, NPU, Buffering()).violations == ()
     assert program.vmg.apply(vmg.mapping_primitives).key == vmg.key
     inputs, results = arrays(program), []
     for graph in (program.vmg, vmg):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.npu.limits import waiting
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.network import build_npu_network
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import StreamArray, Tensor
@@ -27,7 +27,7 @@ DEVICE = NpuDevice.load("npu1_4col")
 TENSORS = {name: Tensor(name, INT16, (TILES, 8)) for name in "AB"}
 
 
-def nodes(orders: list[str], depth: int = 2, streams: tuple[tuple[int, int], ...] = ()) -> DeviceMapping:
+def nodes(orders: list[str], depth: int = 2, streams: tuple[tuple[int, int], ...] = ()) -> NpuMapping:
     """A node for each order of what it does: "A" and "B" take the next of four tiles, "." gets or puts a token."""
     pipes = {(a, b): StreamArray(f"s{a}", INT16, (4,), 2, (orders[a].count("."),)) for a, b in streams}
     kernels = []
@@ -44,14 +44,14 @@ def nodes(orders: list[str], depth: int = 2, streams: tuple[tuple[int, int], ...
         tasks = [f"{c if c in TENSORS else 'x'}{node}_{order[:at].count(c)}" for at, c in enumerate(order)]
         for at in range(1, len(tasks)):
             graph = graph.chain("-".join(tasks[:at]), tasks[at])
-    return DeviceMapping(graph, DEVICE, Buffering(depth, 2))
+    return NpuMapping(graph, DEVICE, Buffering(depth, 2))
 
 
-def runs(mapping: DeviceMapping) -> bool:
+def runs(mapping: NpuMapping) -> bool:
     """Whether the network that times the mapping comes to its end."""
     view = mapping.view
     periods = math.gcd(*(schedule.periods for schedule in view.periods))
-    network = build_npu_network(view.periods, view.channels, mapping.transport, mapping.npu, periods).network
+    network = build_npu_network(view.periods, view.channels, mapping.transport, mapping.device, periods).network
     return table_engine().run(network, extrapolate=True).finished
 
 
@@ -93,7 +93,7 @@ def test_what_is_refused_is_what_does_not_run(data: st.DataObject) -> None:
 @settings(max_examples=30)
 @given(programs())
 def test_programs_of_the_usual_kinds_run(program: CompiledProgram) -> None:
-    mapping = DeviceMapping(VMG.of(program), NpuDevice.load("npu2"))
+    mapping = NpuMapping(VMG.of(program), NpuDevice.load("npu2"))
     if not mapping.violations:
         assert runs(mapping)
 
@@ -102,4 +102,4 @@ def test_nodes_in_step_are_not_executed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("allo_dse.backends.npu.limits._Exchange", None)
     for name in ("gemm 4x4", "gemm in half chains"):
         vmg, device = DESIGNS[name]
-        assert not DeviceMapping(vmg, NpuDevice.load(device)).violations
+        assert not NpuMapping(vmg, NpuDevice.load(device)).violations

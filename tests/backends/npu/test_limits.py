@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import SharedTensor, StreamArray, Tensor, TensorPort
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.violation import CONSTRAINTS, Buffering, Violation
@@ -37,7 +37,7 @@ from ...support.programs import (
     unit,
 )
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 
 
 def gemm(program: CompiledProgram, k: int = 1, m: int = 4, n: int = 4) -> VMG:
@@ -45,7 +45,7 @@ def gemm(program: CompiledProgram, k: int = 1, m: int = 4, n: int = 4) -> VMG:
     return VMG.of(program).fold(MeshFold((KernelFold("gemm", axes),)))
 
 
-def changed(device: Device, changes: Mapping[str, Any]) -> Device:
+def changed(device: NpuDevice, changes: Mapping[str, Any]) -> NpuDevice:
     """A device with other limits, given as {"core.memory_bytes": 1000}."""
     content = {field: getattr(device, field) for field in NpuDevice.model_fields}
     for path, value in changes.items():
@@ -79,7 +79,7 @@ JOINS = "4 input flows of A, 4 input flows of B, 16 output flows of C"
 
 
 def test_the_hand_written_mapping_fits() -> None:
-    assert DeviceMapping(HAND_WRITTEN, NPU).violations == ()
+    assert NpuMapping(HAND_WRITTEN, NPU).violations == ()
 
 
 @pytest.mark.parametrize(
@@ -153,35 +153,35 @@ def test_limits_of_the_hand_written_mapping(
     constraint: str, limit: str, value: int, smaller: int, message: str
 ) -> None:
     """With five channels into each memory tile, inputs share four transfers: 4 + 16 are just enough."""
-    assert DeviceMapping(HAND_WRITTEN, changed(NPU, {limit: value})).violations == ()
-    violations = DeviceMapping(HAND_WRITTEN, changed(NPU, {limit: smaller})).violations
+    assert NpuMapping(HAND_WRITTEN, changed(NPU, {limit: value})).violations == ()
+    violations = NpuMapping(HAND_WRITTEN, changed(NPU, {limit: smaller})).violations
     assert str(violations[0]) == message
     assert {v.constraint for v in violations} == {constraint}
 
 
 def test_compute_tiles() -> None:
-    assert DeviceMapping(VMG.of(mesh_program((16,))), NPU).violations == ()
-    (violation,) = DeviceMapping(VMG.of(mesh_program((17,))), NPU).violations
+    assert NpuMapping(VMG.of(mesh_program((16,))), NPU).violations == ()
+    (violation,) = NpuMapping(VMG.of(mesh_program((17,))), NPU).violations
     assert str(violation) == "compute tiles on npu1_4col: needs 17, has 16 (4 columns of 4 cores)"
 
 
 def test_far_too_many_nodes_are_only_counted() -> None:
     unfolded = VMG.of(gemm_program())
-    assert [v.constraint for v in DeviceMapping(unfolded, NPU).violations] == ["compute_tiles"]
+    assert [v.constraint for v in NpuMapping(unfolded, NPU).violations] == ["compute_tiles"]
 
 
 def test_host_buffers() -> None:
-    assert DeviceMapping(kernels_program((["A", "B"], []), (["C"], ["D"])), NPU).violations == ()
-    (violation,) = DeviceMapping(kernels_program((["A", "B"], []), (["C", "D"], ["E"])), NPU).violations
+    assert NpuMapping(kernels_program((["A", "B"], []), (["C"], ["D"])), NPU).violations == ()
+    (violation,) = NpuMapping(kernels_program((["A", "B"], []), (["C", "D"], ["E"])), NPU).violations
     assert violation.constraint == "host_buffers"
     assert str(violation) == "host buffers on the host: needs 5, has 4 (A, B, C, D, E)"
 
 
 def test_core_channels_for_tensors() -> None:
-    assert DeviceMapping(kernels_program((["A", "B"], ["C", "D"])), NPU).violations == ()
-    (violation,) = DeviceMapping(kernels_program((["A", "B", "C"], ["D"])), NPU).violations
+    assert NpuMapping(kernels_program((["A", "B"], ["C", "D"])), NPU).violations == ()
+    (violation,) = NpuMapping(kernels_program((["A", "B", "C"], ["D"])), NPU).violations
     assert str(violation) == "DMA in-channels on core k0_0: needs 3, has 2 (A, B, C)"
-    (violation,) = DeviceMapping(kernels_program((["D"], ["A", "B", "C"])), NPU).violations
+    (violation,) = NpuMapping(kernels_program((["D"], ["A", "B", "C"])), NPU).violations
     assert violation.constraint == "core_dma_out"
     assert str(violation) == "DMA out-channels on core k0_0: needs 3, has 2 (A, B, C)"
 
@@ -189,9 +189,9 @@ def test_core_channels_for_tensors() -> None:
 def test_chained_tasks_share_the_channel_of_a_tensor() -> None:
     """Three kernels that read A and one tensor each: merged where tensor, layout and direction agree."""
     vmg = kernels_program((["A", "B"], []), (["A"], ["C"]))
-    assert DeviceMapping(vmg.chain("k0_0", "k1_0"), NPU).violations == ()
+    assert NpuMapping(vmg.chain("k0_0", "k1_0"), NPU).violations == ()
     vmg = kernels_program((["A", "B"], []), (["A", "D"], ["C"]))
-    (violation,) = DeviceMapping(vmg.chain("k0_0", "k1_0"), NPU).violations
+    (violation,) = NpuMapping(vmg.chain("k0_0", "k1_0"), NPU).violations
     assert str(violation) == "DMA in-channels on core k0_0-…: needs 3, has 2 (A, B, D)"
 
 
@@ -199,8 +199,8 @@ def test_streams_beyond_the_neighbours_need_channels() -> None:
     def star(leaves: int) -> VMG:
         return VMG.of(graph_program([(f"p{i}", "sink") for i in range(leaves)]))
 
-    assert DeviceMapping(star(6), NPU).violations == ()
-    (violation,) = DeviceMapping(star(7), NPU).violations
+    assert NpuMapping(star(6), NPU).violations == ()
+    (violation,) = NpuMapping(star(7), NPU).violations
     assert violation == Violation("core_dma_in", "core sink_0", 3, 2, "3 of s0, s1, s2, s3, s4, s5, s6")
 
 
@@ -210,34 +210,34 @@ def test_streams_to_peers_use_channels_of_both_directions() -> None:
         return VMG.of(graph_program([*ins, *outs]))
 
     locks = changed(NPU, {"core.locks": 64})
-    assert DeviceMapping(hub(8), locks).violations == ()
-    (violation,) = DeviceMapping(hub(9), locks).violations
+    assert NpuMapping(hub(8), locks).violations == ()
+    (violation,) = NpuMapping(hub(9), locks).violations
     assert (violation.constraint, violation.needed, violation.limit) == ("core_dma_in", 3, 2)
 
 
 def test_core_locks_count_streams() -> None:
-    assert DeviceMapping(VMG.of(graph_program([("a", "b")] * 8)), NPU).violations == ()
-    (violation,) = DeviceMapping(VMG.of(graph_program([("a", "b")] * 9)), NPU).violations
+    assert NpuMapping(VMG.of(graph_program([("a", "b")] * 8)), NPU).violations == ()
+    (violation,) = NpuMapping(VMG.of(graph_program([("a", "b")] * 9)), NPU).violations
     assert (violation.constraint, violation.where, violation.needed) == ("core_locks", "core a_0", 18)
 
 
 def test_core_descriptors_grow_with_depth() -> None:
     vmg = gemm(gemm_program(M=64, N=64, K=64, Pm=4, Pn=4, Pk=4))
-    assert DeviceMapping(vmg, NPU, Buffering(input_depth=7)).violations == ()
-    (violation,) = DeviceMapping(vmg, NPU, Buffering(input_depth=8)).violations
+    assert NpuMapping(vmg, NPU, Buffering(input_depth=7)).violations == ()
+    (violation,) = NpuMapping(vmg, NPU, Buffering(input_depth=8)).violations
     assert (violation.constraint, violation.needed, violation.limit) == ("core_descriptors", 18, 16)
 
 
 def test_shim_channels() -> None:
-    one = Device.load("npu1_1col")
-    assert DeviceMapping(kernels_program((["A"], ["C"]), (["B"], ["D"])), one).violations == ()
-    (violation,) = DeviceMapping(kernels_program((["A", "B"], []), (["C"], [])), one).violations
+    one = NpuDevice.load("npu1_1col")
+    assert NpuMapping(kernels_program((["A"], ["C"]), (["B"], ["D"])), one).violations == ()
+    (violation,) = NpuMapping(kernels_program((["A", "B"], []), (["C"], [])), one).violations
     assert violation.constraint == "shim_dma_out"
     assert str(violation) == (
         "DMA channels from DRAM on 1 shim tile: needs 3, has 2 "
         "(1 input flow of A, 1 input flow of B, 1 input flow of C)"
     )
-    (violation,) = DeviceMapping(kernels_program(([], ["A", "B"]), ([], ["C"])), one).violations
+    (violation,) = NpuMapping(kernels_program(([], ["A", "B"]), ([], ["C"])), one).violations
     assert (violation.constraint, violation.needed, violation.limit) == ("shim_dma_in", 3, 2)
 
 
@@ -255,19 +255,19 @@ def test_totals_that_fit_but_not_column_by_column() -> None:
     """A column that distributes six inputs has no channel left to join outputs, and one column cannot join eleven."""
     wires = {"interconnect.core.south": (6, 6), "interconnect.memory_tile.north": (6, 6)}
     two = changed(NPU, {"array.columns": 2, "array.core_rows": 8, **wires})
-    (violation,) = DeviceMapping(uneven_program(), two).violations
+    (violation,) = NpuMapping(uneven_program(), two).violations
     assert violation.constraint == "column_assignment"
     assert str(violation) == (
         "columns on the array: needs 3, has 2 (6 input flows of A, 11 output flows of B; per column "
         "2 shim channels in, 2 out, 6 memory-tile channels in, 6 out, 6 streams from cores)"
     )
-    assert DeviceMapping(uneven_program(), changed(two, {"array.columns": 3})).violations == ()
+    assert NpuMapping(uneven_program(), changed(two, {"array.columns": 3})).violations == ()
 
 
 def test_outputs_need_wires_down_to_the_memory_tiles() -> None:
     """Eleven outputs on two columns: DMA channels for twelve, wires for eight."""
     two = changed(NPU, {"array.columns": 2, "array.core_rows": 8})
-    (violation,) = DeviceMapping(uneven_program(), two).violations
+    (violation,) = NpuMapping(uneven_program(), two).violations
     assert str(violation) == (
         "stream-switch ports on 2 memory tiles from the north: needs 11, has 8 "
         "(6 input flows of A, 11 output flows of B)"
@@ -276,7 +276,7 @@ def test_outputs_need_wires_down_to_the_memory_tiles() -> None:
 
 def test_rows_of_half_words_cannot_be_moved() -> None:
     vmg = gemm(gemm_program(M=32, N=32, K=32, Pm=4, Pn=32, Pk=4), n=4)
-    violations = DeviceMapping(vmg, NPU).violations
+    violations = NpuMapping(vmg, NPU).violations
     assert [v.constraint for v in violations] == ["word_alignment"] * 2
     assert str(violations[0]) == (
         "bytes beyond whole words on tensor B: needs 2, has 0 "
@@ -288,7 +288,7 @@ def test_memory_that_tasks_share_is_out_of_reach() -> None:
     """Said first, and alone: what moves such arrays is not planned."""
     program = kernels_program((["A"], ["B"])).program
     shared = SharedTensor(Tensor("core_x_7", INT16, (8,)), np.zeros(8))
-    (violation,) = DeviceMapping(VMG.of(replace(program, shared=(shared,))), NPU).violations
+    (violation,) = NpuMapping(VMG.of(replace(program, shared=(shared,))), NPU).violations
     assert violation.constraint == "shared_arrays"
     assert str(violation).startswith("arrays that tasks on several tiles share")
     assert "core_x_7" in str(violation)
@@ -297,7 +297,7 @@ def test_memory_that_tasks_share_is_out_of_reach() -> None:
 def test_violations_are_collected() -> None:
     """Two tensors too many, a tile too large and one shim: everything is said at once."""
     vmg = kernels_program((["A", "B", "C"], ["D", "E"]), shape=(128, 128))
-    found = {v.constraint for v in DeviceMapping(vmg, Device.load("npu1_1col")).violations}
+    found = {v.constraint for v in NpuMapping(vmg, NpuDevice.load("npu1_1col")).violations}
     assert found == {"host_buffers", "core_dma_in", "core_memory", "shim_dma_out"}
 
 
@@ -311,7 +311,7 @@ def test_nodes_alike_with_as_many_streams_are_judged_by_their_peers() -> None:
     tasks = [f"p{n}_0" for n in range(7)]
     for at in range(1, 7):
         vmg = vmg.chain("-".join(tasks[:at]), tasks[at])
-    (found,) = (v for v in DeviceMapping(vmg, NPU).violations if v.constraint == "core_dma_in")
+    (found,) = (v for v in NpuMapping(vmg, NPU).violations if v.constraint == "core_dma_in")
     assert (found.where, found.needed, found.limit) == ("core c_1 and 1 like it", 3, 2)
 
 
@@ -344,7 +344,7 @@ def test_published_tiles(tile: tuple[int, int, int], dtype: Any, out: Any, libra
     """Tiles m x k x n that were built, or could not be, with one output buffer ([ph], [sb])."""
     m, k, n = tile
     vmg = gemm(gemm_program(M=8 * m, K=8 * k, N=8 * n, Pm=8, Pn=8, Pk=8, dtype=dtype, out=out))
-    violations = DeviceMapping(vmg, NPU.with_options(kernel_library=library), Buffering(output_depth=1)).violations
+    violations = NpuMapping(vmg, NPU.with_options(kernel_library=library), Buffering(output_depth=1)).violations
     assert [v.constraint for v in violations] == ([] if fits else ["core_memory"])
 
 
@@ -354,10 +354,10 @@ def test_the_order_of_nodes_does_not_matter(k: int, m: int, n: int, random: Any)
     groups = list(vmg.groups)
     random.shuffle(groups)
     other = replace(vmg, groups=tuple(groups))
-    device = Device.load("npu1_2col")
-    plans = [DeviceMapping(graph, device).transport for graph in (vmg, other)]
+    device = NpuDevice.load("npu1_2col")
+    plans = [NpuMapping(graph, device).transport for graph in (vmg, other)]
     assert len({tuple((t.tensor, t.column, len(t.flows)) for t in plan.transfers) for plan in plans}) == 1
-    found = [{(v.constraint, v.needed, v.limit) for v in DeviceMapping(g, device).violations} for g in (vmg, other)]
+    found = [{(v.constraint, v.needed, v.limit) for v in NpuMapping(g, device).violations} for g in (vmg, other)]
     assert found[0] == found[1]
 
 

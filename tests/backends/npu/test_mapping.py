@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 import allo_dse as dse
 from allo_dse.backends.fpga import mapping, shared_costs
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.backends.npu import mapping as mapping_module
 from allo_dse.backends.npu.evaluator import NpuSimulator
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement import periods
 from allo_dse.common.errors import DeviceError
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.device.device import Device
+from allo_dse.device.device import FpgaDevice, NpuDevice
 from allo_dse.mapper.fold.every_fold import MeshFold, fold_choices
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph import program_graph
@@ -29,7 +30,7 @@ from ...eval.designs import gemm_design, gemm_fold
 from ...mapper.laws import programs
 from ..fpga.cost.programs import dot
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 
 
 @st.composite
@@ -48,11 +49,11 @@ def test_what_folds_of_a_program_share_changes_nothing(
     program, chosen = case
     unfolded, buffering = VMG.of(program), Buffering(into, out)
     for fold in (*chosen, *reversed(chosen)):
-        shared = DeviceMapping(unfolded.fold(fold), NPU, buffering)
-        fresh = DeviceMapping(VMG.of(program).fold(fold), NPU, buffering)
+        shared = NpuMapping(unfolded.fold(fold), NPU, buffering)
+        fresh = NpuMapping(VMG.of(program).fold(fold), NPU, buffering)
         assert shared.violations == fresh.violations
-        assert shared.core_violations == fresh.core_violations
-        assert {(v.constraint, v.where.split()[0]) for v in shared.core_violations} <= {
+        assert shared.early_violations == fresh.early_violations
+        assert {(v.constraint, v.where.split()[0]) for v in shared.early_violations} <= {
             (v.constraint, v.where.split()[0]) for v in shared.violations
         }
         assert shared.layouts == fresh.layouts
@@ -71,7 +72,7 @@ def text(schedule: Any) -> tuple[Any, ...]:
     return schedule.periods, [cls.name for cls in schedule.class_list], schedule.classes.tolist(), ports
 
 
-def links(mapping: DeviceMapping) -> Any:
+def links(mapping: NpuMapping) -> Any:
     """The channels of a mapping as plain values."""
     found = mapping.view.channels
     return [(own.channels, own.uses.leaves, own.uses.by_leaf) for own in found.groups], list(found.depth.items())
@@ -100,9 +101,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         count(program_graph, name)
     count(importlib.import_module("allo_dse.backends.npu.movement.layout_plan"), "layout_plan")
     count(periods, "PeriodTable")
-    # Imported where they are used.
     count(mapping, "fpga_violations")
-    count(mapping, "FpgaCosts")
     count(shared_costs, "ClassCosts")
     return found
 
@@ -113,7 +112,7 @@ def test_check_evaluation_placement_and_words_share_one_mapping(calls: Counter[s
         assert dse.check(design) == []
         NpuSimulator().evaluate(design)
         assert isinstance(dse.place(design), dse.PlacedDesign)
-        assert design.mapping.layouts.choices == ()
+        assert NpuMapping.of(design).layouts.choices == ()
     once = (*OF_NPU, "layout_plan", "PeriodTable")
     assert {name: calls[name] for name in once} == dict.fromkeys(once, 1)
 
@@ -128,30 +127,25 @@ def test_mappings_of_one_program_share_what_depends_on_it_only(calls: Counter[st
     assert calls["plan_transport"] == 2
 
 
-@pytest.mark.parametrize("other", [NPU.with_options(clock_ghz=2.0, dram_gb_s=9.0), Device.load("npu2")])
-def test_on_another_board_the_transport_plan_is_the_same(other: Device) -> None:
+@pytest.mark.parametrize("other", [NPU.with_options(clock_ghz=2.0, dram_gb_s=9.0), NpuDevice.load("npu2")])
+def test_on_another_board_the_transport_plan_is_the_same(other: NpuDevice) -> None:
     design = gemm_design((256, 256, 256), (4, 4, 4), gemm_fold(1, 4, 4), device=NPU, buffering=Buffering())
-    moved, fresh = design.on(other).mapping, DeviceMapping(design.vmg, other, design.buffering)
+    moved, fresh = NpuMapping.of(design.on(other)), NpuMapping(design.vmg, other, design.buffering)
     assert moved.transport == fresh.transport
     assert moved.violations == fresh.violations
-    assert (moved.transport is design.mapping.transport) is (other.name == NPU.name)
+    assert (moved.transport is NpuMapping.of(design).transport) is (other.name == NPU.name)
     assert NpuSimulator().evaluate(design.on(other)) == NpuSimulator().evaluate(replace(design, device=other))
 
 
-def test_a_mapping_is_checked_on_a_device_of_another_kind() -> None:
-    vmg = dse.load_program(dot("f32")).vmg
-    for device, other in ((NPU, Device.load("u280")), (Device.load("u280"), NPU)):
-        assert DeviceMapping(vmg, device).on(other).violations == DeviceMapping(vmg, other).violations
-
-
 def test_a_mapping_on_an_fpga_has_no_array(calls: Counter[str]) -> None:
-    vmg = dse.load_program(dot("f32")).vmg
-    there = DeviceMapping(vmg, Device.load("u280"))
+    vmg, u280 = dse.load_program(dot("f32")).vmg, FpgaDevice.load("u280")
+    there = FpgaMapping(vmg, u280)
     assert there.violations == ()
-    assert there.fpga.total.dsp > 0
-    assert there.layouts.choices == ()
-    assert calls["fpga_violations"] == calls["FpgaCosts"] == calls["ClassCosts"] == 1
+    assert there.total.dsp > 0
+    assert calls["fpga_violations"] == calls["ClassCosts"] == 1
     with pytest.raises(DeviceError):
-        there.placement  # noqa: B018
+        dse.place(vmg, u280)
     with pytest.raises(DeviceError):
-        DeviceMapping(vmg, NPU).fpga  # noqa: B018
+        there.on(NPU)
+    with pytest.raises(DeviceError):
+        NpuMapping(vmg, NPU).on(u280)

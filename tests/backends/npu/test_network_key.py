@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from allo_dse.backends.npu.evaluator import network_key
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.network import build_npu_network
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import HOST_NUMBERS, Board
 from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.mapper.fold.fold import MeshFold
@@ -25,12 +25,12 @@ from ...mapper.laws import programs
 from ...support.programs import attention_program, gemm_program
 from ...support.values import present
 
-NPU = NpuDevice.of(Device.load("npu1_4col"))
+NPU = NpuDevice.of(NpuDevice.load("npu1_4col"))
 
 
 def key_and_network(vmg: VMG, buffering: Buffering, npu: NpuDevice = NPU) -> tuple[bytes, Any] | None:
     """The key of a mapping's network, and the network of three periods as plain values; None where it does not fit."""
-    mapping = DeviceMapping(vmg, npu, buffering)
+    mapping = NpuMapping(vmg, npu, buffering)
     if mapping.violations:
         return None
     parts = mapping.view.periods, mapping.view.channels, mapping.transport, npu

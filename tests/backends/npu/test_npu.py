@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.npu.evaluator import NpuSimulator
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.network import TEMPLATE_PERIODS, build_npu_network
 from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.fold import MeshFold, Pattern
@@ -55,8 +56,8 @@ def test_extrapolation_equals_the_full_simulation(design: Design) -> None:
 @given(designs(), st.integers(0, 9))
 @settings(max_examples=20, deadline=None)
 def test_a_network_for_more_periods_is_the_one_built_for_them(design: Design, more: Any) -> None:
-    schedules, transport = design.mapping.view.periods, design.mapping.transport
-    links = design.mapping.view.channels
+    schedules, transport = NpuMapping.of(design).view.periods, NpuMapping.of(design).transport
+    links = NpuMapping.of(design).view.channels
     periods = TEMPLATE_PERIODS + more
     device = NpuDevice.of(design.device)
     template = build_npu_network(schedules, links, transport, device, TEMPLATE_PERIODS)
@@ -107,9 +108,9 @@ def test_more_cores_are_faster_and_double_buffering_helps() -> None:
 def test_cores_that_wait_for_each_other_do_not_share_a_channel(shape: tuple[int, int, int]) -> None:
     """Half-K chains run out of step: tiles for both on one channel in turns would hang the array."""
     design = gemm_design((1024, 1024, 1024), (16, 16, 16), gemm_fold(*shape))
-    transport = design.mapping.transport
-    source = {s.source for s in design.mapping.view.links.between}
-    target = {s.target for s in design.mapping.view.links.between}
+    transport = NpuMapping.of(design).transport
+    source = {s.source for s in NpuMapping.of(design).view.links.between}
+    target = {s.target for s in NpuMapping.of(design).view.links.between}
     flows = transport.flows
     for transfer in transport.transfers:
         nodes = {node for f in transfer.flows for node in flows[f].nodes}

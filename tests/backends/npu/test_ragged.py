@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from allo_dse import AxisFold, Buffering, Design, KernelFold, MeshFold, load_program
 from allo_dse.backends.npu.costs import TICKS_PER_CYCLE
 from allo_dse.backends.npu.evaluator import NpuSimulator
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.network import build_npu_network
 from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
@@ -76,7 +77,7 @@ def test_every_core_computes_what_its_own_tasks_do(
     batches: int, rows: int, pattern: Pattern, order: tuple[int, ...], program: Program
 ) -> None:
     design = _design(program, batches, rows, pattern, order)
-    view, transport = design.mapping.view, design.mapping.transport
+    view, transport = NpuMapping.of(design).view, NpuMapping.of(design).transport
     periods = view.periods[0].periods
     network = build_npu_network(view.periods, view.channels, transport, DEVICE, periods)
     found = np.array(network.core_ticks).reshape(batches, rows) * periods

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from allo_dse.backends.npu.evaluator import NpuBounds, NpuSimulator
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import Kernel, TileOp
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort, Tensor
@@ -71,7 +72,7 @@ def test_flows_of_one_channel_lead_to_rounds_of_different_length() -> None:
     )
     found = design(kernels, (("a", "b"),), Buffering(1), "npu1_1col")
     assert not found.mapping.violations
-    assert [len(transfer.flows) for transfer in found.mapping.transport.transfers] == [2, 1]
+    assert [len(transfer.flows) for transfer in NpuMapping.of(found).transport.transfers] == [2, 1]
     assert NpuSimulator().evaluate(found).dram_bytes == 2 * N * N * 3
     assert_bounded(found, NpuBounds())
 
@@ -84,7 +85,7 @@ def test_a_tile_is_waited_for_where_the_first_task_takes_it() -> None:
         kernel("c", (1,), {"A": (0, None)}, {}),
     )
     found = design(kernels, (("b", "c"),), Buffering(), "npu1_4col")
-    assert [flow.nodes for flow in found.mapping.transport.flows] == [(0, 1)]
+    assert [flow.nodes for flow in NpuMapping.of(found).transport.flows] == [(0, 1)]
     assert_bounded(found, NpuBounds())
 
 
@@ -95,7 +96,7 @@ def test_what_the_host_interrupts_is_not_moved_again() -> None:
         kernel("b", (2, 4, 4), {"B": (1, 2)}, {}),
     )
     found = design(kernels, (), Buffering(1), "npu1_4col")
-    transport = found.mapping.transport
+    transport = NpuMapping.of(found).transport
     assert transport.host_rewrites > 0
     assert NpuSimulator().evaluate(found).dram_bytes == transport.dram_bytes == 2 * N * N * (1 + 2)
 
@@ -117,7 +118,7 @@ def test_nodes_with_one_tree_need_other_tiles_at_other_times(
     nodes: tuple[tuple[int, ...], ...], moves: tuple[int, ...]
 ) -> None:
     own = kernel("a", (4, 2), {"A": (0, None)}, {"C": (0, 1)})
-    mapping = node_fold(CompiledProgram("uneven", (A, C), (), (own,)), *nodes).mapping
+    mapping = NpuMapping.of(node_fold(CompiledProgram("uneven", (A, C), (), (own,)), *nodes))
     flows = [flow for flow in mapping.transport.flows if flow.tensor == "A"]
     ports = [part.by_key for part in mapping.view.periods for _ in range(part.group.count)]
     names, found = list(mapping.vmg.nodes), []
@@ -133,5 +134,5 @@ def test_nodes_with_one_tree_exchange_tokens_with_other_nodes() -> None:
     """Tasks 1 and 2 hand a token on inside their node, 3 and 5 exchange all of theirs with others."""
     found = node_fold(mesh_program((8,), [(1,)]), (1, 2), (3, 5))
     assert not found.mapping.violations
-    assert len(found.mapping.view.channels.depth) == len(found.mapping.view.links.between) == 6
+    assert len(NpuMapping.of(found).view.channels.depth) == len(NpuMapping.of(found).view.links.between) == 6
     assert NpuSimulator().evaluate(found).latency_us > 0

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allo_dse.backends.npu.calibration import Parameter, parameters_of, with_values
+from allo_dse.backends.npu.calibration import accuracy_of, parameters_of
 from allo_dse.common.errors import DeviceError
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.device.writing import device_text, write_device
 from allo_dse.eval.calibrate.calibration import Measurement, calibrate, predicted_us
+from allo_dse.eval.parameters import Parameter, with_values
 
 from ..designs import gemm_design, gemm_fold
 
@@ -62,7 +63,7 @@ def test_a_fit_that_does_not_hold_for_other_designs_changes_no_number(device: An
     found = calibrate([Measurement(d, t) for d, t in zip(designs, times, strict=True)])
     assert not found.learned
     assert found.device == device
-    assert [(one.percent, one.measurements) for one in found.accuracy] == [(percent, len(SHAPES))]
+    assert [(one.percent, one.measurements) for one in accuracy_of(found)] == [(percent, len(SHAPES))]
 
 
 def test_an_outlier_is_named_and_does_not_bend_the_fit(found: Any) -> None:
@@ -89,9 +90,9 @@ def test_the_written_file_is_the_calibrated_device(found: Any, device: Any, tmp_
 
 
 def test_how_good_the_fitted_numbers_are_is_written_with_them(found: Any, device: Any, tmp_path: Path) -> None:
-    (known,) = found.accuracy
+    (known,) = accuracy_of(found)
     assert (known.operations, known.element, known.measurements) == (("matmul",), "i16", len(SHAPES))
-    fitted = found.device.model_copy(update={"accuracy": found.accuracy})
+    fitted = found.device.model_copy(update={"accuracy": accuracy_of(found)})
     path = tmp_path / "my_npu.toml"
     write_device(path, device_text(fitted, device, "npu1_4col", {}))
     assert NpuDevice.load(path).accuracy_of(("matmul",), "i16", 100.0) == known

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allo_dse.backends.npu.evaluator import NpuSimulator
-from allo_dse.backends.npu.fold_bounds import FoldBounds
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.fold_bounds import NpuFoldBounds
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import AlloDseError, IllegalFold
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import fold_choices
 from allo_dse.mapper.fold.every_node_fold import anything_fits, beam_folds, node_folds
 from allo_dse.mapper.fold.vmg import VMG
@@ -76,13 +76,13 @@ def test_every_fold_is_legal_and_exports(edges: Any) -> None:
     assert len(keys) == len(folds)
 
 
-def latency(program: Program, device: Device) -> Callable[..., Any]:
+def latency(program: Program, device: NpuDevice) -> Callable[..., Any]:
     """Latency of a fold in microseconds; infinite where it does not fit or hangs."""
 
     def cost(fold: Any) -> float:
         design = Design(program, fold, Buffering(), device)
         try:
-            if DeviceMapping(design.vmg, device, design.buffering).violations:
+            if NpuMapping(design.vmg, device, design.buffering).violations:
                 return math.inf
             return float(NpuSimulator().evaluate(design).latency_us)
         except AlloDseError:
@@ -110,21 +110,21 @@ def test_small_programs_have_the_optimum_of_whole_kernel_folds_or_a_better_one(n
     program = Program.of(SMALL[name]())
     cost, graph = latency(program, NPU), ProgramGraph(program)
     regular = min((cost(fold) for fold in fold_choices(program, max_nodes)), default=math.inf)
-    found = min(map(cost, node_folds(graph, max_nodes, fits=FoldBounds(graph, NPU).tasks_fit)))
+    found = min(map(cost, node_folds(graph, max_nodes, fits=NpuFoldBounds(graph, NPU).tasks_fit)))
     assert found <= regular * (1 + 1e-9)
     assert (found < regular * (1 - 1e-9)) == ((name, max_nodes) in BETTER_BY_TASK)
 
 
 def test_tasks_that_cannot_share_a_core_are_never_put_together() -> None:
     program = attention_program(1, 2)
-    bounds = FoldBounds(ProgramGraph(program), NPU)
+    bounds = NpuFoldBounds(ProgramGraph(program), NPU)
     every, kept = (
         list(node_folds(ProgramGraph(program), 7)),
         list(node_folds(ProgramGraph(program), 7, fits=bounds.tasks_fit)),
     )
     assert 0 < len(kept) < len(every)
     for fold in set(every) - set(kept):
-        assert DeviceMapping(VMG.of(program).fold(fold), NPU, Buffering(output_depth=1)).violations
+        assert NpuMapping(VMG.of(program).fold(fold), NPU, Buffering(output_depth=1)).violations
 
 
 def test_larger_programs_are_searched_by_beam() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.fold_bounds import FoldBounds
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.fold_bounds import NpuFoldBounds
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import IllegalFold
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import StreamArray
@@ -59,8 +59,8 @@ def test_attention_by_hand_is_one_fold() -> None:
     assert [text(group.tree) for group in vmg.groups] == ["2x[0.0; 4x[1.0]]", "2x[2.0]", "8x[3.0]", "2x[4.0]"]
     assert vmg.nodes[0] == "send_q_0-cal_attn_score_0_0x4x2"
     assert VMG.of(program).apply(vmg.mapping_primitives).key == vmg.key
-    assert DeviceMapping(vmg, NPU, Buffering()).violations == ()
-    assert FoldSpace.of(vmg.graph, 16, FoldBounds(vmg.graph, NPU)).contains(HAND.normalised(vmg.graph))
+    assert NpuMapping(vmg, NPU, Buffering()).violations == ()
+    assert FoldSpace.of(vmg.graph, 16, NpuFoldBounds(vmg.graph, NPU)).contains(HAND.normalised(vmg.graph))
 
 
 def test_producer_and_consumer_share_a_node() -> None:
@@ -180,18 +180,18 @@ def test_nothing_that_fits_is_pruned(program: Any, max_nodes: Any, name: Any) ->
     """Every fold that the bounds leave out violates a limit; those that are made are counted and contained."""
     device = NpuDevice.load(name)
     every = fold_choices(program, max_nodes)
-    space = fold_choices(program, max_nodes, FoldBounds(ProgramGraph(program), device))
+    space = fold_choices(program, max_nodes, NpuFoldBounds(ProgramGraph(program), device))
     kept = set(space)
     assert space.count() == len(kept)
     for fold in list(every)[:80]:
         assert space.contains(fold) == (fold in kept)
         if fold not in kept:
-            assert DeviceMapping(VMG.of(program).fold(fold), device, Buffering(output_depth=1)).violations
+            assert NpuMapping(VMG.of(program).fold(fold), device, Buffering(output_depth=1)).violations
 
 
 def test_the_share_that_is_pruned() -> None:
     program = gemm_program()
-    space = fold_choices(program, 16, FoldBounds(ProgramGraph(program), NPU))
+    space = fold_choices(program, 16, NpuFoldBounds(ProgramGraph(program), NPU))
     every = fold_choices(program).count()
     assert space.pruned_share == 1 - space.count() / every
     assert 0.8 < space.pruned_share < 0.9

@@ -16,7 +16,7 @@ import allo_dse as dse
 from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules
 from allo_dse.backends.fpga.choices.schedules import DeclaredSchedules
 from allo_dse.backends.fpga.choices.stream_depths import StreamDepths
-from allo_dse.backends.npu.choices import KernelLibrary, OutputDepth
+from allo_dse.backends.npu.choices import KernelLibrary
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.device.device import FpgaDevice
@@ -26,6 +26,7 @@ from allo_dse.space.choice import Choice, Gene, Genes, random_suggest, suggest_f
 from allo_dse.space.choices.folds import FoldChoice, TaskFolds
 from allo_dse.space.choices.kernel_folds import KernelFolds
 from allo_dse.space.choices.parameters import ParameterChoice
+from allo_dse.space.choices.shared import OutputDepth
 from allo_dse.space.design import Draft
 from allo_dse.space.params import ParameterSpace, choices
 from allo_dse.space.space import Space

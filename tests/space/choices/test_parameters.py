@@ -14,7 +14,7 @@ import allo_dse as dse
 from allo_dse.common.errors import AlloDseError
 from allo_dse.compiler.program.compiled import Hopeless
 from allo_dse.compiler.program.tensors import TensorPort
-from allo_dse.eval.target import Buildable
+from allo_dse.eval.backend import Buildable
 from allo_dse.lang import install
 from allo_dse.mapper.program import Program
 from allo_dse.space.choice import suggest_from

@@ -22,7 +22,9 @@ def design(
     k, m, n = mesh
     program = Program.of(gemm_program(64 * m, 64 * n, 64 * k, m, n, k))
     fold = MeshFold((KernelFold(program.kernels[0].name, axes, order),))
-    return SimpleNamespace(program=program, fold=fold, buffering=Buffering(output_depth=output_depth))
+    return SimpleNamespace(
+        program=program, fold=fold, buffering=Buffering(output_depth=output_depth), device=dse.Device.load("npu1_4col")
+    )
 
 
 def test_the_hand_written_mapping_in_words() -> None:

@@ -128,7 +128,7 @@ class Stack(FakeEvaluator):
 
 def test_nobody_stands_between_a_run_and_its_evaluator_who_only_passes_on(tmp_path: Path) -> None:
     run_study(fake_study(evaluator=Stack), RunOptions(1, run_dir=tmp_path / "run", progress="quiet", verify=False))
-    assert Stack.path == ("run_study", "Driver.run", "InlineExecutor.collect", "OpenBench.run")
+    assert Stack.path == ("run_study", "Driver.run", "InlineExecutor.collect", "InProcessEvaluator.run")
 
 
 def test_a_run_that_shall_not_export_writes_no_folders_to_build_from(tmp_path: Path) -> None:

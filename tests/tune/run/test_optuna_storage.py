@@ -13,12 +13,14 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from allo_dse.common.errors import StudyError
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.tune.run import optuna_storage
 from allo_dse.tune.run.optuna_storage import without_password
+from allo_dse.tune.search.ladder import Rung
 from allo_dse.tune.study import Study
 
 from ..fakes import FakeEvaluator, fake_study
@@ -107,12 +109,18 @@ def test_the_storage_has_the_trials_of_the_log_and_resuming_adds_what_is_missing
     assert [t.user_attrs["key"] for t in trials] == [r.key for r in result.records]
     for trial, record in zip(trials, result.records, strict=True):
         if record.status == "ok":
-            assert trial.values == list(record.values.values())
+            assert trial.state == TrialState.PRUNED or trial.values == list(record.values.values())
             assert trial.user_attrs["metrics"] == record.metrics
         else:
-            assert trial.state == optuna.trial.TrialState.FAIL
+            assert trial.state == TrialState.FAIL
             assert trial.user_attrs["error"] == "RuntimeError: no licence"
-        assert trial.params == record.genes
+        assert {name: trial.params[name] for name in study.parameters.free} == {
+            name: record.params[name] for name in study.parameters.free
+        }
+    loaded = opened(url)
+    assert {t.user_attrs["key"] for t in loaded.best_trials} == {design.key for design in result.front}
+    assert loaded.metric_names == [objective.name for objective in study.objectives]
+    assert [summary.study_name for summary in optuna.get_all_study_summaries(loaded._storage)] == ["fake"]
     study.run(15, run_dir=tmp_path / "run", progress="quiet", verify=False)  # without the storage
     result = run(fake_study(evaluator=Breaks), tmp_path / "run", url, 18)
     keys = [t.user_attrs["key"] for t in opened(url).get_trials()]
@@ -134,6 +142,31 @@ def test_runs_that_share_a_storage_do_not_affect_each_other(tmp_path: Path) -> N
     run(fake_study(), tmp_path / "first", url, 24, seed=1)
     second = run(fake_study(), tmp_path / "second", url, 24, seed=2)
     assert [record.key for record in second.records] == [record.key for record in alone.records]
+
+
+class Precise(FakeEvaluator):
+    """Like the first evaluator, except that it rejects some designs and reverses the order of others."""
+
+    name = "precise"
+
+    def evaluate(self, design: Any) -> Metrics:
+        if int(design.key, 16) % 3 == 0:
+            raise RuntimeError("rejected")
+        found = dict(super().evaluate(design))
+        return Metrics(**{**found, "latency_us": 1e6 / found["latency_us"]})
+
+
+def test_the_best_trials_of_a_study_with_rungs_are_its_front(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/trials.db"
+    study = fake_study(rungs=[Rung(Precise, best=0.5)])
+    run(study, tmp_path / "run", url, 12)
+    result = run(study, tmp_path / "run", url, 24)
+    assert any(record.rung for record in result.records)
+    loaded = opened(url)
+    assert optuna.get_all_study_names(url) == ["fake"]
+    assert {t.user_attrs["key"] for t in loaded.best_trials} >= {design.key for design in result.front}
+    assert {t.state for t in loaded.trials} == {TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL}
+    assert {t.user_attrs["key"] for t in result.optuna_study.best_trials} == {design.key for design in result.front}
 
 
 def test_another_study_of_the_name_is_refused(tmp_path: Path) -> None:
@@ -219,10 +252,10 @@ def test_a_server_that_is_lost_during_a_run_gets_what_it_missed(tmp_path: Path, 
 def test_a_storage_that_breaks_does_not_stop_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(self: Any, trial: Any) -> None:
+    def broken(self: Any, *arguments: Any) -> None:
         raise OSError("connection lost")
 
-    monkeypatch.setattr(optuna.Study, "add_trial", broken)
+    monkeypatch.setattr(optuna_storage.StorageCopy, "_add", broken)
     result = fake_study().run(
         20, run_dir=tmp_path / "run", storage=f"sqlite:///{tmp_path}/x.db", progress="plain", verify=False
     )

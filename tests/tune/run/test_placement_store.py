@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import allo_dse as dse
 from allo_dse.backends.npu import mapping
 from allo_dse.backends.npu.limits import movement_violations
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.place.placed_design import Infeasible
 from allo_dse.dashboard.data.runs import Board
 from allo_dse.dashboard.programs import Programs
@@ -44,9 +45,9 @@ class Work:
         self.solved: list[str] = []
         self.rebuilt: list[str] = []
         self.checked: list[str] = []
-        place, decode, check = DeviceMapping.place, Space.decode_genes, movement_violations
+        place, decode, check = NpuMapping.place, Space.decode_genes, movement_violations
 
-        def placed(mapped: DeviceMapping, time_limit_s: float) -> Any:
+        def placed(mapped: NpuMapping, time_limit_s: float) -> Any:
             self.solved.append(mapped.vmg.key + str(mapped.buffering))
             return place(mapped, time_limit_s)
 
@@ -59,7 +60,7 @@ class Work:
             self.checked.append(view.vmg.key)
             return check(view, *others)
 
-        monkeypatch.setattr(DeviceMapping, "place", placed)
+        monkeypatch.setattr(NpuMapping, "place", placed)
         monkeypatch.setattr(Space, "decode_genes", decoded)
         monkeypatch.setattr(mapping, "movement_violations", violations)
 
@@ -98,7 +99,7 @@ def test_every_design_of_the_front_is_solved_once(
     assert later.solved != []
 
 
-DESIGN: Any = SimpleNamespace(key="a1")
+DESIGN: Any = SimpleNamespace(key="a1", device=dse.Device.load("npu1_4col"))
 
 
 REASON = Infeasible((Violation("switch_ports", "core(0,2) towards south", 5, 4),))

@@ -108,12 +108,12 @@ def test_what_has_no_end_is_ended(tmp_path: Path, evaluator: Any, reason: str, m
 def test_an_evaluator_without_a_deadline_gets_one_from_what_its_designs_take(
     tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patience = cell_process.Patience(None)
+    patience = cell_process.Deadline(None)
     assert patience.seconds == cell_process.FIRST_DEADLINE_SECONDS
     for seconds in (20.0, 30.0, 400.0):
         patience.learn(seconds)
     assert patience.seconds == 3000.0
-    assert cell_process.Patience(math.inf).seconds == math.inf
+    assert cell_process.Deadline(math.inf).seconds == math.inf
     for name in ("FIRST_DEADLINE_SECONDS", "DEFAULT_DEADLINE_SECONDS"):
         monkeypatch.setattr(cell_process, name, 2.0)
     result = study(hazards.HangsUnannounced).run(FIRST, run_dir=tmp_path / "run", **OPTIONS)

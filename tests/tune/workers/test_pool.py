@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from allo_dse.tune.workers.pool import AHEAD, MAX_LOSSES, Loss, Place, Pool, Task
+from allo_dse.tune.workers.pool import AHEAD, MAX_WORKERS_LOST, LostWorker, Place, Pool, Task
 
 WORKERS = 3
 STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear")
@@ -17,7 +17,7 @@ STEPS = ("add", "give", "finish", "retry", "lose", "conclude", "welcome", "clear
 
 def under_way(pool: Pool) -> Any:
     """Every task that the pool has, wherever it is."""
-    given = [batch.tasks for batch in pool.running.values()] + [loss.tasks for loss in pool.losses.values()]
+    given = [batch.tasks for batch in pool.running.values()] + [loss.tasks for loss in pool.lost_workers.values()]
     return [*pool.waiting, *pool.suspects, *(task for tasks in given for task in tasks)]
 
 
@@ -62,19 +62,21 @@ class Driver:
     def lose(self, pick: Any) -> None:
         if self.pool.ready:
             self.number += 1
-            self.pool.losses[self.number] = Loss(None, self.pool.lost(pick(sorted(self.pool.ready))), "", 0.0)
+            self.pool.lost_workers[self.number] = LostWorker(
+                None, self.pool.remove_worker(pick(sorted(self.pool.ready))), "", 0.0
+            )
 
     def conclude(self, pick: Any) -> None:
-        if self.pool.losses:
-            self._again(self.pool.losses.pop(pick(sorted(self.pool.losses))).tasks)
+        if self.pool.lost_workers:
+            self._again(self.pool.lost_workers.pop(pick(sorted(self.pool.lost_workers))).tasks)
 
     def _again(self, tasks: tuple[Task, ...]) -> None:
-        self.over += [task.number for task in self.pool.again(tasks, guilty=False)]
+        self.over += [task.number for task in self.pool.requeue(tasks, may_be_cause=False)]
 
     def welcome(self, pick: Any) -> None:
         away = [worker for worker in range(WORKERS) if worker not in self.pool.ready]
         if away:
-            self.pool.welcome(pick(away), None)
+            self.pool.add_worker(pick(away), None)
 
     def clear(self, _: Any) -> None:
         self.over += [task.number for task in self.pool.waiting]
@@ -92,7 +94,7 @@ def test_nothing_is_lost_and_the_least_busy_worker_is_next(data: DataObject) -> 
         assert pool.outstanding() == len(tasks) == added - len(driver.over)
         assert [pool.outstanding(rung) for rung in range(2)] == [sum(t.rung == r for t in tasks) for r in range(2)]
         assert all(pool.busy(worker) == (load(pool, worker) > 0) for worker in pool.ready)
-        assert max((task.losses for task in tasks), default=0) < MAX_LOSSES
+        assert max((task.workers_lost for task in tasks), default=0) < MAX_WORKERS_LOST
     driver.pool.abandon()
     assert driver.pool.outstanding() == 0
 
@@ -100,7 +102,7 @@ def test_nothing_is_lost_and_the_least_busy_worker_is_next(data: DataObject) -> 
 def test_batches_grow_with_the_time_that_the_driver_takes_for_all_workers() -> None:
     pool = Pool(500)
     for worker in range(500):
-        pool.welcome(worker, None)
+        pool.add_worker(worker, None)
     pool.seconds[0] = 0.1
     assert pool.batch_size(0) == 1
     for _ in range(200):
@@ -115,7 +117,7 @@ def crowded(cores: int, workers: int) -> Pool:
     """Half of the workers on one node, half on another."""
     pool = Pool(workers)
     for worker in range(workers):
-        pool.welcome(worker, Place("ab"[worker % 2], worker, cores))
+        pool.add_worker(worker, Place("ab"[worker % 2], worker, cores))
     return pool
 
 
@@ -129,5 +131,5 @@ def test_batches_grow_with_the_workers_that_share_a_core() -> None:
     roomy.seconds[0] = 0.1
     assert roomy.batch_size(0) == 1
     for worker in range(8, 128):
-        pool.lost(worker)
+        pool.remove_worker(worker)
     assert pool.batch_size(0) == 1

@@ -16,7 +16,7 @@ import pytest
 
 from allo_dse.common.errors import StudyError
 from allo_dse.tune.search.ladder import Rung
-from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_LOSSES, Pool, Task
+from allo_dse.tune.workers.pool import AHEAD, MAX_BATCH, MAX_WORKERS_LOST, Pool, Task
 
 from ...support.values import present
 from ..hazards import Hazard, own_processes, wait_until
@@ -35,7 +35,7 @@ def test_workers_find_the_same_and_a_crash_costs_one_trial(tmp_path: Path, clust
     failed = {r.key: r.error for r in result.records if r.status == "failed"}
     assert failed.keys() == deadly
     assert deadly
-    assert all("poisonous: the worker process died twice" in present(error) for error in failed.values())
+    assert all("given up: the worker process died twice" in present(error) for error in failed.values())
     assert {r.key: r.metrics for r in result.records if r.status == "ok"} == {
         key: metrics for key, metrics in expected.items() if key not in deadly
     }
@@ -121,7 +121,7 @@ def listens(address: Any) -> Any:
 def test_batches_follow_the_measured_cost_and_little_is_in_flight() -> None:
     pool = Pool(2)
     for worker in range(2):
-        pool.welcome(worker, None)
+        pool.add_worker(worker, None)
     assert pool.room(0) == AHEAD * 2
     for seconds, size in ((1e-5, MAX_BATCH), (0.01, 10), (5.0, 1)):
         pool.seconds[0] = seconds
@@ -165,14 +165,14 @@ def test_sigterm_ends_a_run_with_workers_as_it_ends_others(tmp_path: Path, momen
 def test_tasks_are_lost_only_so_often() -> None:
     pool = Pool(1)
     task = Task(1, 0, {})
-    assert pool.again((task,), guilty=False) == []
-    assert pool.again((pool.suspects.pop(),), guilty=True) == []
-    (given_up,) = pool.again((pool.suspects.pop(),), guilty=False)
-    assert (given_up.losses, given_up.deaths) == (MAX_LOSSES, 1)
+    assert pool.requeue((task,), may_be_cause=False) == []
+    assert pool.requeue((pool.suspects.pop(),), may_be_cause=True) == []
+    (given_up,) = pool.requeue((pool.suspects.pop(),), may_be_cause=False)
+    assert (given_up.workers_lost, given_up.deaths) == (MAX_WORKERS_LOST, 1)
     assert given_up.fault("gone") == "given up: its workers or their nodes were lost 3 times: gone"
-    assert pool.again((task,), guilty=True) == []
-    (poisonous,) = pool.again((pool.suspects.pop(),), guilty=True)
-    assert present(poisonous.fault("gone")).startswith("poisonous: the worker process died twice with this design")
+    assert pool.requeue((task,), may_be_cause=True) == []
+    (poisonous,) = pool.requeue((pool.suspects.pop(),), may_be_cause=True)
+    assert present(poisonous.fault("gone")).startswith("given up: the worker process died twice with this design")
     assert not pool.suspects
 
 

@@ -46,14 +46,14 @@ def test_a_stop_waits_until_ray_has_started_or_ended(number: signal.Signals) -> 
 def test_a_run_that_is_left_before_it_has_workers_writes_its_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def recruit(*given: Any) -> None:
+    def set_up_executor(*given: Any) -> None:
         raise StepLeft("SIGTERM")
 
     made = fake_study()
     made.run(5, run_dir=tmp_path, progress="quiet", verify=False)
     written = (tmp_path / "pareto.csv").read_text()
     (tmp_path / "pareto.csv").unlink()
-    monkeypatch.setattr(session, "recruit", recruit)
+    monkeypatch.setattr(session, "set_up_executor", set_up_executor)
     made.run(10, run_dir=tmp_path, progress="quiet", verify=False)
     assert (tmp_path / "pareto.csv").read_text() == written
 

@@ -40,7 +40,7 @@ class Murderer:
         self.hits: Counter[int] = Counter()
         self.finished = 0
         self.killed: set[int] = set()
-        collect, lost = RayExecutor.collect, Pool.lost
+        collect, lost = RayExecutor.collect, Pool.remove_worker
 
         def wrapped(executor: Any) -> Any:
             if self.times and self.finished >= self.times[-1]:
@@ -56,7 +56,7 @@ class Murderer:
             return tasks
 
         monkeypatch.setattr(RayExecutor, "collect", wrapped)
-        monkeypatch.setattr(Pool, "lost", counting)
+        monkeypatch.setattr(Pool, "remove_worker", counting)
 
     def kill(self, pool: Any) -> None:
         busy = sorted(worker for worker in pool.ready if pool.busy(worker))
@@ -218,7 +218,7 @@ def test_a_node_that_falls_silent_has_killed_no_design(
     tmp_path: Path, cluster: Any, expected: Any, busy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its scheduler hangs and its worker vanishes: nobody can say why, so that no design is to blame."""
-    monkeypatch.setattr(ray_executor, "AUTOPSY_SECONDS", 1.0)
+    monkeypatch.setattr(ray_executor, "ANSWER_SECONDS", 1.0)
     node = cluster.add_node(num_cpus=1)
     notes, gate = tmp_path / "notes", tmp_path / "gate"
 

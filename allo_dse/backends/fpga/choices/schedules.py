@@ -256,11 +256,10 @@ def _trips(program: CompiledProgram, target: str) -> list[int | None]:
     known = []
     for kernel, task_class, is_meant in _classes(scope, program):
         trips = {loop.source: loop.trips for loop in loops_of(read_nest(task_class.body.mlir).body)}
-        for number, source in enumerate(task_class.loops):
-            known.append(f"{kernel.name}:{source.name}")
-            if is_meant and source.is_called(name):
-                rounds = trips.get(number)
-                found.append(rounds.constant if rounds is not None and rounds.is_constant else None)
+        known += [f"{kernel.name}:{own}" for own in task_class.loop_names]
+        for number in task_class.called(name) if is_meant else ():
+            rounds = trips.get(number)
+            found.append(rounds.constant if rounds is not None and rounds.is_constant else None)
     if not found:
         raise _nothing("loop", target, known)
     return found

@@ -37,7 +37,7 @@ class StreamDepths(QuestionChoice):
             raise StudyError(
                 f"StreamDepths: {draft.device.name} is no FPGA", hint="output_depths= has the depths of object FIFOs"
             )
-        position = int(ask(Question.position("fifo_slowdown", len(self._slowdowns), ordered=True)))
+        position = int(ask(Question.position("fifo_slowdown", self._slowdowns, ordered=True)))
         return replace(draft, slowdown=self._slowdowns[position])
 
     def describe(self) -> dict[str, object]:

@@ -200,7 +200,7 @@ class Planner(Struct, frozen=True, eq=False):
     def _called(self, name: str) -> list[int]:
         """The loops of a name, by position."""
         if name not in self._loops:
-            self._loops[name] = [n for n, source in enumerate(self.task_class.loops) if source.is_called(name)]
+            self._loops[name] = self.task_class.called(name)
         return self._loops[name]
 
     def _named(self, directive: Directive) -> list[str]:

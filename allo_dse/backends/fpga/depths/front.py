@@ -22,7 +22,7 @@ from allo_dse.space.design import Design
 
 from ..bounds import SMALLEST_DEPTH
 from ..cost.memory import BRAM18_BITS, fifo_resources, fifo_steps
-from ..mapping import FpgaCosts
+from ..mapping import FpgaMapping
 from ..network import FpgaNetwork, fpga_network
 from .solver import DepthSolver, hopeless, most_tokens
 
@@ -54,7 +54,7 @@ def depth_front(
     """
     if isinstance(traces, Design):
         fpga_of(traces.device)
-        return design_depth_front(traces.mapping.fpga, max_runs)
+        return design_depth_front(FpgaMapping.of(traces), max_runs)
     given = (traces,) if isinstance(traces, Trace) else tuple(traces)
     fpga = fpga_of(device)
     widths = stream_bits(fpga, given[0], bits) if given else []
@@ -100,7 +100,7 @@ def fifo_total(device: FpgaDevice, trace: Trace, bits: Bits, depths: Mapping[str
     )
 
 
-def design_depth_front(mapping: FpgaCosts, max_runs: int = MAX_RUNS) -> DepthFront:
+def design_depth_front(mapping: FpgaMapping, max_runs: int = MAX_RUNS) -> DepthFront:
     """The front of a design: its streams are the arrays of streams that lead between its nodes.
 
     Where the program has several runs on given inputs, the slowest counts.
@@ -117,7 +117,7 @@ def design_depth_front(mapping: FpgaCosts, max_runs: int = MAX_RUNS) -> DepthFro
 class DesignRuns:
     """A design at any depths of its stream arrays (see `simulator.depths.front.Timed`)."""
 
-    def __init__(self, mapping: FpgaCosts) -> None:
+    def __init__(self, mapping: FpgaMapping) -> None:
         self._device = mapping.device
         self._most = most_tokens(mapping)
         self._counts = [count for _, count in mapping.fifos]

@@ -19,7 +19,7 @@ from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.engine.run_result import RunResult
 
 from ..bounds import SMALLEST_DEPTH
-from ..mapping import FpgaCosts
+from ..mapping import FpgaMapping
 from ..network import FpgaNetwork, fpga_network
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def hopeless(network: FpgaNetwork, result: RunResult, arrays: Sequence[str]) -> 
 class Timed(Struct, frozen=True):
     """A mapping with the network that it was simulated as."""
 
-    mapping: FpgaCosts
+    mapping: FpgaMapping
     network: FpgaNetwork
     result: RunResult
 
 
-def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
+def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, RunResult]:
     """Simulate a mapping at these depths.
 
     Raises:
@@ -68,7 +68,7 @@ def run(mapping: FpgaCosts, depths: Mapping[str, int]) -> tuple[FpgaNetwork, Run
 
 
 def timed_runs(
-    mapping: FpgaCosts, depths: Mapping[str, int] | None, least: Callable[[FpgaCosts], int] = lambda _: 0
+    mapping: FpgaMapping, depths: Mapping[str, int] | None, least: Callable[[FpgaMapping], int] = lambda _: 0
 ) -> tuple[dict[str, int], tuple[Timed, ...]]:
     """The program's runs on given inputs, or its only one, at these depths, solved ones without; and the depths.
 
@@ -84,7 +84,7 @@ def timed_runs(
 
 
 def solve_depths(
-    mapping: FpgaCosts, least: Callable[[FpgaCosts], int] = lambda _: 0
+    mapping: FpgaMapping, least: Callable[[FpgaMapping], int] = lambda _: 0
 ) -> tuple[dict[str, int], tuple[Timed, ...]]:
     """Stream depths at which the design is within a thousandth as fast as with any deeper ones; and the runs with them.
 
@@ -170,7 +170,7 @@ class DepthSolver:
         return int(result.occupancy[: network.fifos][own].max(initial=0))
 
 
-def most_tokens(mapping: FpgaCosts) -> dict[str, int]:
+def most_tokens(mapping: FpgaMapping) -> dict[str, int]:
     """Per stream array a depth that holds everything that is ever put into one of its FIFOs."""
     tokens = {stream.name: SMALLEST_DEPTH for stream in mapping.vmg.program.streams}
     for task_class in mapping.vmg.program.task_classes:

@@ -6,14 +6,13 @@
 
 Imports: backends.fpga, backends.fpga.cost, backends.fpga.report, common, compiler, device, eval, lang, mapper,
 simulator, space.
-Imported by: allo_dse, backends.fpga, backends.rtl, dashboard, eval, networks, tune.
+Imported by: allo_dse, backends.fpga, networks.
 """
 
 from __future__ import annotations
 
-from .dataflow.folding import Folding
 from .dataflow.movers import Arrival, KernelStreams
 from .modes import CSimulation, csim
 from .project import HlsProject, emit_project
 
-__all__ = ["Arrival", "CSimulation", "Folding", "HlsProject", "KernelStreams", "csim", "emit_project"]
+__all__ = ["Arrival", "CSimulation", "HlsProject", "KernelStreams", "csim", "emit_project"]

@@ -11,37 +11,22 @@ from allo_dse.common.errors import AlloDseError, SimulationError
 from allo_dse.common.records import replace
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.execute.observe import Inputs
-from allo_dse.eval.execute.run import wiring_of
 from allo_dse.eval.golden_data import golden_data
+from allo_dse.eval.processes import folding_of
 from allo_dse.eval.tolerances import tolerances_of
 from allo_dse.eval.verify import Smaller
-from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.program import Program
 from allo_dse.space.design import Design
 from allo_dse.space.params import Assignment
 
-from ..depths.depths import as_built
 from ..depths.solver import in_program_order
-from .dataflow.folding import Folding
+from ..mapping import FpgaMapping
 from .dataflow.movers import KernelStreams
 from .prediction import predicted
 from .project import HlsProject, emit_project
 
 SMALL = "small"
 """The directory of the project of a smaller instance."""
-
-
-def folding_of(vmg: VMG, depths: Mapping[str, int] | None = None) -> Folding | None:
-    """Return the groups of tasks that share a process; None if each task has its own.
-
-    Raises:
-        SimulationError: for a stream that the program does not have, or a depth below 1.
-    """
-    if vmg.node_count == vmg.task_count:
-        return None
-    wiring = wiring_of(vmg, depths or {})
-    nodes = tuple(tuple(row) for group in vmg.groups for row in group.leaves.tasks().tolist())
-    return Folding(nodes, tuple(wiring.fifo.tolist()), tuple(wiring.depth.tolist()), tuple(vmg.uses.turns.tolist()))
 
 
 def hls_project(
@@ -58,7 +43,7 @@ def hls_project(
         streams: tensors that pass from kernel to kernel.
         verify_with: as for `verify_design`; tolerances of large programs come from that instance.
     """
-    own = dict(as_built(design).depths) if depths is None else {**dict(design.depths), **depths}
+    own = dict(design.as_built.depths) if depths is None else {**dict(design.depths), **depths}
     device = design.device if isinstance(design.device, FpgaDevice) else None
     return emit_project(
         design.program,
@@ -99,7 +84,7 @@ def board_project(
     if depths and not design.depths:
         depths = in_program_order(design.vmg, depths, sets(design.program) if design.program.runs else ())
     project = hls_project(design, depths, streams, verify_with=verify_with)
-    prediction = predicted(replace(design.mapping.fpga, depths=depths or dict(design.depths)), project)
+    prediction = predicted(replace(FpgaMapping.of(design), depths=depths or dict(design.depths)), project)
     if prediction is not None:
         project = project.with_prediction(prediction)
     small = _small_project(design, depths, reference, verify_with, sets)

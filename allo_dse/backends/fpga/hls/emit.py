@@ -10,11 +10,12 @@ from msgspec import Struct
 from allo_dse.common.mlir.dialect import text_context
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.shared_tensors import of_region
+from allo_dse.eval.processes import Folding
 
 from .cpp.expressions import PIDS, Element, Names, identifier
 from .cpp.operations import elements_of, initialiser, tables_of
 from .cpp.streams import carriers
-from .dataflow.folding import Folding, emit_nodes
+from .dataflow.folding import emit_nodes
 from .dataflow.functions import TaskFunction, task_function
 from .dataflow.movers import Copiers, KernelStreams
 from .dataflow.tensor_plan import ClassPlan, class_plans, tensor_options, tensors_of

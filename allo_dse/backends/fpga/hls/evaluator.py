@@ -25,7 +25,7 @@ from allo_dse.space.design import Design
 
 from ..depths.depths import decided_depths
 from ..depths.solver import run
-from ..mapping import FpgaCosts
+from ..mapping import FpgaMapping
 from ..network import fpga_network
 from ..operator_table import operators_in
 from ..report import HlsReport, HlsReportError, read_hls_report
@@ -171,8 +171,8 @@ class HlsTool:
             HlsToolError: if the tool is missing, fails, takes too long, or leaves no usable report.
             SimulationError: if the design deadlocks.
         """
-        depths = decided_depths(design, self.depths)
-        mapping = replace(design.mapping.fpga, depths=depths)
+        depths = decided_depths(FpgaMapping.of(design), self.depths)
+        mapping = replace(FpgaMapping.of(design), depths=depths)
         project = hls_project(design, depths)
         with workspace(self.directory, f"{design.key}{'-cosim' if self.cosim else ''}") as path:
             report = self._report(design.program, project, path)
@@ -200,7 +200,7 @@ class HlsTool:
         return report
 
 
-def _metrics(design: Design, mapping: FpgaCosts, project: HlsProject, report: HlsReport) -> Metrics:
+def _metrics(design: Design, mapping: FpgaMapping, project: HlsProject, report: HlsReport) -> Metrics:
     found, device = retiming(design.program, project, report), mapping.device
     cycles, source = _cycles(mapping, found, report)
     clock_ns = report.clock_ns if report.clock_ns is not None else 1.0 / device.clock_ghz
@@ -239,7 +239,7 @@ def _resources(report: HlsReport, device: FpgaDevice) -> dict[str, int | float |
     return {"utilization": round(shares[binding], 4), **found, "binding": binding}
 
 
-def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
+def _throughput(mapping: FpgaMapping, latency_ns: float) -> dict[str, float]:
     """Return operations per second; empty if data-dependent control leaves their number open."""
     if mapping.vmg.program.runs:
         return {}
@@ -249,7 +249,7 @@ def _throughput(mapping: FpgaCosts, latency_ns: float) -> dict[str, float]:
         return {}
 
 
-def _cycles(mapping: FpgaCosts, found: Retiming, report: HlsReport) -> tuple[int, str]:
+def _cycles(mapping: FpgaMapping, found: Retiming, report: HlsReport) -> tuple[int, str]:
     """Return the design's cycles and their source."""
     cosim = report.cosim
     if cosim is not None and cosim.passed and cosim.latency.max is not None:

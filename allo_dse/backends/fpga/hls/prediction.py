@@ -18,7 +18,7 @@ from allo_dse.device.fpga_model import RESOURCES
 
 from ..depths.solver import run
 from ..evaluator import FpgaSimulator
-from ..mapping import FpgaCosts
+from ..mapping import FpgaMapping
 from ..report import HlsReport
 from .project import HlsProject, PredictedLoop, Prediction
 from .retime import Timings, labelled
@@ -26,7 +26,7 @@ from .retime import Timings, labelled
 FUNCTION, LOOP = "function", "loop"
 
 
-def predicted(mapping: FpgaCosts, project: HlsProject) -> Prediction | None:
+def predicted(mapping: FpgaMapping, project: HlsProject) -> Prediction | None:
     """Predict the report of a design's project; None if control depends on data, and has no static times."""
     depths = mapping.depths or {}
     try:
@@ -43,7 +43,7 @@ def predicted(mapping: FpgaCosts, project: HlsProject) -> Prediction | None:
     )
 
 
-def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedLoop, ...]:
+def predicted_loops(mapping: FpgaMapping, project: HlsProject) -> tuple[PredictedLoop, ...]:
     """Return the cost model's pipelined loops that have a label in the C++, in program order.
 
     Raises:
@@ -64,7 +64,7 @@ def predicted_loops(mapping: FpgaCosts, project: HlsProject) -> tuple[PredictedL
     return tuple(found.values())
 
 
-def comparison(mapping: FpgaCosts, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:
+def comparison(mapping: FpgaMapping, project: HlsProject, report: HlsReport, timings: Timings) -> JsonObject:
     """Predicted against reported, per loop that either pipelines and per resource that the report states."""
     found = predicted(mapping, project)
     if found is None:
@@ -85,7 +85,7 @@ def comparison(mapping: FpgaCosts, project: HlsProject, report: HlsReport, timin
     return {"cycles": found.latency_cycles, "loops": loops, "resources": resources}
 
 
-def _reported(mapping: FpgaCosts, project: HlsProject, timings: Timings) -> Mapping[tuple[str, str], tuple[int, int]]:
+def _reported(mapping: FpgaMapping, project: HlsProject, timings: Timings) -> Mapping[tuple[str, str], tuple[int, int]]:
     """II and depth that a report states, by function and label."""
     labels = labelled(mapping.vmg.program, project)
     found = {}

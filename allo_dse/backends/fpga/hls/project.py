@@ -16,11 +16,11 @@ from allo_dse.common.quoting import tcl_word
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import ADDERS, CompiledProgram, Directive
 from allo_dse.device.device import FpgaDevice
+from allo_dse.eval.processes import Folding
 from allo_dse.lang.storage import storage_dtype
 from allo_dse.lang.types import DType
 
 from .cpp.expressions import Names
-from .dataflow.folding import Folding
 from .dataflow.movers import Arrival, KernelStreams
 from .dataflow.tensor_plan import tensors_of
 from .emit import Kernel, emit_kernel

@@ -19,7 +19,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import TaskClass
 
 from ..cost.task_cost import Measured
-from ..mapping import FpgaCosts
+from ..mapping import FpgaMapping
 from ..report import HlsLoop, HlsReport
 from .project import HlsProject
 
@@ -107,7 +107,7 @@ def labelled(program: CompiledProgram, project: HlsProject) -> dict[str, dict[st
     }
 
 
-def retimed(mapping: FpgaCosts, found: ReportTimes) -> FpgaCosts:
+def retimed(mapping: FpgaMapping, found: ReportTimes) -> FpgaMapping:
     """The mapping with the report's intervals, depths and times of copies."""
     words = {tensor.name: math.prod(tensor.shape) for tensor in mapping.vmg.program.tensors}
     latency = mapping.device.external.latency_cycles  # which the simulator adds

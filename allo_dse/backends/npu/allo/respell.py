@@ -13,18 +13,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from allo_dse.common.records import replace
+from allo_dse.device.device import Device, NpuDevice
 from allo_dse.mapper.fold.fold import MeshFold
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 
+from ..fold_bounds import NpuFoldBounds
 from .transfers import SHIM_PORTS
-
-if TYPE_CHECKING:
-    from allo_dse.device.device import Device
-
-    from ..fold_bounds import FoldBounds
 
 Axes = frozenset[tuple[int, int]]
 """Axes that are folded alike, as (kernel, axis)."""
@@ -33,14 +29,9 @@ Axes = frozenset[tuple[int, int]]
 def with_fewer_transfers(graph: ProgramGraph, fold: MeshFold, device: Device) -> MeshFold:
     """The normalised fold with axes made cyclic, one after the other, until blocks need no more transfers than there
     are channels; each time the axis that saves most, the last one of equals."""
-    from allo_dse.device.device import NpuDevice
-
-    if not isinstance(device, NpuDevice):
-        return fold
-    from ..fold_bounds import FoldBounds
-
-    bounds = FoldBounds(graph, device)
-    limit = device.array.columns * SHIM_PORTS
+    npu = NpuDevice.of(device)
+    bounds = NpuFoldBounds(graph, npu)
+    limit = npu.array.columns * SHIM_PORTS
     excess = _excess(bounds, fold, limit)
     while excess:
         options = [_cyclic(fold, axes) for axes in _blocks(graph, fold)]
@@ -52,7 +43,7 @@ def with_fewer_transfers(graph: ProgramGraph, fold: MeshFold, device: Device) ->
     return fold
 
 
-def least_transfers(bounds: FoldBounds, fold: MeshFold) -> Counter[str]:
+def least_transfers(bounds: NpuFoldBounds, fold: MeshFold) -> Counter[str]:
     """Return the least number of transfers that a fold needs, per direction: blocks do not share any."""
     found: Counter[str] = Counter()
     for number, (kernel, own) in enumerate(zip(bounds.program.kernels, fold.kernels, strict=True)):
@@ -65,7 +56,7 @@ def least_transfers(bounds: FoldBounds, fold: MeshFold) -> Counter[str]:
     return found
 
 
-def _excess(bounds: FoldBounds, fold: MeshFold, limit: int) -> int:
+def _excess(bounds: NpuFoldBounds, fold: MeshFold, limit: int) -> int:
     return sum(max(0, needed - limit) for needed in least_transfers(bounds, fold).values())
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,7 +12,6 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.groups import NodeGroup, short_node_name
-from allo_dse.mapper.violation import Violation
 
 from ..movement.movement import StreamFlow
 from .interfaces import Interface, PortShortage, fifo_counts, node_interfaces, tensor_order
@@ -22,14 +21,14 @@ from .transfers import NoTransfer, TransferPlan, TransferRun
 if TYPE_CHECKING:
     from allo_dse.device.device import NpuDevice
 
-    from ..mapping import DeviceMapping
+    from ..mapping import NpuMapping
     from ..movement.view import MappingView
 
 
 class Subject(Struct, frozen=True, eq=False, dict=True):
     """A mapping on an NPU to be built, with data that several rules derive from it once."""
 
-    mapping: DeviceMapping
+    mapping: NpuMapping
 
     @property
     def vmg(self) -> VMG:
@@ -41,7 +40,7 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def device(self) -> NpuDevice:
-        return self.mapping.npu
+        return self.mapping.device
 
     @property
     def view(self) -> MappingView:
@@ -107,22 +106,3 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
                 return group, node
             node -= group.count
         raise IndexError(node)
-
-
-class Rule(Protocol):
-    """Something that what builds a design refuses. An instance without state; see `allo_rules.py` for examples.
-
-    Attributes:
-        name: one of `violation.CONSTRAINTS` or `TARGET_CONSTRAINTS`.
-        source: where it is written down: module and function of the builder, or a document.
-        folded: whether it looks at nodes, which there must not be more of than the device has tiles; else at the
-            program only.
-    """
-
-    name: str
-    source: str
-    folded: bool
-
-    def check(self, subject: Subject) -> Iterable[Violation]:
-        """Yield the violations of this rule by a mapping."""
-        ...

@@ -15,13 +15,14 @@ from msgspec import Struct
 
 from allo_dse.compiler.program.kernel import TaskClass, TileOp
 from allo_dse.compiler.program.tensors import StreamOp
+from allo_dse.eval.target import Rule
 from allo_dse.mapper.violation import Violation
 
 from ..movement.movement import LOCKS_PER_END, StreamFlow
 from .interfaces import PORTS_PER_CORE, PortShortage, body_of, one_iteration
 from .placer import Core, NotPlaced, by_position
 from .program_rules import PROGRAM_RULES
-from .rule import Rule, Subject
+from .rule import Subject
 from .stream_rules import (
     ChainedLoops,
     ChainedTensors,

@@ -1,5 +1,5 @@
 """Designs measured outside this package: folders of files that other tools read, any command, and the NPU itself.
 
-Imports: common, eval, lang.
-Imported by: allo_dse, eval, networks.
+Imports: backends.npu, common, eval, lang, space.
+Imported by: allo_dse, backends.npu, networks.
 """

@@ -8,7 +8,6 @@ DRAM ── shim DMA ── memory tile ── core                 a Transfer i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -131,18 +130,6 @@ class Transfer(Struct, frozen=True):
 
 Channel = tuple[int, int, str]
 """Source node, target node, stream array: after folding, one FIFO used in turn."""
-
-
-class NeededDepths(Struct, frozen=True):
-    """FIFO depths that a graph needs to run.
-
-    Attributes:
-        depth: by stream array, if it needs more than is declared.
-        blocked: tasks that wait for each other at any depth, in words; empty if the graph runs.
-    """
-
-    depth: Mapping[str, int]
-    blocked: tuple[str, ...] = ()
 
 
 class StreamFlow(Struct, frozen=True):

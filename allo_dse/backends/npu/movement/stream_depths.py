@@ -13,13 +13,13 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
 
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.eval.token_exchange import NeededDepths, smallest_depths
 from allo_dse.mapper.graph.groups import NodeGroup
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph_algorithms import DisjointSets
@@ -28,7 +28,7 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
-from .movement import Channel, NeededDepths
+from .movement import Channel
 from .periods import GroupSchedule
 from .streams import LeafUses, Links, Step, Use, leaf_steps
 
@@ -59,52 +59,6 @@ def _known(search: _Search, known: dict[bytes, NeededDepths]) -> NeededDepths:
     if search.key not in known:
         known[search.key] = smallest_depths(search)
     return known[search.key]
-
-
-class DepthSearch(Protocol):
-    """Runs of a token exchange at depths by stream array.
-
-    Attributes:
-        declared: depth of every array; arrays are lowered in this order.
-        most_tokens: no FIFO has to hold more.
-    """
-
-    @property
-    def declared(self) -> Mapping[str, int]: ...
-
-    @property
-    def most_tokens(self) -> int: ...
-
-    def run(self, depth: Mapping[str, int]) -> RunResult: ...
-
-    def full(self, result: RunResult) -> set[str]:
-        """The arrays whose full FIFOs processes wait for."""
-
-    def blocked(self, result: RunResult) -> tuple[str, ...]:
-        """The processes that wait for each other, in words."""
-
-
-def smallest_depths(search: DepthSearch) -> NeededDepths:
-    """The smallest depths at which an exchange ends, none less than declared, found for one array after the other."""
-    declared, depth = search.declared, dict(search.declared)
-    # Parks 1995: a deadlock that more room could resolve contains a full FIFO, and deeper FIFOs never disable a step.
-    # The search ends because no FIFO has to hold more than all tokens of its stream.
-    while not (result := search.run(depth)).finished:
-        full = search.full(result)
-        if not full or max(depth[name] for name in full) > search.most_tokens:
-            return NeededDepths({}, search.blocked(result))
-        depth |= {name: 2 * depth[name] for name in full}
-    for name in [name for name in depth if depth[name] > declared[name]]:
-        # A graph that runs at a depth runs at every larger one (Kahn 1974), so bisection finds the least.
-        fails, works = declared[name] - 1, depth[name]
-        while works - fails > 1:
-            middle = (fails + works) // 2
-            if search.run({**depth, name: middle}).finished:
-                works = middle
-            else:
-                fails = middle
-        depth[name] = works
-    return NeededDepths({name: d for name, d in depth.items() if d > declared[name]})
 
 
 def is_forest(channels: Iterable[Channel]) -> bool:

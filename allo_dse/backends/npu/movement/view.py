@@ -7,15 +7,14 @@ from functools import cached_property
 from msgspec import Struct
 
 from allo_dse.common.records import replace
+from allo_dse.eval.token_exchange import NeededDepths, exchange_depths
 from allo_dse.mapper.fold.vmg import VMG
 
 from .flows import GroupTiles
 from .links import StreamLinks, link_streams
-from .movement import NeededDepths
 from .periods import GroupSchedule, period_table
 from .stream_depths import is_forest, known_depths, needed_depths
 from .streams import Links, stream_links
-from .token_exchange import exchange_depths
 
 
 class MappingView(Struct, frozen=True, eq=False, dict=True):

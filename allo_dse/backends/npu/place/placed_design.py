@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -96,9 +96,30 @@ class PlacedDesign(Pictured):
     owners: tuple[Tile | None, ...]
     routes: tuple[Route, ...]
 
+    proven: ClassVar = True
+
     @property
     def placed(self) -> bool:
         return True
+
+    def drawn(self) -> str:
+        """The picture, with routes and the use of every tile's ports."""
+        return self._repr_html_()
+
+    def table(self) -> list[list[str]]:
+        """What each tile uses."""
+        head = ["tile", "DMA in", "DMA out", "descriptors", "locks", "memory (bytes)", "switch ports"]
+        rows = [
+            [str(tile), *map(str, (use.dma_in, use.dma_out, use.descriptors, use.locks)), f"{use.bytes:,}",
+             ", ".join(f"{side} {count}" for side, count in use.ports.items())]
+            for tile, use in self.usage.items()
+        ]  # fmt: skip
+        return [head, *rows]
+
+    def memory_of(self, nodes: Sequence[int]) -> str:
+        """The data memory of the fullest tile of some nodes."""
+        limit = self.problem.limits.core.bytes
+        return f"{max(self.usage[self.tiles[node]].bytes for node in nodes):,} of {limit:,} bytes"
 
     def __repr__(self) -> str:
         return f"PlacedDesign({self})"
@@ -186,6 +207,18 @@ class Infeasible:
     @property
     def placed(self) -> bool:
         return False
+
+    def drawn(self) -> str:
+        """Nothing."""
+        return ""
+
+    def table(self) -> list[list[str]]:
+        """Nothing."""
+        return []
+
+    def memory_of(self, nodes: Sequence[int]) -> str:
+        """Nothing."""
+        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, JSON-serialisable."""

@@ -1,5 +1,5 @@
 """The pages and their callbacks.
 
-Imports: backends, common, dashboard, dashboard.app, dashboard.data, dashboard.figures, drawing, eval, tune.
+Imports: common, dashboard, dashboard.app, dashboard.data, dashboard.figures, drawing, eval, tune.
 Imported by: dashboard.app.
 """

@@ -17,7 +17,7 @@ from allo_dse.tune.show.output import HEADINGS, predicted_reported_rows
 from allo_dse.tune.store.rundir import LOGS
 
 from ...data.analysis import change_text, difference_lines, differences, fastest_words, known, rung_table, status_text
-from ...data.limits import is_fpga, uses
+from ...data.limits import project_folder, uses
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
@@ -36,7 +36,6 @@ _EXPORTS = (
     ("json", "JSON", "Everything the log says about the design"),
     ("build", "Build files", "Mapping, parameters, metrics and a build script, zipped"),
 )
-_HLS = ("hls", "HLS project", "C++ and scripts, zipped")
 
 
 _VERDICTS = {"yes": ("verified", "good"), "wrong": ("wrong numbers", "bad"), "deadlock": ("deadlock", "bad")}
@@ -264,7 +263,9 @@ def _title(board: Board, ref: Ref) -> list[Component]:
 
 
 def _export_buttons(board: Board, ref: Ref) -> list[Component]:
-    exports = [*_EXPORTS, *([_HLS] if is_fpga(board.table(ref).facts.device_name) else [])]
+    folder = project_folder(board.table(ref).facts.device_name)
+    project = [("project", f"{folder.upper()} project", "sources and scripts, zipped")] if folder else []
+    exports = [*_EXPORTS, *project]
     design = board.text(ref)
     return [
         html.Button(name, id={"type": "export", "kind": kind, "design": design}, className="small", title=hint)

@@ -111,7 +111,6 @@ def counted(summary: Summary) -> str:
 
 def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Component:
     """The graph as written or as folded; the folded one with the activity of its nodes and streams in a run."""
-    from allo_dse.backends.npu.place.placed_design import PlacedDesign
     from allo_dse.drawing.summary import summarise
 
     design, run, placed, note = context.programs.candidate(ref).design, None, None, ""
@@ -122,7 +121,7 @@ def graph_view(context: Context, ref: Ref, which: Which, look: Theme) -> Compone
         except SimulationError as error:
             note = f"Waits and tokens are not known: {error.message}"
         found = context.programs.placement(ref)
-        placed = found if isinstance(found, PlacedDesign) else None
+        placed = found if found is not None and found.placed else None
     key = {"type": "graph", "design": context.board.text(ref)}
     drawn = dash_cytoscape.Cytoscape(
         id=key,

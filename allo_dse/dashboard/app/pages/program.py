@@ -9,6 +9,7 @@ from dash import MATCH, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from allo_dse.common.errors import AlloDseError
+from allo_dse.eval.backend import backend_of
 
 from ...data.runs import Ref
 from ...figures.style import Theme, theme
@@ -55,11 +56,11 @@ def program_cards(context: Context, ref: Ref, _look: Theme) -> list[Component]:
         words, source = context.programs.explain(ref), candidate.vmg.mapping_source()
     except AlloDseError as error:
         return [card("Program", html.P(f"{error.message} ({error.hint})", className="error"))]
-    npu = candidate.device.family == "npu"
+    places = backend_of(candidate.device).has_places
     return [
         card("In words", html.P(words)),
         card("Virtual mapping graph", graph_controls(design), wide=True, note=_GRAPH_NOTE),
-        *([card("Placement on the array", later("placement"), wide=True)] if npu else []),
+        *([card("Placement on the array", later("placement"), wide=True)] if places else []),
         later("timeline"),
         card("mapping_primitives for Allo", html.Pre(source[:MAX_SOURCE], id="mapping-source"), note=_PRIMITIVES_NOTE),
     ]
@@ -89,28 +90,13 @@ def svg_image(svg: str, words: str, look: Theme) -> Component:
 
 def placement_picture(context: Context, ref: Ref, look: Theme) -> Component:
     """The design on the array, with routes and the use of every tile's ports and memory."""
-    from allo_dse.backends.npu.drawing import placement_svg
-    from allo_dse.backends.npu.place.placed_design import PlacedDesign
-
     placed = context.programs.placement(ref)
-    if not isinstance(placed, PlacedDesign):
+    if placed is None or not placed.placed:
         return html.P(f"Not placed: {placed}", className="error")
-    head = ["tile", "DMA in", "DMA out", "descriptors", "locks", "memory (bytes)", "switch ports"]
-    rows = [
-        [
-            str(tile),
-            use.dma_in,
-            use.dma_out,
-            use.descriptors,
-            use.locks,
-            f"{use.bytes:,}",
-            ", ".join(f"{side} {count}" for side, count in use.ports.items()),
-        ]
-        for tile, use in placed.usage.items()
-    ]
+    head, *rows = placed.table()
     return html.Div(
         [
-            svg_image(placement_svg(placed), "The placed design", look),
-            html.Details([html.Summary("What each tile uses"), table(head, [list(map(str, row)) for row in rows])]),
+            svg_image(placed.drawn(), "The placed design", look),
+            html.Details([html.Summary("What each tile uses"), table(head, rows)]),
         ]
     )

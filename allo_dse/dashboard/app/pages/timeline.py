@@ -16,7 +16,7 @@ from ..context import Context
 from ..parts import GRAPH_CONFIG, card, empty, labelled, save_button, table
 
 if TYPE_CHECKING:  # the simulator is loaded with the first program
-    from ...recordings import Part, Recorded, Span
+    from allo_dse.eval.recording import Part, Recorded, Span
 
 _NAMES = {"first": "Beginning", "middle": "Middle", "last": "End"}
 _MOVES = {"earlier": -1, "later": 1}

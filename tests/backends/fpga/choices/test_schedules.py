@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.choices.auto_schedules import (
-    AutoSchedules,
-    _at_most,
-    needed_banks,
-    schedules_of,
-    spreads_of,
-)
+from allo_dse.backends.fpga.choices.auto_schedules import AutoSchedules, schedules_of
+from allo_dse.backends.fpga.choices.banks import needed_banks, uses_of
+from allo_dse.backends.fpga.choices.nests import Level, at_most
 from allo_dse.backends.fpga.choices.schedules import DeclaredSchedules
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.common.errors import StudyError
@@ -34,7 +30,8 @@ U280 = FpgaDevice.load("u280")
 def test_so_many_copies_as_divide_the_trips_but_not_more_than_wanted(trip_counts: tuple[int, ...]) -> None:
     *_, inner = trip_counts
     for wanted in range(1, 40):
-        copies, level, factor = _at_most(trip_counts, wanted, 64)
+        levels = Level(trip_counts[0], inner, passes=False), Level(inner, 1, passes=False)
+        copies, level, factor = at_most(levels, wanted, 64)
         possible = [n for n in range(1, inner + 1) if inner % n == 0]
         possible += [n * inner for n in range(1, trip_counts[0] + 1) if trip_counts[0] % n == 0]
         assert copies == max(n for n in possible if n <= min(wanted, 64))
@@ -148,7 +145,7 @@ def test_random_genes_always_give_a_legal_schedule() -> None:
 
 def test_derived_banks_are_what_the_copies_need() -> None:
     program = dse.load_program(fpga_programs.elements())
-    needed = needed_banks(spreads_of(program.kernels[0]), {("gemm", "k"): 64, ("gemm", "j"): 4})
+    needed = needed_banks(uses_of(program.kernels[0])[0], {"j": 4})
     assert {array: dims for (_, array), dims in needed.items()} == {"A": {2: 64}, "B": {1: 64, 2: 4}}
 
 
@@ -186,3 +183,36 @@ def test_as_many_copies_are_offered_as_can_share_the_multipliers(dsp: int) -> No
     copies = [d.options["factor"] for d in said if d.kind == "unroll"]
     intervals = [d.options.get("initiation_interval", 1) for d in said if d.kind == "pipeline"]
     assert max(copies) == dsp * max(intervals)
+
+
+def test_loops_of_one_name_are_told_apart() -> None:
+    (task_class,) = dse.load_program(programs.filter_with_window()).kernel("taps").classes
+    assert task_class.loop_names == ("i", "t@1", "t@2")
+    assert task_class.called("t") == [1, 2]
+    assert task_class.called("t@2") == [2]
+
+
+def test_a_window_is_split_completely_and_its_loops_are_unrolled() -> None:
+    space = study(programs.filter_with_window(), "auto").space
+    schedules = [{str(d) for d in one.design.schedule if d.scope == "taps"} for one in space.designs()]
+    pipelined = [s for s in schedules if "pipeline(taps:i, initiation_interval=1)" in s]
+    assert pipelined
+    assert any("partition(taps:window, dim=1, factor=8, partition_type=complete)" in s for s in pipelined)
+
+
+def test_loops_that_pass_tokens_are_not_unrolled() -> None:
+    """Tokens of one stream pass one by one: copies of the body would wait for each other."""
+    for candidate in study(programs.filter_with_window(), "auto").space.designs():
+        unrolled = {d.name for d in candidate.design.schedule if d.kind == "unroll"}
+        assert "i" not in unrolled
+
+
+@pytest.mark.parametrize(
+    ("extent", "copies", "expected"),
+    [(64, {"i": 1}, {1: 4}), (64, {"i": 2}, {1: 4}), (63, {"i": 1}, {1: 3}), (64, {"i": 8}, {1: 16})],
+)
+def test_neighbours_that_a_round_reads_lie_in_different_banks(
+    extent: int, copies: dict[str, int], expected: dict[int, int]
+) -> None:
+    (uses,) = uses_of(dse.load_program(programs.neighbours(extent)).kernels[0])
+    assert {array[1]: dims for array, dims in needed_banks(uses, copies).items()}["X"] == expected

@@ -1131,3 +1131,39 @@ def later_copies(by_condition: bool) -> Any:
             y[0] = acc
 
     return top
+
+
+def filter_with_window() -> Any:
+    @df.region()
+    def top(X: int32[64], Y: int32[64]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def load(x: int32[64]):
+            for i in range(64):
+                pipe.put(x[i])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def taps(y: int32[64]):
+            window: int32[8] = 0
+            for i in range(64):
+                for t in range(7):
+                    window[7 - t] = window[6 - t]
+                window[0] = pipe.get()
+                total: int32 = 0
+                for t in range(8):
+                    total += window[t]
+                y[i] = total
+
+    return top
+
+
+def neighbours(extent: int) -> Any:
+    @df.region()
+    def top(X: int32[extent], Y: int32[extent]):
+        @df.kernel(mapping=[1], args=[X, Y])
+        def smooth(x: int32[extent], y: int32[extent]):
+            for i in range(extent - 2):
+                y[i] = x[i] + x[i + 1] + x[i + 2]
+
+    return top

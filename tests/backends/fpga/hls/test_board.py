@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.fpga.depths.depths import decided_depths
 from allo_dse.backends.fpga.hls.design_project import board_project, hls_project
 from allo_dse.backends.fpga.hls.project import HlsProject, PredictedLoop, Prediction
+from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.eval.design_folder import design_files
 from allo_dse.eval.golden_data import Remembered, golden_data
 from allo_dse.mapper.fold.fold import unfolded
@@ -107,7 +107,7 @@ def test_results_may_be_as_far_off_as_the_analysis_of_the_program_lets_them() ->
 
 def test_commands_get_the_project_that_the_hls_flow_runs() -> None:
     subject = design(samples.systolic, M=2, N=2, K=8)
-    depths = decided_depths(subject, "solve")
+    depths = dict(subject.as_built.depths)
     assert depths != {stream.name: stream.depth for stream in subject.program.streams}
     written = {name: text for name, text in design_files(subject).items() if name.startswith("hls/")}
     assert written == {f"hls/{name}": text for name, text in hls_project(subject, depths).files.items()}
@@ -116,7 +116,7 @@ def test_commands_get_the_project_that_the_hls_flow_runs() -> None:
 def test_tensors_are_in_the_memory_that_the_model_times() -> None:
     subject = design(samples.gemm, "zcu102", **GEMM)
     ports = [name for name in hls_project(subject).files["connectivity.cfg"].splitlines() if name.startswith("sp=")]
-    tensors = [use.tensor.name for use in subject.mapping.fpga.tensors if not use.onchip]
+    tensors = [use.tensor.name for use in FpgaMapping.of(subject).tensors if not use.onchip]
     for line in ports:
         argument, bank = line.removeprefix("sp=gemm_1.").split(":")
         assert bank == f"HP{tensors.index(argument.removesuffix('_in'))}"

@@ -17,12 +17,12 @@ from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.backends.fpga.hls import emit_project
 from allo_dse.backends.fpga.hls.evaluator import HlsTool, HlsToolError
 from allo_dse.backends.fpga.hls.retime import retiming
+from allo_dse.backends.fpga.recording import recorded
 from allo_dse.backends.fpga.report import read_hls_report
 from allo_dse.common.errors import SimulationError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.dashboard.app.pages.design import model_against_tool
 from allo_dse.dashboard.figures.timeline import part_words
-from allo_dse.dashboard.recordings import record as recorded
 from allo_dse.device.device import FpgaDevice
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from allo_dse.backends.npu.allo.program_rules import CONSTRUCTS
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.allo.target import ALLO
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import AlloDseError
-from allo_dse.device.device import Device
-from allo_dse.eval.target import TARGETS
+from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program
 
@@ -26,7 +26,7 @@ import allo.ir.types
 from allo.memory import Layout
 
 CASES = json.loads((Path(__file__).parents[3] / "data" / "allo_constructs.json").read_text())["cases"]
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 PROGRAM = """
 def make():
     @df.region()
@@ -55,7 +55,7 @@ def refused(body: str, dtype: str, path: Path) -> bool | None:
         program = load_program(scope["make"])
     except AlloDseError:
         return None
-    return bool(TARGETS["allo"].check_program(DeviceMapping(program.vmg, NPU)))
+    return bool(ALLO.check_program(NpuMapping(program.vmg, NPU)))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int16"])

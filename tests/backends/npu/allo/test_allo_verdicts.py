@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from allo_dse.backends.npu.mapping import DeviceMapping
-from allo_dse.device.device import Device
-from allo_dse.eval.target import TARGETS
+from allo_dse.backends.npu.allo.target import ALLO
+from allo_dse.backends.npu.mapping import NpuMapping
+from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program, load_program
@@ -57,7 +57,7 @@ def _check(study: str, design: dict[str, Any]) -> frozenset[str]:
         for kernel, axes, order in design["fold"]
     )
     fold = MeshFold(kernels, tuple(map(tuple, design.get("chains", ()))))
-    found = TARGETS["allo"].check(DeviceMapping(program.vmg.fold(fold), Device.load(design["device"])))
+    found = ALLO.check(NpuMapping(program.vmg.fold(fold), NpuDevice.load(design["device"])))
     return frozenset(violation.constraint for violation in found)
 
 

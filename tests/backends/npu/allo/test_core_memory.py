@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from allo_dse.backends.npu.allo.rules import array_bytes, stream_bytes
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.allo.target import ALLO
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import StreamFlow
-from allo_dse.device.device import Device
-from allo_dse.eval.target import TARGETS
+from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import load_program
@@ -74,6 +74,6 @@ def test_loops_at_compile_time_have_their_arrays_once_unless_meta_if_looks_at_th
 def test_a_design_with_too_large_arrays_is_refused_with_what_they_are() -> None:
     program = load_program(elementwise_npu.silu, P=256)
     fold = MeshFold((KernelFold("core", (AxisFold(4, "cyclic"),), (0,)),))
-    (found,) = TARGETS["allo"].check(DeviceMapping(program.vmg.fold(fold), Device.load("npu2")))
+    (found,) = ALLO.check(NpuMapping(program.vmg.fold(fold), NpuDevice.load("npu2")))
     assert found.constraint == "core_memory"
     assert "tensors 32,768, arrays of tasks 40,960" in found.detail

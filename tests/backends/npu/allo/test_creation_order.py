@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from allo_dse.backends.npu.allo.placer import by_position, creation_order
 from allo_dse.backends.npu.allo.rule import Subject
 from allo_dse.backends.npu.allo.stream_rules import crowded_memory_tile, turned_streams
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
 from allo_dse.mapper.fold.every_fold import FoldSpace, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
@@ -61,7 +61,7 @@ def test_folds_of_meshes_are_ordered_without_the_list_of_tasks(program: Compiled
 def test_streams_of_the_first_task_of_a_class_come_first() -> None:
     """What Allo made of the program: hidden and parts of the first tasks, then each kernel's others."""
     vmg = load_program(feed_forward, M=32, D=32, H=32, Pm=2, Ph=2).vmg
-    subject = Subject(DeviceMapping(vmg, Device.load("npu1_4col")))
+    subject = Subject(NpuMapping(vmg, NpuDevice.load("npu1_4col")))
     ends = [(flow.stream, vmg.nodes[flow.source]) for flow in by_position(vmg, subject.fifos)]
     assert [f"{stream} {node}" for stream, node in ends] == [
         "hidden up_0_0",

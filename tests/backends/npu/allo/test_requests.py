@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from allo_dse.backends.npu.allo.interfaces import Places
 from allo_dse.backends.npu.allo.rule import Subject
+from allo_dse.backends.npu.allo.target import ALLO
 from allo_dse.backends.npu.allo.transfers import (
     Queue,
     TransferRun,
@@ -15,10 +16,9 @@ from allo_dse.backends.npu.allo.transfers import (
     request_count,
     unanswered,
 )
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.records import replace
-from allo_dse.device.device import Device, NpuDevice
-from allo_dse.eval.target import TARGETS
+from allo_dse.device.device import NpuDevice
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
@@ -29,7 +29,7 @@ install()
 
 from studies.vector_add_npu import vector_add
 
-NPU = NpuDevice.of(Device.load("npu1_4col"))
+NPU = NpuDevice.of(NpuDevice.load("npu1_4col"))
 TILE = (1, 1, 64, 64)
 
 
@@ -37,7 +37,7 @@ def runs(pk: int) -> tuple[TransferRun, ...]:
     program = gemm_program(Pm=4, Pn=4, Pk=pk)
     axes = (AxisFold(1, "block", "chain"), AxisFold(4), AxisFold(4))
     fold = MeshFold((KernelFold("gemm", axes),))
-    found = Subject(DeviceMapping(VMG.of(program).fold(fold), NPU)).transfers
+    found = Subject(NpuMapping(VMG.of(program).fold(fold), NPU)).transfers
     assert isinstance(found, tuple)
     return found
 
@@ -96,8 +96,8 @@ def test_nodes_with_more_rounds_than_allo_compares_in_minutes() -> None:
     def refused(nodes: int, rounds: int) -> list[str]:
         program = load_program(vector_add, N=nodes * rounds * 4, P=nodes * rounds)
         fold = MeshFold((KernelFold("core", (AxisFold(nodes, "cyclic"),)),))
-        mapping = DeviceMapping(program.vmg.fold(fold), NPU)
-        return [str(violation) for violation in TARGETS["allo"].check(mapping)]
+        mapping = NpuMapping(program.vmg.fold(fold), NPU)
+        return [str(violation) for violation in ALLO.check(mapping)]
 
     assert refused(8, 1024) == []
     (reason,) = refused(8, 2048)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from allo_dse.backends.npu.allo.respell import least_transfers, with_fewer_transfers
-from allo_dse.backends.npu.fold_bounds import FoldBounds
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.allo.target import ALLO
+from allo_dse.backends.npu.fold_bounds import NpuFoldBounds
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.records import replace
-from allo_dse.device.device import Device, NpuDevice
-from allo_dse.eval.target import TARGETS
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.target import MODEL
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program
@@ -26,7 +27,7 @@ from tests.support.programs import INT16, attention_program, gemm_program
 
 install()
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 
 
 @cache
@@ -40,8 +41,8 @@ def fold_of(k: int, m: AxisFold, n: AxisFold) -> MeshFold:
 
 
 def refusals(fold: MeshFold) -> set[str]:
-    mapping = DeviceMapping(gemm().vmg.fold(fold), NPU)
-    return {v.constraint for v in TARGETS["allo"].check(mapping)}
+    mapping = NpuMapping(gemm().vmg.fold(fold), NPU)
+    return {v.constraint for v in ALLO.check(mapping)}
 
 
 def test_blocks_along_both_axes_become_blocks_along_the_first() -> None:
@@ -50,7 +51,7 @@ def test_blocks_along_both_axes_become_blocks_along_the_first() -> None:
     assert found == fold_of(1, AxisFold(4, "block"), AxisFold(4, "cyclic"))
     assert refusals(wanted) == {"allo_transfers"}
     assert refusals(found) == set()
-    bounds = FoldBounds(gemm().vmg.graph, NpuDevice.of(NPU))
+    bounds = NpuFoldBounds(gemm().vmg.graph, NpuDevice.of(NPU))
     assert least_transfers(bounds, wanted) == {"in": 8, "out": 16}
     assert least_transfers(bounds, found) == {"in": 5, "out": 4}
 
@@ -68,13 +69,13 @@ def test_what_allo_builds_is_left_alone(name: str) -> None:
         if other == draft.fold:
             continue
         changed += 1
-        assert TARGETS["allo"].check(DeviceMapping(program.vmg.fold(draft.fold), NPU))
+        assert ALLO.check(NpuMapping(program.vmg.fold(draft.fold), NPU))
         assert other == other.normalised(program.vmg.graph)
         assert with_fewer_transfers(program.vmg.graph, other, NPU) == other
         again = program.vmg.fold(other)  # legal
         assert again.node_count == draft.fold.node_count
         assert cyclic_as(other, draft.fold) == draft.fold
-        built += not TARGETS["allo"].check(DeviceMapping(again, NPU))
+        built += not ALLO.check(NpuMapping(again, NPU))
     assert name != "gemm" or built > changed / 2 > 5
 
 
@@ -88,7 +89,7 @@ def cyclic_as(fold: MeshFold, other: MeshFold) -> MeshFold:
 
 
 def test_genes_of_a_fold_that_allo_refuses_decode_to_one_that_it_builds() -> None:
-    choice = KernelFolds(NPU, TARGETS["allo"].respell)
+    choice = KernelFolds(NPU, ALLO.respell)
     parameters = ParameterChoice(ParameterSpace({}), MadePrograms(gemm))
     draft = parameters.decode(Draft(NPU), lambda name, gene: gene.low)
     assert draft is not None
@@ -96,4 +97,4 @@ def test_genes_of_a_fold_that_allo_refuses_decode_to_one_that_it_builds() -> Non
     found = choice.decode(draft, lambda name, gene: genes.get(name, gene.low))
     assert found is not None
     assert found.fold == fold_of(1, AxisFold(4, "block"), AxisFold(4, "cyclic"))
-    assert TARGETS["model"].respell is None
+    assert MODEL.respell is None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from allo_dse.backends.npu.allo.interfaces import fifo_counts
-from allo_dse.backends.npu.mapping import DeviceMapping
-from allo_dse.device.device import Device
-from allo_dse.eval.target import TARGETS
+from allo_dse.backends.npu.allo.target import ALLO
+from allo_dse.backends.npu.mapping import NpuMapping
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.program import Program, load_program
 from studies.attention_npu import attention
@@ -20,15 +20,15 @@ def program() -> Program:
     return load_program(attention, L=256)
 
 
-def mapping(rows: int, scores: AxisFold = ALL, chains: tuple[tuple[str, ...], ...] = ()) -> DeviceMapping:
+def mapping(rows: int, scores: AxisFold = ALL, chains: tuple[tuple[str, ...], ...] = ()) -> NpuMapping:
     row = AxisFold(rows, "cyclic")
     axes = {"send_q": (row,), "cal_attn_score": (row, scores), "cal_softmax": (row,), "attn": (row, ALL), "acc": (row,)}
     fold = MeshFold(tuple(KernelFold(name, own) for name, own in axes.items()), chains)
-    return DeviceMapping(program().vmg.fold(fold.normalised(program().vmg.graph)), Device.load("npu1_4col"))
+    return NpuMapping(program().vmg.fold(fold.normalised(program().vmg.graph)), NpuDevice.load("npu1_4col"))
 
 
-def refused(found: DeviceMapping) -> list[tuple[str, str]]:
-    return [(v.constraint, str(v)) for v in TARGETS["allo"].check(found)]
+def refused(found: NpuMapping) -> list[tuple[str, str]]:
+    return [(v.constraint, str(v)) for v in ALLO.check(found)]
 
 
 def test_streams_that_a_bundle_merges_at_one_end_are_one_fifo() -> None:

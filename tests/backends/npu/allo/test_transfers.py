@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from allo_dse.backends.npu.allo.interfaces import PortShortage, one_iteration
 from allo_dse.backends.npu.allo.rule import Subject
 from allo_dse.backends.npu.allo.transfers import NoTransfer, adjacent_places, spread
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_node_fold import NodeFold
 from allo_dse.mapper.fold.fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.tree import Task, repeat, seq
 from tests.support.programs import INT16, gemm_program, one_class_kernel, sharded
 
-NPU = NpuDevice.of(Device.load("npu1_4col"))
+NPU = NpuDevice.of(NpuDevice.load("npu1_4col"))
 
 
 def subject(m: AxisFold, n: AxisFold, pk: int = 4, mesh: int = 16) -> Subject:
     program = gemm_program(Pm=mesh, Pn=mesh, Pk=pk)
     fold = MeshFold((KernelFold("gemm", (AxisFold(1, "block", "chain"), m, n)),))
-    return Subject(DeviceMapping(VMG.of(program).fold(fold), NPU))
+    return Subject(NpuMapping(VMG.of(program).fold(fold), NPU))
 
 
 def test_tiles_by_turns_find_ports_and_tiles_in_blocks_do_not() -> None:
@@ -100,9 +100,9 @@ def test_every_place_is_in_exactly_one_run(places: set[tuple[int, int]]) -> None
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_a_smaller_array_has_fewer_ports(columns: int) -> None:
-    small = NpuDevice.of(Device.load(f"npu1_{columns}col"))
+    small = NpuDevice.of(NpuDevice.load(f"npu1_{columns}col"))
     whole = subject(AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
-    assert isinstance(Subject(DeviceMapping(whole.vmg, small)).transfers, NoTransfer)
+    assert isinstance(Subject(NpuMapping(whole.vmg, small)).transfers, NoTransfer)
 
 
 def test_the_end_of_a_row_does_not_lie_next_to_the_beginning_of_the_next() -> None:
@@ -112,5 +112,5 @@ def test_the_end_of_a_row_does_not_lie_next_to_the_beginning_of_the_next() -> No
     vmg = VMG.of(CompiledProgram("rows", (a,), (), (kernel,)))
     rows = vmg.fold(NodeFold.of(vmg.graph, [(0, 1), (2, 3), (4, 5)]))
     for device in ("npu1_1col", "npu1_4col"):
-        mapping = DeviceMapping(rows, NpuDevice.of(Device.load(device)))
+        mapping = NpuMapping(rows, NpuDevice.of(NpuDevice.load(device)))
         assert isinstance(Subject(mapping).transfers, NoTransfer)

@@ -11,8 +11,10 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.npu.board.program_source import NotCut, program_files
-from allo_dse.backends.npu.mapping import DeviceMapping
-from allo_dse.eval.design_folder import design_files, write_files
+from allo_dse.backends.npu.mapping import NpuMapping
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.backend import Sources
+from allo_dse.eval.design_folder import artifacts_of, design_files, write_files
 from allo_dse.lang import install
 from allo_dse.mapper.fold.fold import unfolded
 from allo_dse.mapper.program import load_program
@@ -45,14 +47,14 @@ def module_of(file: Path) -> ModuleType:
 def test_an_exported_program_runs_at_the_depths_it_declares(tmp_path: Path) -> None:
     """Of attention, whose rows deadlock where scores or scales have room for two tokens only."""
     designs = (candidate.design for candidate in study(length=128).space.designs())
-    design = next(d for d in designs if not d.mapping.violations and d.mapping.view.needed_depths.depth)
+    design = next(d for d in designs if not d.mapping.violations and NpuMapping.of(d).view.needed_depths.depth)
     write_files(design_files(design), tmp_path)
     exported = load_program(module_of(tmp_path / "program.py").region())
     declared = {stream.name: stream.depth for stream in exported.streams}
-    assert declared.items() >= design.mapping.view.needed_depths.depth.items()
-    mapping = DeviceMapping(exported.vmg.fold(design.fold), design.device, design.buffering)
+    assert declared.items() >= NpuMapping.of(design).view.needed_depths.depth.items()
+    mapping = NpuMapping(exported.vmg.fold(design.fold), NpuDevice.of(design.device), design.buffering)
     assert mapping.view.needed_depths.depth == {}
-    assert mapping.local_memory_bytes == design.mapping.local_memory_bytes
+    assert mapping.local_memory_bytes == NpuMapping.of(design).local_memory_bytes
 
 
 def test_depths_are_set_where_streams_are_declared(tmp_path: Path) -> None:
@@ -82,6 +84,6 @@ def test_without_deeper_streams_the_source_is_as_it_was() -> None:
 
 def test_what_repeated_runs_would_update_is_not_compared_with_a_reference() -> None:
     program = load_program(programs.picked)
-    made = dse.Design(program, unfolded(program), dse.Buffering(), dse.Device.load("npu1_4col"))
-    assert "golden.npz" in design_files(made, reference=lambda x, at: x)
-    assert "golden.npz" not in design_files(made, reference=lambda x, at, y: x)
+    made = dse.Design(program, unfolded(program), dse.Buffering(), NpuDevice.load("npu1_4col"))
+    assert "golden.npz" in design_files(made, artifacts_of(made, Sources(lambda x, at: x)))
+    assert "golden.npz" not in design_files(made, artifacts_of(made, Sources(lambda x, at, y: x)))

@@ -15,7 +15,8 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.npu.board.build import wrong_elements
-from allo_dse.eval.design_folder import design_files, write_files
+from allo_dse.eval.backend import Sources
+from allo_dse.eval.design_folder import artifacts_of, design_files, write_files
 from allo_dse.space.design import Design
 from tests.eval.test_command import gemm_study
 from tests.tune.hazards import own_processes
@@ -50,7 +51,7 @@ def equipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dse.NpuRun:
 
 
 def test_a_program_is_cut_out_without_this_package(design: Design) -> None:
-    files = design_files(design, reference=gemm_study("64").reference)
+    files = design_files(design, artifacts_of(design, Sources(gemm_study("64").reference)))
     for name in ("program.py", "build.py", "mapping.py"):
         tree = ast.parse(str(files[name]))
         modules = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
@@ -60,7 +61,7 @@ def test_a_program_is_cut_out_without_this_package(design: Design) -> None:
 
 
 def test_an_exported_program_builds_runs_checks_and_times(tmp_path: Path, design: Design, equipped: dse.NpuRun) -> None:
-    write_files(design_files(design, reference=gemm_study("64").reference), tmp_path / "best")
+    write_files(design_files(design, artifacts_of(design, Sources(gemm_study("64").reference))), tmp_path / "best")
     command = [sys.executable, "build.py", "--json", "--repetitions", "3"]
     done = subprocess.run(command, cwd=tmp_path / "best", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

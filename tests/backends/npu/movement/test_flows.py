@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.flows import phases
 from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.compiler.program.compiled import CompiledProgram
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from tests.mapper.laws import programs
 
@@ -83,7 +83,7 @@ def test_flows_of_random_programs_take_turns_within_a_phase(program: CompiledPro
 
 
 def check_turns(vmg: VMG, device: str) -> None:
-    mapping = DeviceMapping(vmg, Device.load(device))
+    mapping = NpuMapping(vmg, NpuDevice.load(device))
     plan, phase = mapping.transport, phases(mapping.view.links.between, vmg.node_count)
     for transfer in plan.transfers:
         nodes = [node for flow in transfer.flows for node in plan.flows[flow].nodes]

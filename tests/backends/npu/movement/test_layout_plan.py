@@ -11,7 +11,7 @@ import pytest
 
 import allo_dse as dse
 from allo_dse.backends.npu.costs import class_cycles
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.layout_plan import layout_plan
 from allo_dse.compiler.program.tensors import LayoutStep
 from allo_dse.device.device import NpuDevice
@@ -41,7 +41,7 @@ from .layout_programs import (
     written_twice,
 )
 
-NPU = NpuDevice.of(dse.Device.load("npu1_4col"))
+NPU = NpuDevice.of(NpuDevice.load("npu1_4col"))
 
 
 def classes(source: Callable[..., Any], **params: Any) -> Any:
@@ -90,7 +90,7 @@ def test_moved_layouts_cost_no_core_cycles() -> None:
     op = mm.work[site]
     whole, moved = class_cycles(mm, NPU), class_cycles(mm, NPU, free)
     assert whole - moved == NPU.elementwise_cost("transpose").cycles(op.shape[0] * op.shape[1] * 4)
-    assert DeviceMapping(program.vmg, NPU).transport.layouts.free_sites(mm) == free
+    assert NpuMapping(program.vmg, NPU).transport.layouts.free_sites(mm) == free
 
 
 def test_the_simulator_counts_them_that_way() -> None:
@@ -106,7 +106,7 @@ def test_the_simulator_counts_them_that_way() -> None:
         return top
 
     fold = dse.MeshFold((dse.KernelFold("mm", (dse.AxisFold(P), dse.AxisFold(P))),))
-    device = dse.Device.load("npu1_4col").with_options(dram_burst_half_bytes=0.0)
+    device = NpuDevice.load("npu1_4col").with_options(dram_burst_half_bytes=0.0)
 
     def latency(source: Callable[..., Any], dtype: Any) -> Any:
         program = dse.load_program(source, T=dtype)

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from allo_dse.backends.npu.evaluator import NpuBounds, NpuSimulator
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.place.placed_design import PlacedDesign
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.kernel import TileOp
@@ -57,7 +58,8 @@ def test_every_port_of_every_node_is_fed(compiled: CompiledProgram) -> None:
     program, fitting = Program.of(compiled), 0
     for fold in itertools.islice(fold_choices(program), 100):
         design = Design(program, fold, Buffering(), NPU)
-        mapping, transport = design.mapping, design.mapping.transport
+        mapping = NpuMapping.of(design)
+        transport = mapping.transport
         fed = Counter(end for flow in transport.flows for end in zip(flow.nodes, flow.ports, strict=True))
         held = Counter(
             (g.first_node + n, k) for g in mapping.view.groups for n in range(g.group.count) for k in g.users

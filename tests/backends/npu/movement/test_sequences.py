@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.access import is_word_aligned, tile_loops
 from allo_dse.backends.npu.movement.movement import AccessPattern, Transfer, Transport
 from allo_dse.compiler.program.compiled import CompiledProgram
@@ -133,7 +133,7 @@ def test_patterns_visit_the_rows_in_the_order_of_the_tasks(
     k, m, n = spatial
     axes = (AxisFold(k, "block", "chain"), AxisFold(m, pattern), AxisFold(n, pattern))
     vmg = VMG.of(program).fold(MeshFold((KernelFold("gemm", axes, order),)))
-    transport = DeviceMapping(vmg, NpuDevice.load(f"npu1_{columns}col")).transport
+    transport = NpuMapping(vmg, NpuDevice.load(f"npu1_{columns}col")).transport
     for transfer in transport.transfers:
         row_words = program.kernels[0].classes[-1].tensor_ports["ABC".index(transfer.tensor)].tile_shape[-1] // 2
         np.testing.assert_array_equal(
@@ -162,7 +162,7 @@ def test_patterns_keep_the_descriptor_limits_and_move_everything(
     limits = Descriptor(dims=dims, length_bits=32, wrap_bits=wrap_bits, step_bits=20, iteration_bits=iteration_bits)
     shim = device.shim.model_copy(update={"descriptor": limits})
     device = NpuDevice.model_validate({**{f: getattr(device, f) for f in NpuDevice.model_fields}, "shim": shim})
-    for transfer in DeviceMapping(vmg, device).transport.transfers:
+    for transfer in NpuMapping(vmg, device).transport.transfers:
         pattern = transfer.pattern
         assert 4 * moved_words(pattern) == transfer.dram_bytes
         assert 1 <= len(pattern.dims) <= dims
@@ -173,12 +173,12 @@ def test_patterns_keep_the_descriptor_limits_and_move_everything(
 def test_a_run_longer_than_a_wrap_is_split() -> None:
     """8 KB rows (2048 words) are two dimensions of a descriptor that counts to 1023, unless the row is all there is."""
     vmg = VMG.of(vector_add_program(P=1, n=1 << 14))
-    (a, _) = DeviceMapping(vmg, NpuDevice.load("npu1_1col")).transport.transfers
+    (a, _) = NpuMapping(vmg, NpuDevice.load("npu1_1col")).transport.transfers
     assert a.pattern.dims == ((1 << 14, 1),)
     program = gemm_program(M=8, N=8192, K=8, Pm=2, Pn=2, Pk=1)
     axes = (AxisFold(1, "block", "chain"), AxisFold(1), AxisFold(1))
     vmg = VMG.of(program).fold(MeshFold((KernelFold("gemm", axes),)))
-    b = DeviceMapping(vmg, NpuDevice.load("npu1_1col")).transport.transfers[1]
+    b = NpuMapping(vmg, NpuDevice.load("npu1_1col")).transport.transfers[1]
     assert b.pattern.dims[:2] == ((512, 1), (4, 512))
 
 
@@ -187,7 +187,7 @@ def test_host_loops_are_counted() -> None:
     program = gemm_program()
     axes = (AxisFold(1, "block", "chain"), AxisFold(4, "cyclic"), AxisFold(4, "cyclic"))
     vmg = VMG.of(program).fold(MeshFold((KernelFold("gemm", axes),)))
-    transport = DeviceMapping(vmg, NpuDevice.load("npu1_4col")).transport
+    transport = NpuMapping(vmg, NpuDevice.load("npu1_4col")).transport
     a = transport.transfers[0]
     assert a.pattern.dims == ((32, 1), (64, 1024), (32, 32))
     assert (a.pattern.repeat, a.pattern.host_loops) == (8, (8,))

@@ -9,9 +9,10 @@ from functools import cache
 import pytest
 
 import allo_dse as dse
-from allo_dse.backends.npu.mapping import DeviceMapping
-from allo_dse.backends.npu.movement.movement import NeededDepths
-from allo_dse.backends.npu.movement.stream_depths import _Search, needed_depths, smallest_depths
+from allo_dse.backends.npu.mapping import NpuMapping
+from allo_dse.backends.npu.movement.stream_depths import _Search, needed_depths
+from allo_dse.device.device import NpuDevice
+from allo_dse.eval.token_exchange import NeededDepths, smallest_depths
 from allo_dse.lang import install
 from allo_dse.mapper.program import load_program
 from allo_dse.space.design import Design
@@ -23,7 +24,7 @@ from allo.ir.types import Stream, int32
 
 from studies.attention_npu import study
 
-DEVICE = dse.Device.load("npu1_4col")
+DEVICE = NpuDevice.load("npu1_4col")
 
 
 @cache
@@ -42,16 +43,16 @@ def designs(count: int) -> list[Design]:
 def test_every_design_that_fits_runs() -> None:
     chosen = designs(40)
     assert len(chosen) == 40
-    assert any(design.mapping.view.needed_depths.depth for design in chosen)
+    assert any(NpuMapping.of(design).view.needed_depths.depth for design in chosen)
     for design in chosen:
         assert dse.NpuSimulator().evaluate(design).latency_us > 0
 
 
 def test_no_depth_can_be_one_less_and_its_memory_is_counted() -> None:
-    deeper = [design for design in designs(60) if design.mapping.view.needed_depths.depth]
+    deeper = [design for design in designs(60) if NpuMapping.of(design).view.needed_depths.depth]
     assert deeper
     for design in deeper[:12]:
-        view = design.mapping.view
+        view = NpuMapping.of(design).view
         needed = view.needed_depths.depth
         declared = {stream.name: stream.depth for stream in design.program.streams}
         search = _Search.of(view.periods, view.channels)
@@ -65,7 +66,7 @@ def test_no_depth_can_be_one_less_and_its_memory_is_counted() -> None:
         cores = {flow.source: 0 for flow in view.links.between}
         for flow in view.links.between:
             cores[flow.source] += flow.depth * flow.token_bytes
-        assert max(memory.streams for memory in design.mapping.memory) == max(cores.values()) <= held
+        assert max(memory.streams for memory in NpuMapping.of(design).memory) == max(cores.values()) <= held
 
 
 @df.region()
@@ -86,7 +87,7 @@ def waiting_for_each_other(A: int32[4]):
 
 
 def test_what_no_depth_helps_is_a_violation_that_names_cores_and_streams() -> None:
-    mapping = DeviceMapping(load_program(waiting_for_each_other).vmg, DEVICE)
+    mapping = NpuMapping(load_program(waiting_for_each_other).vmg, DEVICE)
     (violation,) = (v for v in mapping.violations if v.constraint == "stream_deadlock")
     assert "one_0 waits to get from back" in violation.detail
     assert "other_0 waits to get from there" in violation.detail
@@ -98,7 +99,7 @@ def test_graphs_with_one_way_between_nodes_are_not_searched(length: int, monkeyp
 
     monkeypatch.setattr("allo_dse.backends.npu.movement.view.needed_depths", None)
     program = load_program(gemm, M=length, N=length, K=length, Pm=2, Pn=2, Pk=2)
-    assert DeviceMapping(program.vmg, DEVICE).view.needed_depths.depth == {}
+    assert NpuMapping(program.vmg, DEVICE).view.needed_depths.depth == {}
 
 
 def test_folds_that_exchange_the_same_tokens_need_the_same_depths() -> None:
@@ -106,7 +107,7 @@ def test_folds_that_exchange_the_same_tokens_need_the_same_depths() -> None:
     known: dict[bytes, NeededDepths] = {}
     chosen = designs(40)
     for design in chosen:
-        view = design.mapping.view
+        view = NpuMapping.of(design).view
         shared, own = (needed_depths(view.periods, view.channels, found) for found in (known, None))
         assert shared == own
     assert 1 < len(known) < len(chosen)
@@ -115,7 +116,7 @@ def test_folds_that_exchange_the_same_tokens_need_the_same_depths() -> None:
 def test_one_of_several_alike_parts_needs_what_all_of_them_need() -> None:
     smaller = 0
     for design in designs(60):
-        search = _Search.of(design.mapping.view.periods, design.mapping.view.channels)
+        search = _Search.of(NpuMapping.of(design).view.periods, NpuMapping.of(design).view.channels)
         part = search.one_of_alike()
         smaller += len(part.processes) < len(search.processes)
         assert smallest_depths(part) == smallest_depths(search)

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import WORD_BYTES, AccessPattern
 from allo_dse.backends.npu.movement.strided import words_in_a_row
 from allo_dse.compiler.program.tensors import IntArray
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from tests.support.programs import gemm_program
 
 from .test_transport_plan import gemm
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 PROGRAM = gemm_program(M=256, N=128, K=128, Pm=16, Pn=8, Pk=4)
 A = next(tensor for tensor in PROGRAM.tensors if tensor.name == "A")
 SIZE = A.dtype.bits // 8
@@ -34,8 +34,8 @@ def walk(pattern: AccessPattern) -> IntArray:
     return found
 
 
-def folded(m: int, n: int) -> DeviceMapping:
-    return DeviceMapping(gemm(PROGRAM, 1, m, n), NPU)
+def folded(m: int, n: int) -> NpuMapping:
+    return NpuMapping(gemm(PROGRAM, 1, m, n), NPU)
 
 
 @st.composite

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import Transport
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor, TensorPort
-from allo_dse.device.device import Device
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.every_fold import AxisFold, KernelFold, MeshFold
 from allo_dse.mapper.fold.fold import Pattern
 from allo_dse.mapper.fold.vmg import VMG
@@ -28,7 +28,7 @@ from tests.support.programs import (
     vector_add_program,
 )
 
-NPU = Device.load("npu1_4col")
+NPU = NpuDevice.load("npu1_4col")
 
 
 def gemm(
@@ -58,7 +58,7 @@ def flow_counts(transport: Transport) -> dict[tuple[str, str], tuple[int, int]]:
 class TestHandWrittenGemm:
     """Chain along k, bundle onto 4 x 4: facts about it are in the device files' sources [al] and [ar]."""
 
-    transport = DeviceMapping(gemm(gemm_program(), 1, 4, 4), NPU).transport
+    transport = NpuMapping(gemm(gemm_program(), 1, 4, 4), NPU).transport
 
     def test_rows_and_columns_of_cores_share_tiles(self) -> None:
         assert flow_counts(self.transport) == {("A", "in"): (4, 4), ("B", "in"): (4, 4), ("C", "out"): (16, 4)}
@@ -87,7 +87,7 @@ class TestHandWrittenGemm:
 
 def test_half_chains_share_shim_channels() -> None:
     """Two half-K chains per output on 4 x 2 pairs: 8 flows of A and 4 of B for 8 shim channels, so A shares."""
-    mapping = DeviceMapping(gemm(gemm_program(), 2, 4, 2), NPU)
+    mapping = NpuMapping(gemm(gemm_program(), 2, 4, 2), NPU)
     streams = mapping.view.links.between
     assert flow_counts(mapping.transport) == {("A", "in"): (8, 4), ("B", "in"): (4, 4), ("C", "out"): (8, 4)}
     assert {(s.source, s.target) for s in streams} == {(i, i + 8) for i in range(8)}
@@ -99,20 +99,20 @@ def test_a_tile_that_stays_is_moved_once() -> None:
     program = gemm_program(M=64, N=64, K=64, Pm=8, Pn=8, Pk=1)
     moves = {}
     for order in ((1, 2), (2, 1)):
-        transport = DeviceMapping(gemm(program, 1, 1, 1, order=order), NPU).transport
+        transport = NpuMapping(gemm(program, 1, 1, 1, order=order), NPU).transport
         moves[order] = {flow.tensor: flow.moves for flow in transport.flows}
     assert moves == {(1, 2): {"A": 8, "B": 64, "C": 64}, (2, 1): {"A": 64, "B": 8, "C": 64}}
 
 
 def test_flows_are_in_the_order_of_tensors_inputs_first() -> None:
-    transport = DeviceMapping(gemm(gemm_program(M=64, N=64, K=64, Pm=4, Pn=4, Pk=4), 1, 2, 2), NPU).transport
+    transport = NpuMapping(gemm(gemm_program(M=64, N=64, K=64, Pm=4, Pn=4, Pk=4), 1, 2, 2), NPU).transport
     assert [f.tensor for f in transport.flows] == ["A", "A", "B", "B", "C", "C", "C", "C"]
     assert [f.index for f in transport.flows] == list(range(8))
     assert [t.index for t in transport.transfers] == list(range(len(transport.transfers)))
 
 
 def test_independent_tasks_have_their_own_flows() -> None:
-    mapping = DeviceMapping(VMG.of(vector_add_program(P=8)), NPU)
+    mapping = NpuMapping(VMG.of(vector_add_program(P=8)), NPU)
     transport = mapping.transport
     assert flow_counts(transport) == {("A", "in"): (8, 8), ("B", "out"): (8, 4)}
     assert mapping.view.links.between == ()
@@ -122,7 +122,7 @@ def test_independent_tasks_have_their_own_flows() -> None:
 
 def test_a_tensor_that_every_task_needs_is_multicast() -> None:
     """The four loaders of a 2 x 2 systolic array read all of A or B; classes do not matter, tiles do."""
-    mapping = DeviceMapping(VMG.of(systolic_program(P=2)), NPU)
+    mapping = NpuMapping(VMG.of(systolic_program(P=2)), NPU)
     inputs = [f for f in mapping.transport.flows if f.direction == "in"]
     assert [(f.tensor, len(f.nodes)) for f in inputs] == [("A", 2), ("B", 2)]
     assert {s.stream for s in mapping.view.links.between} == {"fifo_A", "fifo_B"}
@@ -138,26 +138,26 @@ def test_kernels_that_walk_alike_in_other_loops_are_multicast() -> None:
     pairs = one_class_kernel("pairs", (2, 4), (a,), [port])
     folds = (KernelFold("long", (AxisFold(1),), (0,)), KernelFold("pairs", (AxisFold(1), AxisFold(1)), (0, 1)))
     vmg = VMG.of(CompiledProgram("alike", (a,), (), (long, pairs))).fold(MeshFold(folds))
-    (flow,) = DeviceMapping(vmg, NPU).transport.flows
+    (flow,) = NpuMapping(vmg, NPU).transport.flows
     assert (flow.nodes, flow.moves) == ((0, 1), 8)
 
 
 def test_streams_between_kernels() -> None:
-    (stream,) = DeviceMapping(VMG.of(producer_consumer(n=4)), NPU).view.links.between
+    (stream,) = NpuMapping(VMG.of(producer_consumer(n=4)), NPU).view.links.between
     assert (stream.stream, stream.source, stream.target) == ("pipe", 0, 1)
     assert (stream.depth, stream.token_bytes) == (4, 4)
 
 
 def test_a_chain_has_no_streams_left() -> None:
     vmg = VMG.of(producer_consumer(n=4)).chain("producer_0", "consumer_0")
-    mapping = DeviceMapping(vmg, NPU)
+    mapping = NpuMapping(vmg, NPU)
     assert mapping.view.links.between == ()
     assert [(f.tensor, f.direction) for f in mapping.transport.flows] == [("A", "in"), ("B", "out")]
 
 
 def normal_form(vmg: VMG) -> object:
     """A plan and its streams without node numbers: nodes by their first task."""
-    mapping = DeviceMapping(vmg, NPU)
+    mapping = NpuMapping(vmg, NPU)
     transport = mapping.transport
     first_task = [int(task) for group in vmg.groups for task in group.leaves.tasks(0, 1)[:, 0]]
     name = first_task.__getitem__
@@ -187,7 +187,7 @@ def test_streams_agree_with_the_edges_of_the_graph(rows: int, columns: int, fold
     if delta == (0, 1):
         axes = (AxisFold(rows, "block", "bundle"), AxisFold(columns, "block", "chain"))
         vmg = vmg.fold(MeshFold((KernelFold("cell", axes),)))
-    found = {(s.source, s.target) for s in DeviceMapping(vmg, NPU).view.links.between}
+    found = {(s.source, s.target) for s in NpuMapping(vmg, NPU).view.links.between}
     assert found == set(zip(vmg.edges.source.tolist(), vmg.edges.target.tolist(), strict=True))
 
 
@@ -199,7 +199,7 @@ def test_attention_folds_keep_their_peers() -> None:
         axes = tuple(AxisFold(n) if a == 0 else AxisFold(1, "block", "bundle") for a, n in enumerate(kernel.mesh))
         folds.append(KernelFold(kernel.name, axes))
     vmg = VMG.of(program).fold(MeshFold(tuple(folds)))
-    streams = DeviceMapping(vmg, NPU).view.links.between
+    streams = NpuMapping(vmg, NPU).view.links.between
     expected = set(zip(vmg.edges.source.tolist(), vmg.edges.target.tolist(), strict=True))
     assert {(s.source, s.target) for s in streams} == expected
 
@@ -215,8 +215,8 @@ def test_the_published_attention_mapping_fits() -> None:
     names = [(f"send_q_{r}-cal_attn_score_{r}_0x4", f"cal_softmax_{r}", f"attn_{r}_0x4", f"acc_{r}") for r in rows]
     vmg = vmg.apply([*bundles, *chains, *(("bundle", [names[row], names[row + 4]]) for row in range(4))])
     assert vmg.node_count == 16
-    assert DeviceMapping(vmg, NPU).violations == ()
-    transport = DeviceMapping(vmg, NPU).transport
+    assert NpuMapping(vmg, NPU).violations == ()
+    transport = NpuMapping(vmg, NPU).transport
     assert flow_counts(transport) == {
         ("Q", "in"): (4, 4),
         ("K", "in"): (1, 1),
@@ -228,12 +228,12 @@ def test_the_published_attention_mapping_fits() -> None:
 
 def test_a_mapping_of_another_buffering_has_a_plan_of_its_own() -> None:
     vmg = VMG.of(vector_add_program())
-    assert DeviceMapping(vmg, NPU).transport.flows[0].depth == 2
-    assert DeviceMapping(vmg, NPU, Buffering(input_depth=1)).transport.flows[0].depth == 1
+    assert NpuMapping(vmg, NPU).transport.flows[0].depth == 2
+    assert NpuMapping(vmg, NPU, Buffering(input_depth=1)).transport.flows[0].depth == 1
 
 
 def test_too_many_flows_leave_transfers_without_a_place() -> None:
-    transport = DeviceMapping(VMG.of(vector_add_program(P=16)), Device.load("npu1_1col")).transport
+    transport = NpuMapping(VMG.of(vector_add_program(P=16)), NpuDevice.load("npu1_1col")).transport
     assert {t.column for t in transport.transfers} == {-1}
     assert [v.constraint for v in transport.violations] == [
         "shim_dma_out",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from msgspec import structs
 from ortools.sat.python import cp_model
 
-from allo_dse.backends.npu.mapping import DeviceMapping
+from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.backends.npu.movement.movement import StreamFlow
 from allo_dse.backends.npu.place.array import ArrayLimits, Link, Tile
 from allo_dse.backends.npu.place.exact_model import JointModel
@@ -25,7 +25,7 @@ from allo_dse.common.cp_sat import answer
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.compiled import CompiledProgram
 from allo_dse.compiler.program.tensors import Tensor
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import NpuDevice
 from allo_dse.mapper.fold.vmg import VMG
 from tests.support.programs import INT32, attention_program, one_class_kernel, sharded
 
@@ -37,17 +37,17 @@ from .problems import feasible, flow, problems, tiny_array, transfer
 @pytest.mark.parametrize("name", DESIGNS)
 def test_designs_that_pass_the_fast_check_are_placed(name: str) -> None:
     vmg, device_name = DESIGNS[name]
-    device = Device.load(device_name)
-    assert DeviceMapping(vmg, device).violations == ()
-    placed = DeviceMapping(vmg, device).placement
+    device = NpuDevice.load(device_name)
+    assert NpuMapping(vmg, device).violations == ()
+    placed = NpuMapping(vmg, device).placement
     assert isinstance(placed, PlacedDesign), str(placed)
     assert verify_placement(placed) == []
-    assert DeviceMapping(vmg, device).placement == placed
+    assert NpuMapping(vmg, device).placement == placed
     assert PlacedDesign.from_dict(json.loads(json.dumps(placed.to_dict()))) == placed
 
 
 class TestHandWrittenGemm:
-    placed = cast(PlacedDesign, DeviceMapping(gemm(1, 4, 4), Device.load("npu1_4col")).placement)
+    placed = cast(PlacedDesign, NpuMapping(gemm(1, 4, 4), NpuDevice.load("npu1_4col")).placement)
 
     def test_there_is_a_placement(self) -> None:
         assert isinstance(self.placed, PlacedDesign)
@@ -74,7 +74,7 @@ class TestHandWrittenGemm:
 
 
 def test_streams_of_neighbours_share_memory() -> None:
-    placed = DeviceMapping(gemm(2, 4, 2), Device.load("npu1_4col")).placement
+    placed = NpuMapping(gemm(2, 4, 2), NpuDevice.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
     assert None not in placed.owners
     assert not any(route.kind == "stream" for route in placed.routes)
@@ -99,13 +99,13 @@ def test_cascades_whose_channels_are_taken_stand_upright() -> None:
     assert all(tiles[s.source].column == tiles[s.target].column for s in streams)
 
 
-def added(cores: int) -> DeviceMapping:
+def added(cores: int) -> NpuMapping:
     """C = A + B, three streams a core."""
     shape, axis = (cores * 64,), (cores,)
     tensors = tuple(Tensor(name, INT32, shape) for name in "ABC")
     ports = [sharded(n, t, axis, (0,), reads=n < 2, writes=n == 2) for n, t in enumerate(tensors)]
     program = CompiledProgram("add", tensors, (), (one_class_kernel("core", axis, tensors, ports),))
-    return DeviceMapping(VMG.of(program), Device.load("npu2"))
+    return NpuMapping(VMG.of(program), NpuDevice.load("npu2"))
 
 
 def test_cores_of_two_rows_share_the_shim_channels_of_their_column() -> None:
@@ -123,7 +123,7 @@ def test_four_rows_with_three_streams_a_core_have_too_few_channels_in_the_memory
 
 def test_a_triangle_has_one_routed_stream_per_pipeline() -> None:
     """Scores, softmax, values and sums: softmax also feeds the sums, and a grid has no triangles."""
-    placed = DeviceMapping(attention(8, 4), Device.load("npu1_4col")).placement
+    placed = NpuMapping(attention(8, 4), NpuDevice.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
     assert sum(owner is None for owner in placed.owners) == 4
     for route in placed.routes:
@@ -164,13 +164,13 @@ def test_scalars_smaller_than_a_word_cannot_be_routed() -> None:
 
 class TestReasons:
     def test_too_many_nodes(self) -> None:
-        found = DeviceMapping(gemm(1, 4, 8), Device.load("npu1_4col")).placement
+        found = NpuMapping(gemm(1, 4, 8), NpuDevice.load("npu1_4col")).placement
         assert isinstance(found, Infeasible)
         assert [v.constraint for v in found.violations] == ["compute_tiles", "memory_tile_dma_in", "switch_ports"]
 
     def test_more_peers_than_neighbours_and_channels(self) -> None:
         """Softmax of an unfolded attention of four chunks has nine streams, four neighbours, two channels each way."""
-        found = DeviceMapping(VMG.of(attention_program(rows=2, chunks=4)), Device.load("npu2")).placement
+        found = NpuMapping(VMG.of(attention_program(rows=2, chunks=4)), NpuDevice.load("npu2")).placement
         assert isinstance(found, Infeasible)
         assert found.proven
         assert {v.constraint for v in found.violations} <= {"core_dma_in", "core_dma_out"}
@@ -262,7 +262,7 @@ def test_the_exact_model_alone_agrees_too(problem: Problem) -> None:
 
 @cache
 def sound() -> PlacedDesign:
-    placed = DeviceMapping(attention(8, 4), Device.load("npu1_4col")).placement
+    placed = NpuMapping(attention(8, 4), NpuDevice.load("npu1_4col")).placement
     assert isinstance(placed, PlacedDesign)
     return placed
 
@@ -318,7 +318,7 @@ class TestVerifier:
 
 def test_links_carry_what_both_switches_have() -> None:
     """[tm]: six streams north and four south between cores, four into a memory tile from the north."""
-    links = ArrayLimits.of(NpuDevice.of(Device.load("npu1_4col"))).links
+    links = ArrayLimits.of(NpuDevice.of(NpuDevice.load("npu1_4col"))).links
     assert links[Link(Tile(0, 2), "north")] == 6
     assert links[Link(Tile(0, 3), "south")] == 4
     assert links[Link(Tile(0, 2), "east")] == 4

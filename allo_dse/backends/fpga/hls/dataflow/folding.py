@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from allo_dse.compiler.program.tensors import StreamArray, StreamPort
+from allo_dse.eval.processes import Folding
 
 from ..cpp.expressions import LOCALS, Names, element_of_dtype
 from ..cpp.linear import Linear
@@ -19,22 +20,6 @@ from .kept_tiles import KeptTiles, Slot
 from .tensor_plan import ClassPlan, PortPlan
 from .tile_movers import TileMover
 from .top import Top, declare_stream
-
-
-class Folding(Struct, frozen=True):
-    """Assignment of tasks to processes and of streams to FIFOs.
-
-    Attributes:
-        nodes: per process the tasks it executes, one after the other, as task ids.
-        fifo: per stream of the program, the number of its FIFO.
-        depth: per FIFO, the tokens it holds.
-        turn: per task, after how many others it comes; tiles of tensors that stay in DRAM move in this order.
-    """
-
-    nodes: tuple[tuple[int, ...], ...]
-    fifo: tuple[int, ...]
-    depth: tuple[int, ...]
-    turn: tuple[int, ...]
 
 
 @dataclass

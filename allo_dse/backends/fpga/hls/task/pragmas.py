@@ -48,7 +48,8 @@ class LoopPragmas(Struct, frozen=True):
         loop = self.task_class.loops[number]
         name = loop.name.replace(".", "_")  # `i.outer`
         label = f"{identifier(name or 'while_')}_{number}".replace("__", "_")
-        pragmas = self._loop([loop.name, loop.label], [loop.grid] if _is_innermost(op) else [])
+        names = [loop.name, loop.label, self.task_class.loop_names[number]]
+        pragmas = self._loop(names, [loop.grid] if _is_innermost(op) else [])
         return LoopSource(label, name or "i", place(loop.location), pragmas, loop.location)
 
     def _tile_loop(self, op: ir.Operation) -> LoopSource:

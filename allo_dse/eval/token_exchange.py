@@ -8,8 +8,9 @@ timer and for the run on numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -21,6 +22,7 @@ from allo_dse.mapper.fold.vmg import VMG
 from allo_dse.mapper.graph.program_graph import ProgramGraph
 from allo_dse.mapper.graph.token_order import ClassOrder, count_tokens
 from allo_dse.mapper.graph_algorithms import DisjointSets
+from allo_dse.mapper.violation import Violation
 from allo_dse.simulator.codegen.static_steps import Move, Repeat, Steps
 from allo_dse.simulator.deadlock.explain import Blocked
 from allo_dse.simulator.engine.engine import table_engine
@@ -28,11 +30,20 @@ from allo_dse.simulator.engine.run_result import RunResult
 from allo_dse.simulator.network.network import Network, NetworkBuilder
 from allo_dse.simulator.network.tables import Table
 
-from .movement import NeededDepths
-from .stream_depths import smallest_depths
-
 MOST_NAMED = 4
 """Waiting tasks that a message names."""
+
+
+class NeededDepths(Struct, frozen=True):
+    """FIFO depths that a graph needs to run.
+
+    Attributes:
+        depth: by stream array, if it needs more than is declared.
+        blocked: tasks that wait for each other at any depth, in words; empty if the graph runs.
+    """
+
+    depth: Mapping[str, int]
+    blocked: tuple[str, ...] = ()
 
 
 def exchange_depths(vmg: VMG) -> NeededDepths | None:
@@ -72,6 +83,14 @@ def _never_waits(vmg: VMG) -> bool:
     sets = DisjointSets[int]()
     pairs = zip(source[~inside][first].tolist(), target[~inside][first].tolist(), strict=True)
     return all(sets.join(a, b) for a, b in pairs)
+
+
+def stream_deadlock(needed: NeededDepths | None) -> Iterator[Violation]:
+    """Tasks that wait for each other's tokens however deep their FIFOs are."""
+    if needed is not None and needed.blocked:
+        yield Violation(
+            "stream_deadlock", "deadlock at any stream depths", len(needed.blocked), 0, "; ".join(needed.blocked)
+        )
 
 
 class TokenExchange(Struct, frozen=True, eq=False, dict=True):
@@ -181,3 +200,49 @@ def _write(table: Table, steps: Steps, first: int) -> None:
         elif isinstance(step, Repeat) and count_tokens(step.steps, {}):
             with table.repeat(step.count):
                 _write(table, step.steps, first)
+
+
+class DepthSearch(Protocol):
+    """Runs of a token exchange at depths by stream array.
+
+    Attributes:
+        declared: depth of every array; arrays are lowered in this order.
+        most_tokens: no FIFO has to hold more.
+    """
+
+    @property
+    def declared(self) -> Mapping[str, int]: ...
+
+    @property
+    def most_tokens(self) -> int: ...
+
+    def run(self, depth: Mapping[str, int]) -> RunResult: ...
+
+    def full(self, result: RunResult) -> set[str]:
+        """The arrays whose full FIFOs processes wait for."""
+
+    def blocked(self, result: RunResult) -> tuple[str, ...]:
+        """The processes that wait for each other, in words."""
+
+
+def smallest_depths(search: DepthSearch) -> NeededDepths:
+    """The smallest depths at which an exchange ends, none less than declared, found for one array after the other."""
+    declared, depth = search.declared, dict(search.declared)
+    # Parks 1995: a deadlock that more room could resolve contains a full FIFO, and deeper FIFOs never disable a step.
+    # The search ends because no FIFO has to hold more than all tokens of its stream.
+    while not (result := search.run(depth)).finished:
+        full = search.full(result)
+        if not full or max(depth[name] for name in full) > search.most_tokens:
+            return NeededDepths({}, search.blocked(result))
+        depth |= {name: 2 * depth[name] for name in full}
+    for name in [name for name in depth if depth[name] > declared[name]]:
+        # A graph that runs at a depth runs at every larger one (Kahn 1974), so bisection finds the least.
+        fails, works = declared[name] - 1, depth[name]
+        while works - fails > 1:
+            middle = (fails + works) // 2
+            if search.run({**depth, name: middle}).finished:
+                works = middle
+            else:
+                fails = middle
+        depth[name] = works
+    return NeededDepths({name: d for name, d in depth.items() if d > declared[name]})

@@ -12,11 +12,11 @@ from allo_dse.eval.evaluator import Evaluator, Needs, full_name, needs, why_unav
 
 from ..declare.spec import StudySpec
 from ..search.budget import parse_duration
-from .evaluate_one import INLINE_WORKER, make_bench
+from .evaluate_one import INLINE_WORKER, make_rung_evaluator
 from .executor import Executor, InlineExecutor
 
 
-class Workforce(Struct, frozen=True):
+class ExecutorSetup(Struct, frozen=True):
     """An executor, and which rungs of the ladder it can serve.
 
     Attributes:
@@ -28,7 +28,7 @@ class Workforce(Struct, frozen=True):
     notes: list[str]
 
 
-def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:
+def needs_of_all(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float]) -> list[Needs]:
     """Return the needs of each evaluator, with deadlines overridden by the given ones.
 
     Args:
@@ -54,13 +54,13 @@ def demands(evaluators: Sequence[Evaluator], deadlines: Mapping[str, str | float
     return asked
 
 
-def recruit(
+def set_up_executor(
     study: StudySpec,
     evaluators: Sequence[Evaluator],
     asked: Sequence[Needs],
     workers: int | None,
     address: str | None,
-) -> Workforce:
+) -> ExecutorSetup:
     """Set up the evaluation of a study.
 
     Args:
@@ -73,11 +73,11 @@ def recruit(
     if workers in (None, 1) and address is None:
         problems = unusable_here(evaluators)
         notes = _notes(evaluators, problems)
-        benches = [
-            make_bench(study, n, e, worker=INLINE_WORKER, asked=asked[n]) if not problems[n] else None
+        rung_evaluators = [
+            make_rung_evaluator(study, n, e, worker=INLINE_WORKER, asked=asked[n]) if not problems[n] else None
             for n, e in enumerate(evaluators)
         ]
-        return Workforce(InlineExecutor(benches), [not p for p in problems], notes)
+        return ExecutorSetup(InlineExecutor(rung_evaluators), [not p for p in problems], notes)
     from .ray_executor import RayExecutor
 
     executor = RayExecutor(study, asked, workers, address)
@@ -87,7 +87,7 @@ def recruit(
     except BaseException:
         executor.close()
         raise
-    return Workforce(executor, [not p for p in problems], notes)
+    return ExecutorSetup(executor, [not p for p in problems], notes)
 
 
 def unusable_here(evaluators: Sequence[Evaluator]) -> list[str | None]:

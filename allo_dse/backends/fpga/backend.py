@@ -1,0 +1,116 @@
+"""FPGAs as a kind of device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.compiler.program.compiled import Directive
+from allo_dse.device.device import Device, FpgaDevice
+from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Files, Sources, Words
+from allo_dse.eval.evaluator import Evaluator
+from allo_dse.eval.recording import Recorded
+from allo_dse.eval.target import Target
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.violation import Buffering
+from allo_dse.space.backend import DeviceMapping
+from allo_dse.space.choices.shared import OutputDepth, Overlap
+from allo_dse.space.design import Design
+
+from .choices.auto_schedules import AutoSchedules, schedules_of
+from .mapping import FpgaMapping, partition_conflicts
+
+AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
+
+_SHOWN = ("bram18", "uram", "dsp", "lut", "ff")
+
+HLS = "hls"
+"""The directory of an FPGA design's HLS project."""
+
+
+class FpgaBackend(Backend):
+    """Everything that other packages ask of FPGAs."""
+
+    kind = "fpga"
+    device_model: type[Device] = FpgaDevice
+    project_folder = HLS
+
+    def map(
+        self,
+        vmg: VMG,
+        device: Device,
+        buffering: Buffering | None = None,
+        schedule: tuple[Directive, ...] = (),
+        depths: tuple[tuple[str, int], ...] = (),
+        slowdown: float | None = None,
+    ) -> FpgaMapping:
+        """Return a folded graph on an FPGA, where tensors have no object FIFOs."""
+        return FpgaMapping(vmg, FpgaDevice.of(device), schedule, dict(depths), slowdown)
+
+    def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
+        """Return the schedules, and before the fold whether independent parts of kernels overlap."""
+        if asked.kernels:
+            raise StudyError(f"kernels: {device.name} has no kernel libraries", hint="they belong to NPUs")
+        # Output ports have no object FIFOs; one depth is no choice.
+        depths = OutputDepth(asked.output_depths[-1:])
+        schedules = schedules_of(asked.schedules, device) if asked.schedules not in ((), []) else None
+        overlaps = isinstance(schedules, AutoSchedules) and not schedules.names_kernels
+        after = [depths] if schedules is None else [depths, schedules]
+        return Choices([Overlap()] if overlaps else [], after, Buffering(output_depth=asked.output_depths[-1]))
+
+    def evaluator(self, device: Device) -> Evaluator:
+        """Return the simulator."""
+        from .evaluator import FpgaSimulator
+
+        return FpgaSimulator()
+
+    def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
+        """Return unrolled loops, tensors with bank conflicts, and the resource with the highest use."""
+        unrolled = [f"{d.name} by {d.options.get('factor') or 'all'}" for d in design.schedule if d.kind == "unroll"]
+        words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
+        with suppress(SimulationError):  # data-dependent loops cannot be analysed
+            words += map(str, partition_conflicts(FpgaMapping.of(design)))
+        binding, share = metrics.get("binding"), metrics.get("utilization")
+        if binding is not None and share is not None:
+            words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
+        return Words("processing element", tuple(words))
+
+    def advice(self, asked: Asked) -> str:
+        """Return a hint to studies without schedules."""
+        return "" if asked.schedules not in ((), []) else AS_WRITTEN
+
+    def capacity(self, device: Device) -> dict[str, float]:
+        """Return the resources that designs may use."""
+        fpga = FpgaDevice.of(device)
+        return {name: float(fpga.limit(name)) for name in _SHOWN if fpga.limit(name) > 0}
+
+    def record(self, design: Design, metrics: Mapping[str, Any]) -> Recorded:
+        """Run a design at its depths, and at reported intervals of loops if there are any."""
+        from .recording import recorded
+
+        return recorded(design, metrics)
+
+    def artifacts(self, design: Design, sources: Sources) -> Artifacts:
+        """Return the HLS project; of an evaluated design at its depths, with test data and a prediction."""
+        from .hls.design_project import board_project, hls_project  # slow to import: it runs and compares programs
+
+        verify_with = sources.verify_with
+        if sources.metrics is None:
+            project = hls_project(design, dict(design.as_built.depths), verify_with=verify_with)
+        else:
+            depths = sources.metrics.get("stream_depths")
+            project = board_project(
+                design, depths, reference=sources.reference, verify_with=verify_with, inputs=sources.inputs
+            )
+        files: Files = {f"{HLS}/{name}": text for name, text in project.files.items()}
+        files |= {f"{HLS}/{name}": content for name, content in project.data.items()}
+        return Artifacts(files)
+
+    def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
+        """Return the smallest depths that cost no time, or no more than the design allows."""
+        from .depths.depths import decided_depths  # with compiled kernels, which few runs need
+
+        assert isinstance(mapping, FpgaMapping)
+        return decided_depths(mapping, "solve")

@@ -1,0 +1,217 @@
+"""Copies of the bodies of a kernel's loop nests: which loop is pipelined, and by how much it is unrolled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from allo_dse.compiler.ir.nest import Branch, Loop, Nest, Node, read_nest
+from allo_dse.compiler.program.compiled import Directive
+from allo_dse.compiler.program.kernel import Kernel, TaskClass
+from allo_dse.device.device import FpgaDevice
+from allo_dse.space.choice import Ask, Question
+
+MOST_COPIES = 4096  # operations of one round that unrolling may make
+MOST_TOKENS = 16
+"""Tokens of one stream in a round. They pass one by one, so a longer round is as fast as one round per token."""
+INTERVALS = (1, 2, 4)
+BANKS = ("all", "half")
+SHARES = ("all", "slow", "quarter", "one")
+SLOW = 8  # times the interval of the others
+MINOR = 16  # nests with fewer rounds than the largest one's by this factor may be treated differently
+
+
+class Level(Struct, frozen=True):
+    """A loop of a nest.
+
+    Attributes:
+        inside: copies of innermost bodies when it is pipelined; 0 if it cannot be, as a loop inside has too many rounds
+            or a number that varies.
+        passes: whether each of its rounds uses a stream, so that copies of its body would wait for each other.
+    """
+
+    trips: int
+    inside: int
+    passes: bool
+
+
+Copies: TypeAlias = tuple[int, int, int]
+"""Number of copies of the innermost body, the pipelined level, and the unroll factor of its loop.
+
+Level 0 is the innermost loop; everything inside the pipelined level is unrolled. A loop that would be unrolled
+completely is inside, and the one around it is pipelined.
+"""
+
+
+@lru_cache(maxsize=1 << 12)
+def options(levels: tuple[Level, ...], most: int) -> tuple[Copies, ...]:
+    """The numbers of copies that a nest can have, ascending; `levels` begin with the outermost loop."""
+    found: dict[int, Copies] = {}
+    for number, level in enumerate(reversed(levels)):
+        for factor in range(1, level.trips + 1) if level.inside else ():
+            copies = factor * level.inside
+            if level.trips % factor == 0 and copies <= most and (factor == 1 or not level.passes):
+                found[copies] = (copies, number, factor)
+    return tuple(sorted(found.values())) or ((1, 0, 1),)
+
+
+@lru_cache(maxsize=1 << 14)
+def at_most(levels: tuple[Level, ...], wanted: int, most: int) -> Copies:
+    """Return the option with the most copies up to `wanted`.
+
+    Nests share operators, so a nest with more copies than the others would set the cost of all.
+    """
+    every = options(levels, most)
+    return max((option for option in every if option[0] <= wanted), default=every[0])
+
+
+class Chain(Struct, frozen=True):
+    """Loops around each other, outermost first; the last one has none inside.
+
+    Attributes:
+        rounds: number of executions of the innermost body.
+    """
+
+    names: tuple[str, ...]
+    levels: tuple[Level, ...]
+
+    @property
+    def rounds(self) -> int:
+        return math.prod(level.trips for level in self.levels)
+
+
+Nests: TypeAlias = tuple[tuple[Copies, int], ...]
+"""Copies of each chain of a kernel, and its pipeline interval."""
+
+
+class KernelChains(Struct, frozen=True):
+    """Questions about the loop nests of a kernel.
+
+    Attributes:
+        chains: loop chains of its classes; chains of the same loops count once.
+        most: largest number of copies.
+        shares: question of each chain that may be treated differently.
+    """
+
+    kernel: str
+    chains: Sequence[Chain]
+    most: int
+    copies: Question
+    interval: Question
+    shares: Sequence[Question | None]
+    banks: Question
+
+    @classmethod
+    def of(cls, kernel: Kernel, device: FpgaDevice) -> KernelChains | None:
+        """Return the questions of a kernel; None without loops."""
+        found: dict[tuple[str, ...], Chain] = {}
+        for task_class in kernel.classes:
+            for chain in _chains(read_nest(task_class.body.mlir), task_class):
+                found.setdefault(chain.names, chain)
+        if not found:
+            return None
+        chains = tuple(found.values())
+        # Unfolded tasks have hardware of their own, and a copy's operator takes at least one DSP, which as many copies
+        # share as the longest interval has cycles.
+        most = max(1, min(MOST_COPIES, INTERVALS[-1] * device.limit("dsp") // kernel.task_count))
+        name, largest = f"schedule.{kernel.name}", max(chain.rounds for chain in chains)
+        wanted = sorted({option[0] for chain in chains for option in options(chain.levels, most)})
+        return cls(
+            kernel.name,
+            chains,
+            most,
+            Question.number(f"{name}.copies", wanted, MOST_COPIES),
+            Question.number(f"{name}.interval", INTERVALS, INTERVALS[-1]),
+            tuple(
+                Question.word(f"{name}.{number}.share", SHARES, SHARES) if chain.rounds * MINOR < largest else None
+                for number, chain in enumerate(chains)
+            ),
+            Question.word(f"{name}.banks", BANKS, BANKS),
+        )
+
+    def asked(self, ask: Ask) -> Nests:
+        copies, interval = int(ask(self.copies)), int(ask(self.interval))
+        nests = []
+        for chain, question in zip(self.chains, self.shares, strict=True):
+            share = "all" if question is None else str(ask(question))
+            target = {"quarter": max(1, copies // 4), "one": 1}.get(share, copies)
+            pace = interval * SLOW if share == "slow" else interval
+            nests.append((at_most(chain.levels, target, self.most), pace))
+        return tuple(nests)
+
+    def directives(self, nests: Nests) -> Iterator[Directive]:
+        """Pipeline and unroll the nests."""
+        decided: dict[str, tuple[int, int]] = {}
+        for chain, ((_, level, factor), interval) in zip(self.chains, nests, strict=True):
+            decided.setdefault(chain.names[len(chain.names) - 1 - level], (factor, interval))
+        for loop, (factor, interval) in decided.items():
+            yield Directive("pipeline", self.kernel, loop, {"initiation_interval": interval})
+            if factor > 1:
+                yield Directive("unroll", self.kernel, loop, {"factor": factor})
+
+    def unrolled(self, options: Sequence[Copies]) -> dict[str, int]:
+        """Return by how much each pipelined loop is unrolled, by its name."""
+        pairs = zip(self.chains, options, strict=True)
+        return {chain.names[len(chain.names) - 1 - level]: factor for chain, (_, level, factor) in pairs}
+
+
+def _chains(nest: Nest, task_class: TaskClass) -> Iterator[Chain]:
+    inside: dict[int, int] = {}
+    for loop in _loops(nest.body):
+        _bodies(loop, inside)
+    for loops in _paths(nest.body, ()):
+        known = [(loop.source, _trips(loop)) for loop in loops]
+        if all(source is not None and trips is not None for source, trips in known):
+            names = tuple(task_class.loop_names[source] for source, _ in known if source is not None)
+            levels = [Level(_trips(loop) or 0, inside[loop.variable], _passes(loop.body)) for loop in loops]
+            yield Chain(names, tuple(levels))
+
+
+def _trips(loop: Loop) -> int | None:
+    return loop.trips.constant if loop.trips is not None and loop.trips.is_constant else None
+
+
+def _bodies(loop: Loop, found: dict[int, int]) -> int:
+    """Note how many copies of innermost bodies the rounds of loops have, pipelined; 0 if they cannot be."""
+    counts = []
+    for inner in _loops(loop.body):
+        own, trips = _bodies(inner, found), _trips(inner)
+        passes_all = trips is not None and (trips <= MOST_TOKENS or not _passes(inner.body))
+        counts.append(own * trips if passes_all and trips else 0)
+    found[loop.variable] = 0 if 0 in counts else max(counts, default=1)
+    return found[loop.variable]
+
+
+def _passes(nodes: Iterable[Node]) -> bool:
+    """Return whether some stream is used whenever the nodes are executed."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            if (_trips(node) or 0) > 0 and _passes(node.body):
+                return True
+        elif isinstance(node, Branch):
+            if all(_passes(side) for side in node.sides):
+                return True
+        elif node.stream is not None:
+            return True
+    return False
+
+
+def _loops(nodes: Iterable[Node]) -> Iterator[Loop]:
+    """The outermost loops of a block."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+        elif isinstance(node, Branch):
+            for side in node.sides:
+                yield from _loops(side)
+
+
+def _paths(nodes: Iterable[Node], outer: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
+    """From the outermost to each innermost loop."""
+    for loop in _loops(nodes):
+        inner = list(_paths(loop.body, (*outer, loop)))
+        yield from inner or [(*outer, loop)]

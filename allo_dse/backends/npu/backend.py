@@ -1,0 +1,115 @@
+"""NPUs as a kind of device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allo_dse.common.errors import StudyError
+from allo_dse.compiler.program.compiled import Directive
+from allo_dse.compiler.program.tensors import TensorPort
+from allo_dse.device.device import Device, NpuDevice
+from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Sources, Words
+from allo_dse.eval.evaluator import Evaluator
+from allo_dse.eval.parameters import Tunable
+from allo_dse.eval.recording import Recorded
+from allo_dse.eval.target import MODEL, Target
+from allo_dse.mapper.fold.vmg import VMG
+from allo_dse.mapper.graph.program_graph import ProgramGraph
+from allo_dse.mapper.violation import Buffering, Violation
+from allo_dse.space.backend import DeviceMapping
+from allo_dse.space.choice import Choice
+from allo_dse.space.choices.shared import OutputDepth
+from allo_dse.space.design import Design
+
+from .allo.target import ALLO
+from .choices import KernelLibrary
+from .evaluator import NpuSimulator
+from .fold_bounds import NpuFoldBounds, task_excess
+from .mapping import NpuMapping
+from .place.placed_design import Infeasible, PlacedDesign, placement_from_dict
+from .words import npu_words
+
+
+class NpuBackend(Backend):
+    """Everything that other packages ask of NPUs."""
+
+    kind = "npu"
+    device_model: type[Device] = NpuDevice
+    has_places = True
+    targets: Mapping[str, Target] = {"allo": ALLO, "model": MODEL}
+
+    def map(
+        self,
+        vmg: VMG,
+        device: Device,
+        buffering: Buffering | None = None,
+        schedule: tuple[Directive, ...] = (),
+        depths: tuple[tuple[str, int], ...] = (),
+        slowdown: float | None = None,
+    ) -> NpuMapping:
+        """Return a folded graph on an NPU, which has neither schedules nor chosen depths."""
+        return NpuMapping(vmg, NpuDevice.of(device), buffering or Buffering())
+
+    def fold_bounds(self, graph: ProgramGraph, device: Device) -> NpuFoldBounds:
+        """Return bounds of the channels and the memory that tensors take."""
+        return NpuFoldBounds(graph, NpuDevice.of(device))
+
+    def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
+        """Return depths of output FIFOs, and kernel libraries."""
+        if asked.schedules not in ((), []):
+            raise StudyError(f"schedules: {device.name} is no FPGA", hint="NPU designs have folds and parameters only")
+        depths = asked.output_depths if target.fifo_depth is None else (target.fifo_depth,)
+        after: list[Choice] = [OutputDepth(depths)]
+        if asked.kernels:
+            after.append(KernelLibrary(device, asked.kernels))
+        return Choices((), after, Buffering(output_depth=min(depths)))
+
+    def task_excess(self, ports: Sequence[TensorPort], device: Device, buffering: Buffering) -> Violation | None:
+        """Return the limit of a core that the tensor ports of a task exceed; None if they fit."""
+        return task_excess(ports, NpuDevice.of(device), buffering)
+
+    def evaluator(self, device: Device) -> Evaluator:
+        """Return the simulator."""
+        return NpuSimulator()
+
+    def tunable(self, device: Device) -> Tunable:
+        """Return the numbers of the board and of the kernels."""
+        from .calibration import NpuTunable  # imports SciPy, which is slow
+
+        return NpuTunable()
+
+    def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
+        """Return the buffering, changes of layout and kernel library of a design."""
+        return npu_words(design)
+
+    def capacity(self, device: Device) -> dict[str, float]:
+        """Return the cores, and the data memory of one."""
+        npu = NpuDevice.of(device)
+        return {"pe_count": float(npu.compute_tiles), "local_memory_bytes": float(npu.core.memory_bytes)}
+
+    def record(self, design: Design, metrics: Mapping[str, Any]) -> Recorded:
+        """Run a design from one intervention of the host to the next."""
+        from .recording import recorded
+
+        return recorded(design)
+
+    def place(self, mapping: DeviceMapping, seconds: float | None = None) -> PlacedDesign | Infeasible:
+        """Return tiles, routes and channels on the array, or the limits that forbid any."""
+        assert isinstance(mapping, NpuMapping)
+        return mapping.placement if seconds is None else mapping.place(seconds)
+
+    def placement_from_dict(self, data: Mapping[str, Any]) -> PlacedDesign | Infeasible:
+        """Return a placement from plain data."""
+        return placement_from_dict(data)
+
+    def artifacts(self, design: Design, sources: Sources) -> Artifacts:
+        """Return a program that Allo builds, and the build script."""
+        from .board.folder import allo_artifacts  # slow to import: it runs and compares programs
+
+        return allo_artifacts(design, sources)
+
+    def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
+        """Return the depths without which the nodes wait for each other."""
+        assert isinstance(mapping, NpuMapping)
+        return mapping.view.needed_depths.depth

@@ -1,0 +1,84 @@
+"""Files from which Allo builds a design: the program, the build script, and the facts that they need."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+
+from allo_dse.common.records import JsonObject
+from allo_dse.eval.backend import Artifacts, Files, Reference, Sources
+from allo_dse.eval.design_folder import MOST_GOLDEN_ELEMENTS, tensor_facts
+from allo_dse.eval.equivalence.exported import PROGRAM
+from allo_dse.eval.tolerances import tolerances_of
+from allo_dse.eval.verify import asked, directions
+from allo_dse.space.design import Design
+
+from ..words import layouts_of
+from . import build, folding
+from .program_source import NotCut, program_files
+
+BUILD, FOLDING, GOLDEN = "build.py", "allo_folding.py", "golden.npz"
+ALLO_FIFO_DEPTH = 2
+"""Depth of every object FIFO that Allo makes (`backend.aie.mapping.FIFO`)."""
+
+
+def allo_artifacts(design: Design, sources: Sources) -> Artifacts:
+    """Return a program that Allo builds, the build script, and notes on the decisions that Allo makes by itself."""
+    files, facts = _allo_files(design, sources)
+    notes = tuple(f"Not taken by Allo: {note}." for note in facts["not_taken"])
+    layouts = [choice.to_dict() for choice in layouts_of(design)]
+    return Artifacts(files, {"allo": facts, **({"layouts": layouts} if layouts else {})}, notes)
+
+
+def _allo_files(design: Design, sources: Sources) -> tuple[Files, JsonObject]:
+    program = design.program
+    reference: Reference | None = None if sources.reference is None else inspect.unwrap(sources.reference)
+    read = directions(program)[0]
+    if reference is not None and asked(program, reference) != read:
+        reference = None  # Allo's host calls the program many times, which updates its tensors each time
+    tensors = tensor_facts(program)
+    facts: JsonObject = {
+        "device": design.device.name,
+        "tensors": tensors,
+        "tolerance": {
+            name: {"largest": float(f"{one.largest:.4g}"), "rms": float(f"{one.rms:.4g}")}
+            for name, one in tolerances_of(program, sources.verify_with).items()
+        },
+        "not_taken": _not_taken(design),
+    }
+    files: Files = {BUILD: Path(build.__file__).read_text(), FOLDING: Path(folding.__file__).read_text()}
+    try:
+        files |= program_files(program.source, program.params, reference, dict(design.as_built.depths))
+    except NotCut as problem:
+        facts["not_taken"] = [f"the program: {problem.message}; write program.py with a function region()"]
+        return files, facts
+    spelled = any(words in str(files[PROGRAM]) for words in ("\nreference = ", "\ndef reference("))
+    elements = sum(math.prod(tensor.shape) for tensor in program.tensors)
+    if reference is not None and not spelled and elements <= MOST_GOLDEN_ELEMENTS:
+        files[GOLDEN] = _golden(tensors, reference)
+    return files, facts
+
+
+def _golden(tensors: build.Tensors, reference: Reference) -> bytes:
+    """Return the results of a reference without its own source, for the inputs of seed 0."""
+    expected = build.expected_of(reference, tensors, build.make_arrays(tensors, 0))
+    names = [tensor["name"] for tensor in tensors if tensor["written"]]
+    data = io.BytesIO()
+    # NumPy's file format does not support the types of ml_dtypes.
+    plain = [np.asarray(e, np.float32) if np.asarray(e).dtype.kind == "V" else np.asarray(e) for e in expected]
+    np.savez(data, **dict(zip(names, plain, strict=True)))
+    return data.getvalue()
+
+
+def _not_taken(design: Design) -> list[str]:
+    """Describe the decisions about an NPU design that Allo makes by itself."""
+    notes = []
+    depths = design.buffering
+    for what, depth in (("input", depths.input_depth), ("output", depths.output_depth)):
+        if depth != ALLO_FIFO_DEPTH:
+            notes.append(f"object FIFOs of {what} tensors of depth {depth}: Allo makes {ALLO_FIFO_DEPTH}")
+    return [*notes, "the placement in placement.json: Allo places by itself"]

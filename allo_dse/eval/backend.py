@@ -1,0 +1,258 @@
+"""The protocol of backends: everything that depends on the kind of a device.
+
+A backend has no state. `backends.registry` finds it by the `family` of a device; the entry points of the group
+`allo_dse.backends` add kinds. docs/add_a_backend.md adds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from msgspec import Struct, field
+
+from allo_dse.common.errors import AlloDseError, SimulationError, StudyError
+from allo_dse.common.records import JsonObject
+from allo_dse.compiler.program.compiled import Hopeless
+from allo_dse.compiler.program.tensors import TensorPort
+from allo_dse.mapper.program import Program
+from allo_dse.mapper.violation import Buffering, Violation
+from allo_dse.space import backend as lower
+from allo_dse.space.backend import Maps
+from allo_dse.space.choice import Choice
+
+from .evaluator import Evaluator
+from .parameters import Tunable
+from .recording import Recorded
+from .target import MODEL, Target
+
+if TYPE_CHECKING:
+    from allo_dse.device.device import Device
+    from allo_dse.space.design import Design
+
+    from .execute.observe import Inputs
+    from .verify import Smaller
+
+
+class Asked(Struct, frozen=True):
+    """The choices beside parameters and folds that a study asks for; see `Study`."""
+
+    output_depths: Sequence[int] = (1, 2)
+    schedules: Any = ()
+    kernels: Sequence[str] = ()
+
+
+class Choices(Struct, frozen=True):
+    """Choices beside parameters and folds.
+
+    Attributes:
+        before, after: those that are made before the fold, and after it.
+        buffering: the least that every design has.
+    """
+
+    before: Sequence[Choice] = ()
+    after: Sequence[Choice] = ()
+    buffering: Buffering = field(default_factory=Buffering)
+
+
+Reference = Callable[..., Any]
+Files = dict[str, str | bytes]
+"""Contents by path within a folder."""
+
+
+class Sources(Struct, frozen=True):
+    """What an export knows beside the design.
+
+    Attributes:
+        reference: computes the expected results from the inputs, with NumPy.
+        verify_with: as for `verify_design`; tolerances of large programs come from that instance.
+        metrics: of the design as it was evaluated; None if it was not.
+        inputs: returns the study's sets of inputs for a program, the one that decides the latency first.
+    """
+
+    reference: Reference | None = None
+    verify_with: Smaller | None = None
+    metrics: Mapping[str, Any] | None = None
+    inputs: Callable[[Program], Sequence[Inputs]] | None = None
+
+
+class Artifacts(Struct, frozen=True):
+    """What the tools of a device build a design from.
+
+    Attributes:
+        facts: entries of `design.json`.
+        notes: sentences for `explanation.txt`.
+    """
+
+    files: Files
+    facts: JsonObject = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Words(Struct, frozen=True):
+    """A design in words, beside its fold.
+
+    Attributes:
+        node: what a node is called: "core", "processing element".
+        parts: what is to be said of the design.
+        caveats: what is to be known of its metrics.
+    """
+
+    node: str = "node"
+    parts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+class Placement(Protocol):
+    """Places of a design's nodes on a device, or the reasons why there are none."""
+
+    @property
+    def placed(self) -> bool: ...
+
+    @property
+    def proven(self) -> bool:
+        """True unless another attempt may find other places."""
+
+    def to_dict(self) -> JsonObject:
+        """Return plain data; `Backend.placement_from_dict` is the inverse."""
+
+    def drawn(self) -> str:
+        """Return a picture as SVG; empty if nothing is placed."""
+
+    def table(self) -> list[list[str]]:
+        """Return what each place uses, in rows; the first has the headings."""
+
+    def memory_of(self, nodes: Sequence[int]) -> str:
+        """Return the memory in use where some nodes are, in words."""
+
+
+class Backend(Maps, Protocol):
+    """Everything that depends on the kind of a device. Classes that inherit from it define what they need.
+
+    Attributes:
+        kind: the `family` of its device files.
+        device_model: what device files are read as.
+        has_places: True if nodes have places on the device, which `place` finds.
+        project_folder: the folder among its artifacts that is a project of its own, such as "hls"; empty for none.
+        targets: the tools that can build its designs; the first is taken unless a study names another.
+    """
+
+    kind: str
+    device_model: type[Device]
+    has_places: bool = False
+    project_folder: str = ""
+    targets: Mapping[str, Target] = {MODEL.name: MODEL}
+
+    def choices(self, asked: Asked, target: Target, device: Device) -> Choices:
+        """Return what may vary beside parameters and folds.
+
+        Raises:
+            StudyError: for choices that the device does not have.
+        """
+        for name in ("schedules", "kernels"):
+            if getattr(asked, name) not in ((), []):
+                raise StudyError(f"{name}: {device.name} has no choice of them")
+        return Choices()
+
+    def task_excess(self, ports: Sequence[TensorPort], device: Device, buffering: Buffering) -> Violation | None:
+        """Return the limit that the tensor ports of a single task exceed on any node; None if they may fit."""
+        return None
+
+    def evaluator(self, device: Device) -> Evaluator:
+        """Return the evaluator of a study that names none."""
+
+    def tunable(self, device: Device) -> Tunable | None:
+        """Return the numbers that measured latencies can be fitted to; None if there are none."""
+        return None
+
+    def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
+        """Return what is to be said of a design beside its fold."""
+        return Words()
+
+    def advice(self, asked: Asked) -> str:
+        """Return a hint to users about choices that a study leaves out; empty if there is none."""
+        return ""
+
+    def capacity(self, device: Device) -> Mapping[str, float]:
+        """Return how much the device has of what metrics count, by the name of the metric."""
+        return {}
+
+    def record(self, design: Design, metrics: Mapping[str, Any]) -> Recorded:
+        """Run a design so that any part of the run can be looked at.
+
+        Args:
+            metrics: of the design as it was evaluated.
+
+        Raises:
+            AlloDseError: if it cannot be simulated.
+        """
+        raise SimulationError(f"runs on {design.device.name} are not recorded")
+
+    def place(self, mapping: Any, seconds: float | None = None) -> Placement | None:
+        """Return the places of a mapping's nodes, within a time limit if one is given; None if nodes have none."""
+        return None
+
+    def placement_from_dict(self, data: Mapping[str, Any]) -> Placement:
+        """Return a placement from plain data."""
+        raise AlloDseError(f"devices of family {self.kind!r} have no places")
+
+    def artifacts(self, design: Design, sources: Sources) -> Artifacts:
+        """Return the files from which the device's tools build a design, and what is to be said of them."""
+        return Artifacts({})
+
+
+def backend_of(device: Device) -> Backend:
+    """Return the backend of a device.
+
+    Raises:
+        DeviceError: for a device of a kind that has none.
+    """
+    return cast(Backend, lower.backend_of(device))
+
+
+class Buildable(Struct, frozen=True):
+    """A compile-time check that some design of a program can be built by a target for a device.
+
+    It raises `Hopeless` as soon as this is ruled out.
+
+    Attributes:
+        buffering: the least that every design has.
+    """
+
+    target: Target
+    device: Device
+    buffering: Buffering
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def tasks(self, count: int) -> None:
+        most = self.target.most_tasks
+        if most is not None and count > most:
+            raise Hopeless(f"target {self.name!r} does not build programs of more than {most:,} tasks")
+
+    def ports(self, ports: Sequence[TensorPort]) -> None:
+        if excess := backend_of(self.device).task_excess(ports, self.device, self.buffering):
+            raise Hopeless(str(excess))
+
+    def program(self, program: Program) -> None:
+        for task_class in program.task_classes:
+            self.ports(task_class.tensor_ports)
+        mapping = backend_of(self.device).map(program.vmg, self.device, self.buffering)
+        if refused := self.target.check_program(mapping):
+            raise Hopeless(str(refused[0]))
+
+
+def target(name: str | None, device: Device) -> Target:
+    """Return a target of a device by name; by default the first of its backend.
+
+    Raises:
+        AlloDseError: for an unknown name, or a target that does not build for the device.
+    """
+    known = backend_of(device).targets
+    if name is None:
+        return next(iter(known.values()))
+    if name not in known:
+        raise AlloDseError(f"there is no target {name!r} for {device.name}", hint=f"targets are {', '.join(known)}")
+    return known[name]

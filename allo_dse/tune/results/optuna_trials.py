@@ -1,0 +1,194 @@
+"""Designs as Optuna trials with real parameter names and values, for Optuna's plots, dashboard and storages."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import optuna
+from msgspec import Struct
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState
+
+from allo_dse.space.choice import Gene
+from allo_dse.space.params import plain_value
+from allo_dse.space.sampler.optuna_sampler import distribution
+
+from ..declare.spec import StudySpec
+from ..search.judge import Judge
+from ..store.record import Record
+from .causes import choices_of
+
+_NAMES = (
+    (re.compile(r"param\.(.+)"), r"\1"),
+    (re.compile(r"fold\.(.+)\.(\d+)\.spatial"), r"\1.axis\2.nodes"),
+    (re.compile(r"fold\.(.+)\.(\d+)\.(how|pattern)"), r"\1.axis\2.\3"),
+    (re.compile(r"fold\.(.+)\.(order|chain)"), r"\1.\2"),
+    (re.compile(r"schedule\.(.+)"), r"\1"),
+)
+
+
+class TrialParameter(Struct, frozen=True):
+    """A gene as a parameter of Optuna trials.
+
+    Attributes:
+        values: the values that the gene's numbers stand for; empty if they stand for themselves.
+    """
+
+    name: str
+    distribution: BaseDistribution
+    low: int
+    values: tuple[Any, ...]
+
+    @staticmethod
+    def of(name: str, gene: Gene) -> TrialParameter:
+        """Return the parameter of a gene."""
+        values = tuple(v if isinstance(v, bool | int | float | str) else plain_value(v) for v in gene.labels)
+        if len(values) <= 1 or len(set(values)) < len(values):
+            return TrialParameter(name, distribution(gene), gene.low, ())
+        return TrialParameter(name, _listed(values, ordered=gene.kind != "categorical"), gene.low, values)
+
+    def value(self, number: int) -> Any:
+        """Return the value that a number of the gene stands for."""
+        return self.values[min(max(number - self.low, 0), len(self.values) - 1)] if self.values else number
+
+    def number(self, value: Any) -> int:
+        """Return the gene's number for a value; the inverse of `value`."""
+        return self.low + self.values.index(value) if self.values else int(value)
+
+    def suggest(self, trial: optuna.Trial) -> int:
+        """Let a trial choose a value; return the gene's number."""
+        found = self.distribution
+        if isinstance(found, CategoricalDistribution):
+            return self.number(trial.suggest_categorical(self.name, found.choices))
+        assert isinstance(found, IntDistribution)
+        return self.number(trial.suggest_int(self.name, found.low, found.high, step=found.step, log=found.log))
+
+
+def _listed(values: tuple[Any, ...], *, ordered: bool) -> BaseDistribution:
+    """Return a range for whole numbers in equal steps, else categories: Optuna lists other values only as these."""
+    whole = ordered and all(type(value) is int for value in values)
+    steps = {after - before for before, after in pairwise(values)} if whole else set()
+    if len(steps) == 1 and (step := steps.pop()) > 0:
+        return IntDistribution(values[0], values[-1], step=step)
+    return CategoricalDistribution(values)
+
+
+class Trials:
+    """Converts between designs of a study and Optuna trials."""
+
+    def __init__(self, study: StudySpec) -> None:
+        self.study = study
+        self._judge = Judge(study.objectives, study.constraints)
+        self._parameters: dict[str, TrialParameter] = {}
+
+    def parameter(self, gene_name: str, gene: Gene) -> TrialParameter:
+        """Return the parameter of a gene. Those of the program have its names."""
+        if (known := self._parameters.get(gene_name)) is not None:
+            return known
+        pattern, named = next((one for one in _NAMES if one[0].fullmatch(gene_name)), (None, ""))
+        name = pattern.sub(named, gene_name) if pattern else gene_name
+        if name in self.study.parameters.parameters and not gene_name.startswith("param."):
+            name = f"mapping.{name}"
+        return self._parameters.setdefault(gene_name, TrialParameter.of(name, gene))
+
+    def trial(self, record: Record, state: TrialState, **attributes: Any) -> FrozenTrial:
+        """Return the trial of a record.
+
+        Args:
+            attributes: user attributes in addition to key, parameters of the program, evaluator, metrics, error and
+                seconds.
+        """
+        told, chosen = self._judge.told(record), choices_of(record)
+        params: dict[str, Any] = {}
+        distributions: dict[str, BaseDistribution] = {}
+        genes = record.genes
+        self.study.space.learn(genes)
+        for gene_name, number in genes.items():
+            one = self.parameter(gene_name, self.study.space.genes[gene_name])
+            # Genes state a wish; the design has the nearest legal value.
+            actual = chosen.get(one.name)
+            params[one.name] = actual if _contains(one.distribution, actual) else one.value(number)
+            distributions[one.name] = one.distribution
+        return optuna.trial.create_trial(
+            state=state,
+            values=list(told.values) if told.values and state == TrialState.COMPLETE else None,
+            params=params,
+            distributions=distributions,
+            constraints=dict(told.constraints),
+            user_attrs={
+                "key": record.key, **attributes, "params": record.params, "evaluator": record.measured_by,
+                "metrics": record.metrics, "error": record.error, "seconds": record.seconds,
+            },
+        )  # fmt: skip
+
+
+def _contains(distribution: BaseDistribution, value: Any) -> bool:
+    if value is None:
+        return False
+    try:
+        return bool(distribution._contains(distribution.to_internal_repr(value)))
+    except (TypeError, ValueError):
+        return False
+
+
+class Outcome(Protocol):
+    """The part of a result that decides the states of trials; see `Result`."""
+
+    @property
+    def values(self) -> Mapping[str, tuple[float, ...]]: ...
+    @property
+    def wrong(self) -> list[str]: ...
+    @property
+    def front_keys(self) -> list[str]: ...
+
+
+def states_of(result: Outcome) -> Callable[[Record], TrialState]:
+    """Return a function that gives the state of each design's trial, so that Optuna's `best_trials` are the front.
+
+    Failures, also of higher evaluators and of verification, are FAIL. Designs that were not promoted to the evaluator
+    that decides, and those that another design beats at equal objective values, are PRUNED.
+    """
+    wrong, front, values = set(result.wrong), set(result.front_keys), result.values
+    on_front = {tuple(values[key]) for key in front}
+
+    def state(record: Record) -> TrialState:
+        if record.status == "failed" or record.key in wrong:
+            return TrialState.FAIL
+        if record.status == "infeasible":
+            return TrialState.COMPLETE
+        beaten = record.key not in front and tuple(values.get(record.key, ())) in on_front
+        return TrialState.PRUNED if beaten or record.key not in values else TrialState.COMPLETE
+
+    return state
+
+
+def study_in_memory(study: StudySpec, records: Sequence[Record], result: Outcome) -> optuna.Study:
+    """Return records as trials of a study of Optuna in memory, in the order of the results."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    trials, state = Trials(study), states_of(result)
+    made = optuna.create_study(study_name=study.name, directions=[one.direction for one in study.objectives])
+    name_metrics(made, [one.name for one in study.objectives])
+    made.add_trials([trials.trial(record, state(record)) for record in records])
+    return made
+
+
+def name_metrics(study: optuna.Study, names: Sequence[str]) -> None:
+    """Name the objectives of an Optuna study, which uses the names in its plots and tables."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if study.metric_names != list(names):
+            study.set_metric_names(list(names))
+
+
+def numbers_of(trials: Trials, params: Mapping[str, Any]) -> Callable[[str, Gene], int]:
+    """Return a function that gives genes the values of a trial's parameters; the lowest where it has none."""
+
+    def suggest(gene_name: str, gene: Gene) -> int:
+        one = trials.parameter(gene_name, gene)
+        return one.number(params[one.name]) if one.name in params else gene.low
+
+    return suggest
