@@ -21,7 +21,7 @@ from .declare.spec import StudySource, StudySpec
 from .run.options import RunOptions, method
 
 if TYPE_CHECKING:
-    from .declare.enqueued import Wanted
+    from .declare.enqueued import Measured, Wanted
     from .results.result import Result
 
 
@@ -95,6 +95,22 @@ class Study(StudySpec):
         from .declare.enqueued import enqueue
 
         enqueue(self, wanted, params or {})
+
+    def attach(self, measured: Measured, metrics: Mapping[str, Any] | None = None) -> None:
+        """Take over measurements by the study's evaluator that were made before; none is evaluated again.
+
+        They count as trials. Rows without metrics, and trials of Optuna without values, are failures.
+
+        Args:
+            measured: a design or the values of its parameters, with its `metrics`; the path of a CSV file with a column
+                for each parameter and metric; or a study of Optuna.
+
+        Raises:
+            StudyError: when the space has no such design, or parameters leave its mapping open.
+        """
+        from .declare.enqueued import attach
+
+        attach(self, measured, metrics)
 
 
 # Python's errors show the names that users call.

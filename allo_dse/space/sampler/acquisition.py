@@ -184,6 +184,10 @@ class Model:
 
     Args:
         fits: a model for each target.
+
+    Attributes:
+        parameters: number of genes that differ between designs.
+        stalled: number of designs since the last one of the front.
     """
 
     def __init__(
@@ -196,7 +200,10 @@ class Model:
         self._known = np.stack(objectives, 1) if objectives else np.empty((0, len(designs[0].losses)))
         feasible = np.array([design.penalty <= 0 for design in designs])
         good = self._known[feasible[targets[0].rows]] if objectives else self._known
-        self._front = good[~dominates(good, good).any(0)]
+        best = ~dominates(good, good).any(0)
+        self._front, self.parameters = good[best], len(features.columns)
+        positions = targets[0].rows[feasible[targets[0].rows]] if objectives else np.zeros(0, np.int64)
+        self.stalled = len(designs) - 1 - int(positions[best].max(initial=-1))
 
     @property
     def informed(self) -> bool:

@@ -42,7 +42,7 @@ MOST_SEEN = 20_000  # remembered children: late in a search most are repeats
 NEAR = 3  # parents, and best candidates, whose neighbours are candidates
 VALUES, AGAIN = 12, 4  # values per gene among the neighbours of parents, and of candidates
 MOST_NEAR, BRED, STRAYS = 96, 96, 64  # candidates near parents, with parents, and without
-TRIED = 8  # random candidates as long as nothing has worked
+TRIED = 8  # candidates, random or bred, that are compared by the probability of success alone
 KEPT = 32  # candidates that are compared with the neighbours of the best
 ALONE = 64  # the first designs that a model proposes one by one
 AT_ONCE = 8  # children that are bred together
@@ -300,6 +300,11 @@ class Evolution:
             if not model.informed:
                 # Far from failures success is hardly more probable: prefer it, but stay random.
                 return self._ranked(model, _unique(self._strays(variation, TRIED, rng), known), pending, rng)
+            if self._state.generation % 2 and model.stalled > 2 * model.parameters:
+                # Neighbours in all directions were no better: models mislead, and breed without them every other time.
+                bred = self._bred(variation, np.zeros(TRIED, int), rng)
+                bred = bred[variation.present(bred).any(1)]
+                return self._ranked(model, _unique(bred, known), pending, rng, by_gain=False)
             rows = _unique(self._candidates(variation, rng), known)
             if not len(rows):
                 return nothing
@@ -310,8 +315,10 @@ class Evolution:
             rows = _unique(np.vstack((rows[order[:KEPT]], near)), known)
             return self._ranked(model, rows, pending, rng)
 
-    def _ranked(self, model: Model, rows: Integers, pending: Integers, rng: np.random.Generator) -> Integers:
-        """Return candidates in the order of their worth, the first of them each given those before."""
+    def _ranked(
+        self, model: Model, rows: Integers, pending: Integers, rng: np.random.Generator, *, by_gain: bool = True
+    ) -> Integers:
+        """Return candidates in the order of their worth, or feasibility, the first of them each given those before."""
         found = model.candidates(np.vstack((rows, pending)))
         for position in range(len(rows), len(rows) + len(pending)):
             found.believe(position)
@@ -319,7 +326,7 @@ class Evolution:
         for _ in range(self.breeding.size_of(self._state.generation)):
             if not len(left):
                 break
-            worth = found.worth(rng)[left]
+            worth = (found.worth(rng) if by_gain else found.probability())[left]
             # Round, so that equally good candidates stay in order on every machine.
             order = np.argsort(-np.round(worth, 7), kind="stable")
             chosen.append(int(left[order[0]]))

@@ -65,7 +65,7 @@ class StudySpec:
         program: Any,
         objectives: Sequence[Objective | Measure],
         params: Mapping[str, Any] | None = None,
-        where: Condition | Sequence[Condition] = (),
+        where: Condition | Sequence[Condition] | None = None,
         device: str | Device = "npu1_4col",
         constraints: Sequence[Constraint | Measure] = (),
         reference: Callable[..., Any] | None = None,
@@ -89,7 +89,7 @@ class StudySpec:
         self.program = program
         self.objectives = [as_objective(one) for one in _listed("objectives", objectives)]
         self.constraints = [as_constraint(one) for one in _listed("constraints", constraints)]
-        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else _listed("where", where))
+        self.parameters = ParameterSpace(params or {}, [where] if callable(where) else _listed("where", where or ()))
         self.reference = reference
         self.inputs = inputs
         self.verify_with = verify_with
@@ -104,6 +104,7 @@ class StudySpec:
         self.sizes = dict(sizes or {})
         check_sizes(self.sizes)
         self.enqueued: list[Genes] = []
+        self.attached: dict[str, dict[str, Any] | None] = {}  # metrics by a design's key; None if it failed
         self._device = device
         self._evaluator = evaluator
         self._check = check
