@@ -11,14 +11,14 @@ def lazy_exports(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[list
 
     Args:
         package: its `__name__`.
-        homes: per module, as written after `package` and a dot, the names that are imported from it.
+        homes: per module, as in a relative import without the first dot, the names that are imported from it.
     """
     module_of = {name: module for module, names in homes.items() for name in names}
 
     def attribute(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+        value: object = getattr(importlib.import_module(f".{module_of[name]}", package), name)
         setattr(importlib.import_module(package), name, value)
         return value
 

@@ -22,6 +22,7 @@ from allo_dse.space.backend import Maps
 from allo_dse.space.choice import Choice
 
 from .evaluator import Evaluator
+from .launches import Launches
 from .parameters import Tunable
 from .recording import Recorded
 from .target import MODEL, Target
@@ -160,6 +161,10 @@ class Backend(Maps, Protocol):
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the evaluator of a study that names none."""
+
+    def launches(self, device: Device) -> Launches:
+        """Return what networks need of a device."""
+        return Launches(device)
 
     def tunable(self, device: Device) -> Tunable | None:
         """Return the numbers that measured latencies can be fitted to; None if there are none."""

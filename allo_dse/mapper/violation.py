@@ -87,7 +87,7 @@ class Violation:
     """One exceeded limit.
 
     Attributes:
-        constraint: machine name, one of `CONSTRAINTS` or `TARGET_CONSTRAINTS`.
+        constraint: machine name, one of `CONSTRAINTS` or `TARGET_CONSTRAINTS`, or of a backend outside the package.
         where: the tile, node or tensor it concerns.
         needed, limit: in `unit`.
         detail: what makes up the need.
@@ -105,12 +105,12 @@ class Violation:
     @property
     def title(self) -> str:
         """The quantity that is limited, in words."""
-        return _KNOWN[self.constraint][0]
+        return _KNOWN.get(self.constraint, (self.constraint.replace("_", " "), ""))[0]
 
     @property
     def unit(self) -> str:
         """Unit of `needed` and `limit`; empty for things that are counted."""
-        return _KNOWN[self.constraint][1]
+        return _KNOWN.get(self.constraint, ("", ""))[1]
 
     def __str__(self) -> str:
         if self.constraint == "static_control":  # counts nothing

@@ -9,15 +9,14 @@ from typing import Any
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
-from allo_dse.device.device import Device, FpgaDevice, NpuDevice
-from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.device.device import Device
 
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
-from .fronts import Fronts
+from .fronts import Fronts, launches_of
 from .launches import Launch, Run
 from .network import Array, Arrays, Network, Operator
 from .operators.execute import Work, run_program
-from .problem import between_us, problem_of
+from .problem import problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
 from .strided import edges_of, stream_ends, with_strided, written_as
@@ -91,10 +90,11 @@ class Composition:
     @property
     def where(self) -> str:
         """The resources of the device in use, in words."""
-        used, device = self.launches[0].resources, self.fronts.device
-        if not isinstance(device, FpgaDevice):
+        used, limited = self.launches[0].resources, self.fronts.launches
+        if not limited.resources:
             return f"{self.columns} columns"
-        shares = ", ".join(f"{name} {used[name] / device.limit(name):.0%}" for name in RESOURCES if used[name])
+        limits = zip(limited.resources, limited.limits[1:], strict=True)
+        shares = ", ".join(f"{name} {used[name] / limit:.0%}" for name, limit in limits if used[name])
         return f"{len(self.launches[0].designs)} pieces of hardware: {shares}"
 
     @property
@@ -112,10 +112,8 @@ class Composition:
     @property
     def configuring_us(self) -> float:
         """Time that Allo's host program spends between calls, as it configures the array for each."""
-        device = self.fronts.device
-        if self.fronts.target != "allo" or not isinstance(device, NpuDevice):
-            return 0.0
-        return device.board.reconfigure_us * sum(len(launch.runs) for launch in self.launches)
+        once = self.fronts.launches.configuring_us(self.fronts.target)
+        return once * sum(len(launch.runs) for launch in self.launches)
 
     @property
     def gap(self) -> float:
@@ -129,7 +127,7 @@ class Composition:
         longer = [
             launch.simulated_us(device) - (launch.end_us - launch.start_us)
             for launch in self.launches
-            if launch.at_once and isinstance(device, NpuDevice)
+            if launch.at_once
         ]
         return self.latency_us + sum(longer)
 
@@ -154,7 +152,7 @@ class Composition:
             whole = f"no composition of these designs{self.among} {better}"
         points = [point for points in self.fronts.points.values() for point in points]
         proved = sum(point.proved for point in points)
-        best = "the fastest on their columns" if isinstance(self.fronts.device, NpuDevice) else "to be on their fronts"
+        best = "the fastest on their columns" if self.fronts.launches.columns else "to be on their fronts"
         return f"{whole}; {proved} of {len(points)} designs are proved {best}"
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
@@ -198,7 +196,7 @@ class Composition:
 
     @property
     def _between_us(self) -> float:
-        return between_us(self.fronts.device)
+        return self.fronts.launches.between_us
 
 
 def compose(
@@ -238,7 +236,7 @@ def compose(
 
 def _require_there(device: Device, columns: int | None, share: float) -> None:
     """Refuse to compose on more than there is."""
-    there = device.array.columns if isinstance(device, NpuDevice) else 0
+    there = launches_of(device).columns
     if columns is not None and columns > there:
         raise StudyError(
             f"columns={columns}: {device.name} has {there or 'none'}", hint="leave it out for the whole device"
@@ -253,9 +251,9 @@ def require_streams(device: Device) -> None:
     """Refuse to compose for a stream of inputs where operators do not stay on the device.
 
     Raises:
-        StudyError: for an NPU.
+        StudyError: for a device on which launches follow each other.
     """
-    if isinstance(device, NpuDevice):
+    if launches_of(device).most is None:
         raise StudyError(
             "networks are composed for a stream of inputs on FPGAs only: launches of an NPU follow each other",
             hint="leave --stream (stream=True) out; the summary says how many inputs a second launches take",
@@ -304,8 +302,8 @@ def compositions(
     fronts = with_strided(fronts)
     accuracy = accuracy_of(fronts, tolerance, inputs)
     limits: list[dict[str, Any]] = [{"share": share} for share in SHARES]
-    if isinstance(fronts.device, NpuDevice):
-        widths = {p.columns for points in fronts.points.values() for p in points} | {fronts.device.array.columns}
+    if whole := fronts.launches.columns:
+        widths = {p.columns for points in fronts.points.values() for p in points} | {whole}
         limits = [{"columns": width} for width in sorted(widths)]
     problem = _problem(fronts)
     found: list[Composition] = []
@@ -322,7 +320,7 @@ def compositions(
 
 
 def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Launch, ...]:
-    operators = fronts.candidates
+    operators, resources = fronts.candidates, fronts.launches.resources
     found: list[Launch] = []
     written = written_as(fronts.network)
     for number in sorted(set(solution.launch) - {-1}):
@@ -337,7 +335,7 @@ def _launches(fronts: Fronts, problem: Problem, solution: Solution) -> tuple[Lau
             for at, name in zip(ends, tensors, strict=True):
                 streams = {**runs[at].streams, name: runs[ends[0]].step.output}
                 runs[at] = replace(runs[at], streams=streams)
-        saved = {name: sum(edge.saves[1 + at] for edge in streamed) for at, name in enumerate(RESOURCES)}
+        saved = {name: sum(edge.saves[1 + at] for edge in streamed) for at, name in enumerate(resources)}
         found.append(Launch(len(found), tuple(runs), saved if streamed else {}))
     return tuple(found)
 

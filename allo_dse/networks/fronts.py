@@ -12,19 +12,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
-from allo_dse.backends.fpga.choices.schedules import ScheduleParameter, memory, pack
-from allo_dse.backends.fpga.evaluator import FpgaSimulator
-from allo_dse.backends.npu.evaluator import NpuSimulator
-from allo_dse.backends.npu.movement.movement import Transport
 from allo_dse.common.errors import RunDirectoryError, StudyError
 from allo_dse.common.files import write_whole
 from allo_dse.common.records import replace
-from allo_dse.device.device import Device, FpgaDevice, NpuDevice
-from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.device.device import Device
+from allo_dse.eval.backend import backend_of
+from allo_dse.eval.backend import target as target_of
+from allo_dse.eval.evaluator import full_name
+from allo_dse.eval.launches import Launches
 from allo_dse.tune.results.best import BestDesign
 from allo_dse.tune.results.result import Result
 from allo_dse.tune.search.budget import SIGNALS, StepLeft
@@ -41,9 +41,6 @@ WIDTHS = 4
 """Numbers of columns that most NPUs are searched for, each with the given trials. On an FPGA, one search of the whole
 front gets this multiple of the trials."""
 
-FRONT = ("latency_us", "utilization")
-"""Objectives of designs for FPGAs: time, and the largest share of a resource. With one objective per resource, few
-designs dominate others, and the same trials find slower ones."""
 KEPT = "front.json"
 MOST_POINTS, MOST_COPIES = 40, 4
 """The most designs of a work on an FPGA to choose from, and the most pieces of hardware for it."""
@@ -74,7 +71,7 @@ class Point(Struct, frozen=True):
     proved: bool
     design: BestDesign
     resources: Mapping[str, int] = field(default_factory=dict)
-    transport: Transport | None = None
+    transport: Any = None
 
 
 class Fronts(Struct, frozen=True):
@@ -95,6 +92,11 @@ class Fronts(Struct, frozen=True):
     strided: Mapping[tuple[str, str], tuple[Point | None, ...]] = field(default_factory=dict)
     target: str = "allo"
 
+    @property
+    def launches(self) -> Launches:
+        """What launches take of the device."""
+        return launches_of(self.device)
+
     def points_of(self, one: Operator) -> tuple[Point | None, ...]:
         """Return the designs of an operator in its reading order."""
         return self.strided[one.key, one.walk] if one.walk else self.points[one.key]
@@ -110,7 +112,7 @@ def search_fronts(
     *,
     trials: int = TRIALS,
     cache: str | Path = "runs/.networks",
-    target: str = "allo",
+    target: str | None = None,
     seed: int = 0,
     say: Callable[[str], None] = lambda said: None,
 ) -> Fronts:
@@ -119,10 +121,11 @@ def search_fronts(
     Args:
         trials: designs to evaluate for a point.
         cache: directory with a run for each point, which other networks and later calls reuse.
-        target: the design's target, as in a study.
+        target: the design's target, as in a study; by default the device's first.
         say: called with a line before each search of designs that are not in the cache.
 
     Raises:
+        AlloDseError: for a target that does not build for the device.
         StudyError: for a network without operators or outputs, or an operator that fits the device in none of its
             types; also if a program changes meanwhile, or another process searches the same designs.
         KeyboardInterrupt: once a search was stopped; another call continues it.
@@ -130,7 +133,9 @@ def search_fronts(
     for what, own, how in (("operators", network.worked, "add"), ("outputs", network.outputs, "output")):
         if not own:
             raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
-    found, options = Device.of(device), Options(Path(cache), trials, target, seed)
+    found = Device.of(device)
+    built_by = target_of(target, found)
+    options = Options(Path(cache), trials, built_by.name, seed)
     points: dict[str, tuple[Point, ...]] = {}
     candidates = tuple(
         replace(one, key=work_key(one.work)) for one in (*single_operators(network), *fused_operators(network))
@@ -154,7 +159,7 @@ def search_fronts(
         if len(names) == 1 and not any(one.key in points for one in variants):
             last = failed[variants[-1].key]
             place = f"{network.name}: step {names[0]!r} ({variants[0].work.kind})"
-            may = _HINTS[target == "allo" and isinstance(found, NpuDevice)]
+            may = _HINTS[bool(built_by.rules)]
             raise StudyError(f"{place}: {last.message}", hint="; ".join(filter(None, [may, last.hint]))) from last
     for one in candidates:
         if work_key(one.work) != one.key:
@@ -163,9 +168,14 @@ def search_fronts(
                 hint="run it again: what it changes is searched again",
             )
     candidates = tuple(one for one in candidates if one.key in points)
-    if isinstance(found, FpgaDevice):
+    if launches_of(found).linked:
         candidates = tuple(_with_copies(candidates))
-    return Fronts(network, found, candidates, points, target=target)
+    return Fronts(network, found, candidates, points, target=built_by.name)
+
+
+def launches_of(device: Device) -> Launches:
+    """Return what launches take of a device."""
+    return backend_of(device).launches(device)
 
 
 class Options(Struct, frozen=True):
@@ -181,7 +191,7 @@ def work_key(work: Work) -> str:
     """Return a key that equal works share."""
     params = {name: str(value) for name, value in sorted(work.params.items())}
     source = inspect.getsource(work.program)
-    text = json.dumps([work.kind, source, params, NpuSimulator.version])
+    text = json.dumps([work.kind, source, params])
     return f"{work.kind}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -196,22 +206,6 @@ def _with_copies(candidates: Iterable[Operator]) -> Iterator[Operator]:
         yield from (replace(one, copy=copy) for copy in range(min(alike[one.key], MOST_COPIES)))
 
 
-def on_columns(device: NpuDevice, columns: int) -> NpuDevice:
-    """Return the device with fewer columns."""
-    fields = {name: getattr(device, name) for name in type(device).model_fields}
-    fields["array"] = device.array.model_copy(update={"columns": columns})
-    return type(device).model_validate(fields)
-
-
-def _widths(device: NpuDevice) -> Iterator[int]:
-    """Yield the powers of two below the number of columns, and the number itself."""
-    width = 1
-    while width < device.array.columns:
-        yield width
-        width *= 2
-    yield device.array.columns
-
-
 def _improving(points: Iterator[Point]) -> Iterator[Point]:
     """Yield the points that are faster than all points with fewer columns."""
     best = float("inf")
@@ -222,55 +216,33 @@ def _improving(points: Iterator[Point]) -> Iterator[Point]:
 
 
 def _points(key: str, work: Work, device: Device, options: Options) -> Iterator[Point]:
-    if isinstance(device, FpgaDevice):
-        yield from _on_fpga(key, work, device, options)
-        return
-    assert isinstance(device, NpuDevice)
-    for columns in _widths(device):
-        part = on_columns(device, columns)
+    launches = launches_of(device)
+    evaluator = full_name(backend_of(device).evaluator(device))
+    for columns, part in launches.parts():
+        schedules = launches.schedules(loaded(work))
         study = Study(
             key,
             program=work.program,
             params=work.params,
             device=part,
             target=options.target,
-            objectives=[minimize("latency_us")],
+            schedules=schedules,
+            objectives=[minimize(name) for name in launches.objectives],
             reference=work.reference,
             verify_with=work.verify_with,
         )
-        place = options.cache / f"{key}-{part.key[:12]}-{options.target}-{options.trials}-{options.seed}"
-        point = _point(study, columns, device.array.columns, place, options)
-        if point is not None:
+        whole = len(launches.objectives) > 1
+        own = replace(options, trials=WIDTHS * options.trials) if whole else options
+        asked = hashlib.sha256(repr((launches.objectives, schedules, evaluator)).encode()).hexdigest()[:12]
+        place = options.cache / f"{key}-{part.key[:12]}-{asked}-{options.target}-{own.trials}-{options.seed}"
+        if whole:
+            yield from _front(study, launches, place, own)
+        elif (point := _point(study, columns, launches.columns, place, own)) is not None:
             yield point
 
 
-def in_dram(work: Work) -> list[ScheduleParameter]:
-    """Tensors that tasks cut into tiles stay in DRAM; what all share is copied once, such as the weights of a norm.
-
-    Two elements of a tile move in a cycle, as many as a memory has ports.
-    """
-    ports = [port for own in loaded(work).task_classes for port in own.tensor_ports]
-    cut = {p.tensor.name: p.tensor for p in ports if any(map(p.tile.depends_on, range(len(p.tile.matrix[0]))))}
-    packed = [pack(name, [2 * tensor.dtype.bits]) for name, tensor in cut.items()]
-    return [*(memory(name, ["dram"]) for name in cut), *packed]
-
-
-def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iterator[Point]:
+def _front(study: Study, launches: Launches, place: Path, options: Options) -> Iterator[Point]:
     """Yield at most `MOST_POINTS` designs of the front over latency and resources, from the smallest to the fastest."""
-    schedules = in_dram(work)
-    study = Study(
-        key,
-        program=work.program,
-        params=work.params,
-        device=device,
-        schedules=schedules,
-        objectives=[minimize(name) for name in FRONT],
-        reference=work.reference,
-        verify_with=work.verify_with,
-    )
-    options = replace(options, trials=WIDTHS * options.trials)
-    asked = hashlib.sha256(repr((FRONT, schedules, FpgaSimulator.version)).encode()).hexdigest()[:12]
-    place = options.cache / f"{key}-{device.key[:12]}-{asked}-{options.trials}-{options.seed}"
     found, proved = _searched(study, place, options)
     designs = sorted(found, key=lambda one: -float(one.metrics["latency_us"]))
     step = max(1, -(-(len(designs) - 1) // (MOST_POINTS - 1)))
@@ -285,7 +257,7 @@ def _on_fpga(key: str, work: Work, device: FpgaDevice, options: Options) -> Iter
             bound=dict(metrics["bound"]),
             proved=proved,
             design=one,
-            resources={name: int(metrics[name]) for name in RESOURCES},
+            resources={name: int(metrics[name]) for name in launches.resources},
         )
 
 

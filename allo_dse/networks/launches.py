@@ -8,13 +8,12 @@ from itertools import combinations
 
 from msgspec import Struct, field
 
-from allo_dse.backends.fpga.mapping import FpgaMapping
-from allo_dse.backends.npu.network import Part, ends_together
-from allo_dse.device.device import Device, NpuDevice
+from allo_dse.device.device import Device
+from allo_dse.eval.launches import Part
 from allo_dse.lang.types import DType
 from allo_dse.mapper.graph_algorithms import DisjointSets
 
-from .fronts import Point
+from .fronts import Point, launches_of
 from .network import Step
 from .operators.execute import interface
 from .problem import choice_of
@@ -82,9 +81,8 @@ class Run(Struct, frozen=True, dict=True):
     @property
     def dram_bytes(self) -> int:
         """Bytes that it reads from DRAM and writes there, without its streams."""
-        mapping = FpgaMapping.of(self.point.design.design) if self.streams else None
-        saved = sum(mapping.moved_bytes(mapping.streamed[name]) for name in self.streams) if mapping else 0
-        return self.point.dram_bytes - saved
+        design = self.point.design.design
+        return self.point.dram_bytes - sum(launches_of(design.device).moved_bytes(design, own) for own in self.streams)
 
 
 class Launch(Struct, frozen=True):
@@ -135,7 +133,7 @@ class Launch(Struct, frozen=True):
         """True if any two of its operators run at the same time."""
         return any(later.start_us < run.end_us for run, later in combinations(self.runs, 2))
 
-    def simulated_us(self, device: NpuDevice) -> float:
+    def simulated_us(self, device: Device) -> float:
         """Return the time of the launch with all of its designs simulated together.
 
         Each run starts when those before it have ended, after the wait that was scheduled.
@@ -146,7 +144,8 @@ class Launch(Struct, frozen=True):
             ready_us = max((self.runs[at].end_us for at in after), default=self.start_us)
             wait_us, own = run.start_us - ready_us, run.point
             parts.append(Part(own.design.design, run.first_column, tuple(after), wait_us, own.transport))
-        return max(ends_together(parts, device))
+        ends = launches_of(device).ends_us(parts)
+        return self.end_us - self.start_us if ends is None else max(ends)
 
     def period_us(self, device: Device) -> float:
         """Return the shortest time from input to input while inputs follow each other through the launch.
@@ -157,8 +156,9 @@ class Launch(Struct, frozen=True):
         columns: dict[int, float] = {}
         for run in self.runs:
             columns[run.first_column] = columns.get(run.first_column, 0.0) + run.end_us - run.start_us
+        launches = launches_of(device)
         moving = sum(
-            choice_of(run.point, device).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
+            choice_of(run.point, launches).bandwidth / BANDWIDTH * (run.end_us - run.start_us) for run in self.runs
         )
         return max([moving, *columns.values(), *(end - start for start, end in self._spans)])
 

@@ -4,55 +4,21 @@ from __future__ import annotations
 
 import math
 
-from allo_dse.device.device import Device, FpgaDevice, NpuDevice
-from allo_dse.device.fpga_model import RESOURCES
+from allo_dse.device.device import Device
+from allo_dse.eval.launches import Launches
 from allo_dse.lang.types import DType
 
-from .fronts import Fronts, Point
+from .fronts import Fronts, Point, launches_of
 from .network import Arrange, Convert, Host, Network, Step
 from .operators.execute import Work
 from .solver.problem import BANDWIDTH, Choice, Problem, ticks
 
-UNLIMITED = 1_000_000
 
-
-def choice_of(point: Point, device: Device) -> Choice:
-    """Describe a design as a choice of the problem, with its share of the bandwidth.
-
-    On an NPU that is the share of time in which the DRAM is busy, in its busier direction. An FPGA's designs have
-    memory ports of their own: there it is the share of all ports' bandwidth.
-    """
-    if isinstance(device, FpgaDevice):
-        share = point.dram_bytes / (point.latency_us * 1e3 * dram_gb_s(device))
-    else:
-        share = point.bound.get("DRAM", 0.0)
-    needs = (point.columns, *(point.resources[name] for name in RESOURCES if point.resources))
+def choice_of(point: Point, launches: Launches) -> Choice:
+    """Describe a design as a choice of the problem, with its share of the bandwidth."""
+    share = launches.bandwidth(point.latency_us, point.dram_bytes, point.bound)
+    needs = (point.columns, *(point.resources[name] for name in launches.resources if point.resources))
     return Choice(needs, ticks(point.latency_us), min(BANDWIDTH, math.ceil(share * BANDWIDTH)))
-
-
-def limits_of(device: Device) -> tuple[int, ...]:
-    """Return what a launch may use of each resource.
-
-    For an NPU that is columns. For an FPGA it is every resource, after an unlimited number of operators.
-    """
-    if isinstance(device, NpuDevice):
-        return (device.array.columns,)
-    assert isinstance(device, FpgaDevice)
-    return (UNLIMITED, *(device.limit(name) for name in RESOURCES))
-
-
-def between_us(device: Device) -> float:
-    """Return the time from one launch to the next; 0 for an FPGA, which is configured once."""
-    board = device.board if isinstance(device, NpuDevice) else None
-    return max(0.0, board.relaunch_us - board.launch_us) if board else 0.0
-
-
-def dram_gb_s(device: Device) -> float:
-    """Bandwidth of the DRAM, in one direction of an NPU; of all memory ports of an FPGA."""
-    if isinstance(device, NpuDevice):
-        return device.board.dram_gb_s
-    assert isinstance(device, FpgaDevice)
-    return device.external.ports * device.external.port_gb_s
 
 
 def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> float:
@@ -64,7 +30,7 @@ def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> floa
         return 0.0
     in_place = step.work.written if isinstance(step.work, Arrange) else 0
     elements = in_place or math.prod(network.shapes[step.output])
-    return elements * dtype.bytes / (dram_gb_s(device) * 1e3)
+    return elements * dtype.bytes / (launches_of(device).dram_gb_s * 1e3)
 
 
 Origins = dict[int, tuple[int, bool]]
@@ -97,6 +63,7 @@ def problem_of(fronts: Fronts) -> Problem:
     once at the DRAM's bandwidth, before any rearrangement.
     """
     network, device, candidates = fronts.network, fronts.device, fronts.candidates
+    launches = fronts.launches
     number = {step.name: position for position, (step, _) in enumerate(network.worked)}
     keys = [(key, copy) for key in fronts.points for copy in range(1 + max(one.copy for one in candidates))]
     does = tuple(tuple(number[name] for name in one.names) for one in candidates)
@@ -123,16 +90,16 @@ def problem_of(fronts: Fronts) -> Problem:
         tail[o] = max((time for time, _ in ends), default=0)
     return Problem(
         kinds=tuple(keys.index((one.key, one.copy)) for one in candidates),
-        choices=tuple(tuple(choice_of(p, device) for p in fronts.points[key]) for key, _ in keys),
+        choices=tuple(tuple(choice_of(p, launches) for p in fronts.points[key]) for key, _ in keys),
         does=does,
         after=tuple(after),
-        limits=limits_of(device),
-        between=ticks(between_us(device)),
+        limits=launches.limits,
+        between=ticks(launches.between_us),
         release=tuple(release),
         tail=tuple(tail),
-        launches=None if isinstance(device, NpuDevice) else 1,
+        launches=launches.most,
         own={
-            o: tuple(choice_of(point, device) if point else None for point in fronts.points_of(one))
+            o: tuple(choice_of(point, launches) if point else None for point in fronts.points_of(one))
             for o, one in enumerate(candidates)
             if one.walk
         },

@@ -13,19 +13,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.backends.fpga.bound_times import Passage, passages
-from allo_dse.backends.fpga.cost.memory import fifo_resources
-from allo_dse.backends.npu.evaluator import NpuSimulator
-from allo_dse.backends.npu.mapping import NpuMapping
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import IntArray
-from allo_dse.device.device import FpgaDevice, NpuDevice
-from allo_dse.device.fpga_model import RESOURCES, Resources
+from allo_dse.eval.launches import Stream
 
 from .fronts import Fronts, Point
 from .network import Arrange, Convert, Network, Operator, Shape, Step
@@ -137,7 +133,7 @@ Order = IntArray
 
 def with_strided(fronts: Fronts) -> Fronts:
     """Add operators that read a tensor in place instead of its rearrangement; an FPGA's fronts stay as they are."""
-    if not isinstance(fronts.device, NpuDevice) or fronts.strided:
+    if fronts.launches.columns == 0 or fronts.strided:
         return fronts
     candidates, strided = list(fronts.candidates), dict[tuple[str, str], tuple[Point | None, ...]]()
     moved = _moved(fronts.network)
@@ -197,37 +193,25 @@ def _points(fronts: Fronts, one: Operator, orders: Mapping[int, Order]) -> Itera
     for point in fronts.points[one.key]:
         design = point.design.design
         reads = interface(design.program)[0]
-        transport = NpuMapping.of(design).reading({reads[at].name: order for at, order in orders.items()})
-        if isinstance(transport, str):
+        found = fronts.launches.reading(design, {reads[at].name: order for at, order in orders.items()})
+        if found is None:
             yield None
             continue
-        metrics = NpuSimulator().moved(design, transport)
+        transport, metrics = found
         latency_us, bound = float(metrics["latency_us"]), dict(metrics["bound"])
         worth = latency_us < point.latency_us + pass_us
         yield replace(point, latency_us=latency_us, bound=bound, proved=False, transport=transport) if worth else None
 
 
-# Streams between operators on an FPGA: possible pairs, their start lags, and the resources they save.
-#
-# A stream arrives in the order in which it is written. The reading kernel buffers it in a memory of its own and serves
-# its tasks from there in any order, so any two designs can stream. The lag follows from the times at which the source
-# has written each tile and the target first asks for it.
-
-
-FLOATS = {("bfloat", 16), ("float", 32)}
-"""Kinds and bits of types that streams carry."""
-TABLE_BITS = 32
-TOKEN_CYCLES = 3
-"""Cycles to learn that a tile has arrived, in a loop that is not pipelined: its condition, a table and a FIFO."""
-Lags = tuple[tuple[int | None, ...], ...]
+# Streams between operators: possible pairs, their start lags, and the resources they save.
 
 
 def edges_of(fronts: Fronts) -> tuple[Edge, ...]:
-    """Return the pairs of operators between which a tensor may be a stream; none for an NPU.
+    """Return the pairs of operators between which a tensor may be a stream.
 
     No other operator reads the tensor, it is no output of the network, and only free rearrangements lie in between.
     """
-    return tuple(_edges(fronts, fronts.device)) if isinstance(fronts.device, FpgaDevice) else ()
+    return tuple(_edges(fronts)) if fronts.launches.linked else ()
 
 
 def written_as(network: Network) -> dict[str, str]:
@@ -259,9 +243,13 @@ def stream_ends(written: Mapping[str, str], source: Step, target: Step) -> tuple
     return interface(loaded(source.work))[1][0].name, interface(loaded(target.work))[0][position].name
 
 
-def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
-    moved = {key: [_passages(point) for point in points] for key, points in fronts.points.items()}
-    known: dict[tuple[str, str, int], tuple[Resources, Lags] | None] = {}
+def _edges(fronts: Fronts) -> Iterator[Edge]:
+    launches = fronts.launches
+    moved = {
+        key: [launches.passages(point.design.design, point.design.metrics) for point in points]
+        for key, points in fronts.points.items()
+    }
+    known: dict[tuple[str, str, int], Stream | None] = {}
     written_by: dict[str, list[int]] = {}
     for number, one in enumerate(fronts.candidates):
         written_by.setdefault(one.step.output, []).append(number)
@@ -273,70 +261,12 @@ def _edges(fronts: Fronts, device: FpgaDevice) -> Iterator[Edge]:
                 if key not in known:
                     written = [_port(p, m, None) for p, m in zip(fronts.points[key[0]], moved[key[0]], strict=True)]
                     read = [_port(p, m, position) for p, m in zip(fronts.points[key[1]], moved[key[1]], strict=True)]
-                    known[key] = _stream(device, written, read)
+                    known[key] = launches.stream(written, read, TICK_US)
                 if (stream := known[key]) is not None:
-                    saved = device.external.adapter.resources * 2
-                    saves = (getattr(saved, one) - getattr(stream[0], one) for one in RESOURCES)
-                    yield Edge(other, number, (0, *saves), stream[1])
+                    yield Edge(other, number, (0, *stream.saves), stream.lags)
 
 
-def _passages(point: Point) -> Mapping[str, Passage]:
-    return passages(point.design.design, point.design.metrics["stream_depths"])
-
-
-def _port(point: Point, moved: Mapping[str, Passage], position: int | None) -> Passage | None:
+def _port(point: Point, moved: Mapping[str, Any], position: int | None) -> Any:
     """Return the transfer of the tensor that a design reads at a position, or of its result if that is None."""
     reads, writes = interface(point.design.design.program)
     return moved.get((writes[0] if position is None else reads[position]).name)
-
-
-def _stream(
-    device: FpgaDevice, written: list[Passage | None], read: list[Passage | None]
-) -> tuple[Resources, Lags] | None:
-    """Return the resources that suffice to receive a tensor from any of the designs, and the lags.
-
-    None if no two designs can stream.
-    """
-    ticks = 1 / (device.clock_ghz * 1e3 * TICK_US)
-    lags = tuple(
-        tuple(
-            math.ceil(lag_cycles(device, source, target) * ticks)
-            if source and target and _fit(source, target)
-            else None
-            for target in read
-        )
-        for source in written
-    )
-    parts = [_receiving(device, one) for one in written if one is not None]
-    if not parts or all(lag is None for row in lags for lag in row):
-        return None
-    most = {name: max(getattr(one, name) for one in parts) for name in RESOURCES}
-    return Resources(**most), lags
-
-
-def lag_cycles(device: FpgaDevice, written: Passage, read: Passage) -> int:
-    """Return the cycles from the writer's start to the reader's after which the reader never waits."""
-    behind = int((written.by_element - read.by_element).max())
-    return max(1, behind + device.external.latency_cycles + TOKEN_CYCLES * written.moved)
-
-
-def _fit(written: Passage, read: Passage) -> bool:
-    """Return whether the words of two transfers are equal: as many floats, of the same type."""
-    one, other = written.tensor.dtype, read.tensor.dtype
-    return (one.kind, one.bits) in FLOATS and one == other and written.lanes == read.lanes
-
-
-def _receiving(device: FpgaDevice, written: Passage) -> Resources:
-    """Return the resources to receive a tensor.
-
-    They are for the process, its memory, the FIFO of arrived tiles, and two tables: where each tile belongs, and when
-    it is needed.
-    """
-    arrays, bits = device.arrays, written.tensor.dtype.bits * written.lanes
-    words = math.prod(written.tensor.shape) // written.lanes
-    memory = Resources(bram18=arrays.bram18(words, bits))
-    if device.limit("uram"):
-        memory = Resources(uram=math.ceil(words / arrays.uram_words) * math.ceil(bits / arrays.uram_bits))
-    table = Resources(bram18=arrays.bram18(written.moved, TABLE_BITS))
-    said, load = fifo_resources(device, 1, written.moved), device.external.load.resources
-    return Resources.total([memory, table, table, said, load])

@@ -11,6 +11,7 @@ from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Files, Sources, Words
 from allo_dse.eval.evaluator import Evaluator
+from allo_dse.eval.launches import Launches
 from allo_dse.eval.recording import Recorded
 from allo_dse.eval.target import Target
 from allo_dse.mapper.fold.vmg import VMG
@@ -91,6 +92,12 @@ class FpgaBackend(Backend):
         from .recording import recorded
 
         return recorded(design, metrics)
+
+    def launches(self, device: Device) -> Launches:
+        """Return one launch, whose operators keep their hardware."""
+        from .launches import FpgaLaunches  # which few runs need
+
+        return FpgaLaunches(FpgaDevice.of(device))
 
     def artifacts(self, design: Design, sources: Sources) -> Artifacts:
         """Return the HLS project; of an evaluated design at its depths, with test data and a prediction."""

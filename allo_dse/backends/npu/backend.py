@@ -11,6 +11,7 @@ from allo_dse.compiler.program.tensors import TensorPort
 from allo_dse.device.device import Device, NpuDevice
 from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Sources, Words
 from allo_dse.eval.evaluator import Evaluator
+from allo_dse.eval.launches import Launches
 from allo_dse.eval.parameters import Tunable
 from allo_dse.eval.recording import Recorded
 from allo_dse.eval.target import MODEL, Target
@@ -72,6 +73,12 @@ class NpuBackend(Backend):
     def evaluator(self, device: Device) -> Evaluator:
         """Return the simulator."""
         return NpuSimulator()
+
+    def launches(self, device: Device) -> Launches:
+        """Return launches of operators side by side on columns."""
+        from .launches import NpuLaunches  # which few runs need
+
+        return NpuLaunches(NpuDevice.of(device))
 
     def tunable(self, device: Device) -> Tunable:
         """Return the numbers of the board and of the kernels."""

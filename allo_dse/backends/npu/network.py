@@ -25,12 +25,12 @@ from allo_dse.common.records import replace
 from allo_dse.compiler.program.tensors import IntArray, Tensor
 from allo_dse.device.device import NpuDevice
 from allo_dse.device.npu_model import Board
+from allo_dse.eval.launches import Part
 from allo_dse.mapper.graph.ports import PortKey
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import Network, NetworkBuilder, Processes
 from allo_dse.simulator.network.tables import Table
 from allo_dse.simulator.run_time.records import Op
-from allo_dse.space.design import Design
 
 from .costs import TICKS_PER_CYCLE, TileTicks, class_cycles, host_us
 from .mapping import NpuMapping
@@ -331,22 +331,6 @@ def _core_table(parts: Parts, schedule: GroupSchedule, ticks: IntArray, external
 
 
 # Designs that run concurrently on columns of their own, simulated together: they share DRAM and wait for each other.
-
-
-class Part(Struct, frozen=True):
-    """A design in a launch.
-
-    Attributes:
-        first_column: of those that it has.
-        after: positions of the parts before it whose ends it waits for. wait_us: time from then until it is called.
-        transport: how its tiles move, where that is not its mapping's own plan.
-    """
-
-    design: Design
-    first_column: int
-    after: tuple[int, ...]
-    wait_us: float
-    transport: Transport | None = None
 
 
 def ends_together(parts: Sequence[Part], device: NpuDevice) -> list[float]:

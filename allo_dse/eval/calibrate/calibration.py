@@ -200,7 +200,7 @@ def _devices(measurements: Sequence[Measurement], tunable: Tunable | None) -> li
     devices = [m.design.device for m in measurements]
     for measurement, device in zip(measurements, devices, strict=True):
         assert tunable is not None
-        if device.family != devices[0].family or tunable.settings(device) != tunable.settings(devices[0]):
+        if type(device) is not type(devices[0]) or tunable.settings(device) != tunable.settings(devices[0]):
             raise DeviceError(
                 f"{measurement.label or measurement.design.key}: measured on {_words(tunable_of(device), device)}, "
                 f"the first one on {_words(tunable, devices[0])}",

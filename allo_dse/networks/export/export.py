@@ -275,8 +275,8 @@ def export(
     }
     (folder / "expected.npz").unlink(missing_ok=True)  # it may belong to other inputs
     written = write_files(files, folder)
-    if isinstance(composition.fronts.device, FpgaDevice):
-        return written + write_project(composition, composition.fronts.device, folder)
+    if composition.fronts.launches.linked:
+        return written + write_project(composition, FpgaDevice.of(composition.fronts.device), folder)
     for launch in composition.launches:
         for run in launch.designs.values():
             written += run.point.design.export(folder / _folder(launch, run))

@@ -91,6 +91,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
                             proposer = driver.proposer
                             if options.verify:
                                 with suppress(StepLeft), stop.leaving():
+                                    reporter.searched(ledger.result(reason))
                                     _verify(ledger, reporter, stop, seed)
                             if len(ledger.wrong) == known:
                                 break

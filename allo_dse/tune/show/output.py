@@ -123,6 +123,13 @@ def _design(best: BestDesign, result: Result) -> JsonObject:
     }
 
 
+def searched(result: Result, console: Console) -> Iterator[Table | str]:
+    """Yield what is shown of a search that has ended, before designs are verified, placed and exported."""
+    if result.unverified:
+        yield front_table(result, console)
+        yield f"not yet verified: {result.unverified} of {len(result.front)} designs of the front"
+
+
 def print_result(result: Result, console: Console, command: Sequence[str]) -> None:
     """Print the front, the best design in words, and the locations of files."""
     if not result.front:

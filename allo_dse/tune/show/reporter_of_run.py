@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.status import Status
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +20,7 @@ from allo_dse.common.quoting import markup, printable
 from ..results.result import Result
 from ..search.screening import Screen
 from ..store.certificate import Certificate, Gap, percent
+from .output import searched
 from .reporters import JsonReporter, PlainReporter, QuietReporter, Reporter
 from .run_view import View, format_duration, format_value
 
@@ -106,7 +107,8 @@ class LiveReporter(QuietReporter):
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         self._console = console or Console(stderr=True, highlight=False)
-        self._verifying: Status | None = None
+        self._front: list[RenderableType] = []
+        self._verifying = Live(console=self._console, transient=True)  # the final table takes its place
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
 
     def __enter__(self) -> LiveReporter:
@@ -131,20 +133,20 @@ class LiveReporter(QuietReporter):
         style = "bold red" if text.startswith("WRONG") else "yellow"
         self._console.print(Text(text, style=style))
 
+    def searched(self, result: Result) -> None:
+        self._front = list(searched(result, self._console))
+
     def verifying(self, done: int, of: int) -> None:
         text = f"verifying design {done + 1} of {of} of the front; Ctrl-C leaves it, the same command goes on"
-        if self._verifying is None:
-            self._verifying = self._console.status(text)
-            self._verifying.start()
-        self._verifying.update(text)
+        self._verifying.update(Group(*self._front, Spinner("dots", text)))
+        self._verifying.start()
 
     def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None:
         self._stop()
 
     def _stop(self) -> None:
         self._live.stop()
-        if self._verifying is not None:
-            self._verifying.stop()
+        self._verifying.stop()
 
 
 def render(view: View) -> Table:

@@ -8,11 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TextIO
 
+from rich.console import Console
+
 from allo_dse.common.quoting import printable
 
 from ..results.result import Result
 from ..search.screening import Screen
-from .output import summary
+from .output import searched, summary
 from .run_view import View, device_name, progress_line
 
 PLAIN_SECONDS = 5.0
@@ -30,6 +32,10 @@ class Reporter(Protocol):
         ...
 
     def note(self, text: str) -> None: ...
+    def searched(self, result: Result) -> None:
+        """Called when the search ends, before designs of the front are verified, placed and exported."""
+        ...
+
     def verifying(self, done: int, of: int) -> None: ...
     def finish(self, result: Result, screen: Screen, command: Sequence[str]) -> None: ...
 
@@ -68,6 +74,9 @@ class QuietReporter:
         if text.startswith("WRONG"):
             self._say(text)
 
+    def searched(self, result: Result) -> None:
+        pass
+
     def verifying(self, done: int, of: int) -> None:
         pass
 
@@ -89,6 +98,11 @@ class PlainReporter(QuietReporter):
 
     def note(self, text: str) -> None:
         self._say(text)
+
+    def searched(self, result: Result) -> None:
+        console = Console(file=self._stream, highlight=False)
+        for part in searched(result, console):
+            console.print(part)
 
     def verifying(self, done: int, of: int) -> None:
         if done == 0:
@@ -117,6 +131,9 @@ class JsonReporter(QuietReporter):
 
     def note(self, text: str) -> None:
         self._emit("note", text=text)
+
+    def searched(self, result: Result) -> None:
+        self._emit("front", front=summary(result)["front"])
 
     def verifying(self, done: int, of: int) -> None:
         self._emit("verify", done=done, of=of)

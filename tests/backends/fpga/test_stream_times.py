@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from allo_dse.backends.fpga.bound_times import passages
+from allo_dse.backends.fpga.launches import TOKEN_CYCLES, lag_cycles
 from allo_dse.backends.fpga.mapping import FpgaMapping
 from allo_dse.backends.fpga.network import TensorCopies, add_tasks, fpga_network
 from allo_dse.backends.fpga.shared_costs import TensorUse
 from allo_dse.eval.execute.run import wiring_of
-from allo_dse.networks.strided import TOKEN_CYCLES, lag_cycles
 from allo_dse.simulator.engine.engine import table_engine
 from allo_dse.simulator.network.network import NetworkBuilder
 from allo_dse.simulator.network.tables import Table

@@ -10,8 +10,8 @@ import pytest
 
 from allo_dse.backends.fpga.evaluator import FpgaSimulator
 from allo_dse.backends.fpga.hls.design_project import hls_project
+from allo_dse.backends.fpga.launches import in_dram
 from allo_dse.compiler.model.arguments import numpy_dtype
-from allo_dse.networks.fronts import in_dram
 from allo_dse.networks.operators import (
     Work,
     attention_work,
@@ -25,7 +25,7 @@ from allo_dse.networks.operators import (
     row_work,
     unary_work,
 )
-from allo_dse.networks.operators.execute import difference, interface, run_program
+from allo_dse.networks.operators.execute import difference, interface, loaded, run_program
 from allo_dse.networks.operators.products import fused_work
 from allo_dse.space.choice import random_suggest
 from allo_dse.space.design import Design
@@ -55,7 +55,7 @@ def _folded(work: Work) -> Design:
         program=work.program,
         params=work.params,
         device="u280",
-        schedules=in_dram(work),
+        schedules=in_dram(loaded(work)),
         objectives=[minimize("latency_us")],
     )
     rng = np.random.default_rng(0)

@@ -62,6 +62,18 @@ def test_plain_lines(tmp_path: Path) -> None:
     assert "hypervolume 0." in lines[1]
 
 
+def test_the_front_is_shown_before_it_is_verified(tmp_path: Path) -> None:
+    stream, console = io.StringIO(), Console(file=io.StringIO(), force_terminal=True, width=120)
+    fake_study().run(30, run_dir=tmp_path / "plain", progress=PlainReporter(stream))
+    fake_study().run(30, run_dir=tmp_path / "live", progress=LiveReporter(console))
+    for text in (stream.getvalue(), strip(cast(io.StringIO, console.file).getvalue())):
+        front, unverified, verifying = (text.index(part) for part in ("Pareto front", "not yet verified", "verifying"))
+        assert front < unverified < verifying
+    again = io.StringIO()
+    fake_study().run(30, run_dir=tmp_path / "plain", progress=PlainReporter(again))
+    assert "not yet verified" not in again.getvalue()
+
+
 def test_json_events_are_one_object_per_line(tmp_path: Path) -> None:
     stream = io.StringIO()
     result = fake_study().run(30, run_dir=tmp_path / "run", progress=JsonReporter(stream))
@@ -69,6 +81,9 @@ def test_json_events_are_one_object_per_line(tmp_path: Path) -> None:
     assert [e["event"] for e in events][:2] == ["start", "progress"]
     final = events[-1]
     assert final["event"] == "result"
+    (front,) = (e["front"] for e in events if e["event"] == "front")
+    assert [design["key"] for design in front] == [design["key"] for design in final["front"]]
+    assert {design["verified"] for design in front} == {None}
     assert len(final["front"]) == len(result.front)
     assert final["best"]["latency_us"]["values"]["latency_us"] == result.best().metrics.latency_us
     assert events[1]["hypervolume_reference"].keys() == {"latency_us", "pe_count", "local_memory_bytes"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-import numpy as np
 from msgspec import Struct
 
 from allo_dse.compiler.ir.affine import Linear
@@ -24,7 +23,20 @@ Array: TypeAlias = tuple[str, str]
 _SPARSE = 4  # banks per access beyond which a cyclic split costs more than it serves
 
 
-class Use(Struct, frozen=True):
+class Spread(Struct, frozen=True):
+    """Indices of an access in one round of its pipelined loop.
+
+    Attributes:
+        pipelined: the variable of that loop.
+        dims: per dimension the part of the index that all copies share, and the indices of the copies beside it; None
+            where data decides.
+    """
+
+    pipelined: int
+    dims: tuple[tuple[Linear, frozenset[int]] | None, ...]
+
+
+class Use(Struct, frozen=True, eq=False, dict=True):
     """An access to an array, with the loops around it, outermost first, and their names."""
 
     array: Array
@@ -32,24 +44,45 @@ class Use(Struct, frozen=True):
     index: tuple[Linear | None, ...]
     loops: tuple[tuple[Loop, str], ...]
 
-    def in_round(self, copies: Copies) -> tuple[int, tuple[Linear | None, ...], Unrolled] | None:
-        """Return the pipelined loop around it, its index there, and the values of the unrolled loops' variables."""
-        pipelined: int | None = None
+    def spread(self, copies: Copies) -> Spread | None:
+        """Return its indices in a round, for copies of the pipelined loop; None if no loop around it is pipelined."""
+        found = next((at for at, (_, name) in enumerate(self._counted) if name in copies), None)
+        if found is None:
+            return None
+        key = found, copies[self._counted[found][1]]
+        if key not in self._known:
+            self._known[key] = self._spread(*key)
+        return self._known[key]
+
+    @cached_property
+    def _counted(self) -> list[tuple[Loop, str]]:
+        """The loops with constant trips."""
+        return [(loop, name) for loop, name in self.loops if loop.trips and loop.trips.is_constant and loop.lower]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], Spread]:
+        return {}
+
+    def _spread(self, pipelined: int, factor: int) -> Spread:
         index, unrolled = self.index, dict[int, range]()
-        for loop, name in self.loops:
-            if loop.trips is None or not loop.trips.is_constant or loop.lower is None:
-                continue
-            trips, first = loop.trips.constant, loop.lower.value({})
-            if pipelined is not None and first is not None:
-                unrolled[loop.variable] = range(first, first + trips * loop.step, loop.step)
-            elif name in copies:
-                pipelined, factor = loop.variable, copies[name]
-                if factor > 1:  # the variable counts rounds, another one the copies
-                    inner = -1 - loop.variable
-                    unrolled[inner] = range(factor)
-                    form = Linear(((inner, loop.step), (loop.variable, loop.step * factor)))
-                    index = tuple(part and part.put_in(loop.variable, form) for part in index)
-        return None if pipelined is None else (pipelined, index, unrolled)
+        for loop, _ in self._counted[pipelined + 1 :]:
+            assert loop.trips is not None
+            assert loop.lower is not None
+            first = loop.lower.value({})
+            if first is not None:
+                unrolled[loop.variable] = range(first, first + loop.trips.constant * loop.step, loop.step)
+        outer, _ = self._counted[pipelined]
+        if factor > 1:  # the variable counts rounds, another one the copies
+            inner = -1 - outer.variable
+            unrolled[inner] = range(factor)
+            form = Linear(((inner, outer.step), (outer.variable, outer.step * factor)))
+            index = tuple(part and part.put_in(outer.variable, form) for part in index)
+        return Spread(outer.variable, tuple(_copies_of(form, unrolled) for form in index))
+
+
+def _copies_of(form: Linear | None, unrolled: Unrolled) -> tuple[Linear, frozenset[int]] | None:
+    parts = split(form, unrolled)
+    return None if parts is None else (parts[1], frozenset(addresses_of([parts[0]], unrolled)[:, 0].tolist()))
 
 
 def uses_of(kernel: Kernel) -> tuple[tuple[Use, ...], ...]:
@@ -94,16 +127,13 @@ def needed_banks(uses: Iterable[Use], copies: Copies) -> dict[Array, dict[int, i
     """
     rounds: dict[tuple[Array, int, int], dict[int, dict[Linear, set[int]]]] = {}
     for use in uses:
-        found = use.in_round(copies)
-        if found is None:
+        spread = use.spread(copies)
+        if spread is None:
             continue
-        pipelined, index, unrolled = found
-        for dim, form in enumerate(index):
-            parts = split(form, unrolled)
-            if parts is not None:
-                values = addresses_of([parts[0]], unrolled)[:, 0]
-                alike = rounds.setdefault((use.array, dim, use.shape[dim]), {}).setdefault(pipelined, {})
-                alike.setdefault(parts[1], set()).update(np.unique(values).tolist())
+        for dim, part in enumerate(spread.dims):
+            if part is not None:
+                alike = rounds.setdefault((use.array, dim, use.shape[dim]), {}).setdefault(spread.pipelined, {})
+                alike.setdefault(part[0], set()).update(part[1])
     needed: dict[Array, dict[int, int]] = {}
     for (array, dim, extent), by_loop in rounds.items():
         factor = _banks(extent, [list(alike.items()) for alike in by_loop.values()])

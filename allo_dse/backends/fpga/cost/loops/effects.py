@@ -30,6 +30,8 @@ from ..plan import Item, Planned
 Index: TypeAlias = tuple[Linear | None, ...]
 Element: TypeAlias = tuple[str, Index]
 """An array and an index."""
+Shape: TypeAlias = tuple[object, ...]
+"""An index without its constants."""
 Use: TypeAlias = tuple[Op, Unrolled]
 """A load or store, with the unrolled loops around it."""
 
@@ -74,6 +76,8 @@ class _Reader:
         known: elements whose value a register holds for sure, since the round has stored or loaded it.
         pending: stores that nothing in memory depends on so far, by element, each with the number of conditions around
             it; a store under no more conditions that comes later makes them superfluous.
+        seen: all elements that were ever known or pending, by array and shape. Elements of one shape differ if their
+            constants do, so that only other shapes have to be compared.
         conditions: how many are around the place that is read.
         ranges: of the variables of the unrolled loops so far.
     """
@@ -82,6 +86,7 @@ class _Reader:
     dead: list[Op] = field(default_factory=list)
     known: set[Element] = field(default_factory=set)
     pending: dict[Element, tuple[tuple[Op, int], ...]] = field(default_factory=dict)
+    seen: dict[str, dict[Shape, set[Element]]] = field(default_factory=dict)
     conditions: int = 0
     ranges: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -127,20 +132,40 @@ class _Reader:
             return
         # A conditional store to the very same element is selected in a register, not read from memory.
         self.uses.append((op, _told_apart(access, unrolled)))
-        self.pending = {e: ops for e, ops in self.pending.items() if e == element or apart(e, element, self.ranges)}
+        for other in self._possibly_same(element):
+            self.pending.pop(other, None)
         if None not in access.index:
-            self.known.add(element)
+            self._know(element)
 
     def _store(self, op: Op, access: Access, unrolled: Unrolled) -> None:
         element = (access.array, access.index)
         self.uses.append((op, _told_apart(access, unrolled)))
-        self.known = {e for e in self.known if apart(e, element, self.ranges)}
+        self.known.difference_update(self._possibly_same(element), (element,))
         if None in access.index:
             return
         before = self.pending.get(element, ())
         self.dead += [other for other, around in before if around >= self.conditions]
         self.pending[element] = (*((o, n) for o, n in before if n < self.conditions), (op, self.conditions))
+        self._know(element)
+
+    def _know(self, element: Element) -> None:
         self.known.add(element)
+        self.seen.setdefault(element[0], {}).setdefault(_shape(element), set()).add(element)
+
+    def _possibly_same(self, element: Element) -> list[Element]:
+        """Return the other elements that were seen, and are not known to differ from this one."""
+        own = _shape(element)
+        return [
+            other
+            for shape, others in self.seen.get(element[0], {}).items()
+            if shape != own
+            for other in others
+            if not apart(other, element, self.ranges)
+        ]
+
+
+def _shape(element: Element) -> Shape:
+    return tuple(None if form is None else (form.terms, form.derived) for form in element[1])
 
 
 def _told_apart(access: Access, unrolled: Unrolled) -> Unrolled:

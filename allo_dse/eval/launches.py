@@ -1,0 +1,115 @@
+"""Launches of networks: what they take of a device, and how operators pass tensors to each other there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from allo_dse.compiler.program.tensors import IntArray
+from allo_dse.device.device import Device
+from allo_dse.mapper.program import Program
+from allo_dse.space.design import Design
+
+UNLIMITED = 1_000_000
+
+
+class Part(Struct, frozen=True):
+    """A design in a launch.
+
+    Attributes:
+        first_column: of those that it has.
+        after: positions of the parts before it whose ends it waits for. wait_us: time from then until it is called.
+        transport: how its tiles move, where that is not its mapping's own plan.
+    """
+
+    design: Design
+    first_column: int
+    after: tuple[int, ...]
+    wait_us: float
+    transport: Any = None
+
+
+class Stream(NamedTuple):
+    """A tensor that one operator streams to another.
+
+    Attributes:
+        saves: of each limited resource, how much less the two operators take.
+        lags: by design of the writer and of the reader, the ticks from the start of one to the start of the other; None
+            if the two cannot stream.
+    """
+
+    saves: tuple[int, ...]
+    lags: tuple[tuple[int | None, ...], ...]
+
+
+class Launches:
+    """What networks need of a device. This class describes devices that run one operator after the other.
+
+    Attributes:
+        columns: neighbouring parts of the device that operators can have for themselves; 0 if it has no such parts.
+        limits: what the operators of a launch may use: columns, or any number of operators, and then `resources`.
+        resources: metrics of designs that launches have a limited amount of.
+        most: the largest number of launches of a network; None without a limit.
+        between_us: time from one launch to the next.
+        dram_gb_s: bandwidth of the DRAM.
+        objectives: of the search for an operator's designs.
+        linked: True if the designs of a launch are built together, as one project.
+    """
+
+    columns: int = 0
+    limits: tuple[int, ...] = (UNLIMITED,)
+    resources: tuple[str, ...] = ()
+    most: int | None = None
+    between_us: float = 0.0
+    dram_gb_s: float = float("inf")
+    objectives: tuple[str, ...] = ("latency_us",)
+    linked: bool = False
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def configuring_us(self, target: str) -> float:
+        """Return the time that the host program of a target takes before each call of an operator."""
+        return 0.0
+
+    def parts(self) -> Iterator[tuple[int, Device]]:
+        """Yield numbers of columns, each with a device of that size, to search designs for."""
+        yield 1, self.device
+
+    def schedules(self, program: Program) -> Sequence[Any]:
+        """Return the schedules that designs of an operator may choose from."""
+        return ()
+
+    def bandwidth(self, latency_us: float, dram_bytes: int, bound: Mapping[str, float]) -> float:
+        """Return the share of the DRAM's bandwidth that a design takes while it runs."""
+        return dram_bytes / (latency_us * 1e3 * self.dram_gb_s)
+
+    def ends_us(self, parts: Sequence[Part]) -> list[float] | None:
+        """Return the ends of parts of a launch that are simulated together; None if they do not disturb each other."""
+        return None
+
+    def reading(self, design: Design, orders: Mapping[str, IntArray]) -> tuple[Any, Mapping[str, Any]] | None:
+        """Return how a design reads tensors that lie in another order, and its metrics then; None if it cannot.
+
+        Args:
+            orders: by tensor, the source position of every element; -1 for a zero.
+        """
+        return None
+
+    def passages(self, design: Design, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the passages of the tensors that a design could stream, by name; see `stream`."""
+        return {}
+
+    def stream(self, written: Sequence[Any], read: Sequence[Any], tick_us: float) -> Stream | None:
+        """Return what streaming a tensor saves and costs; None if no two designs can stream.
+
+        Args:
+            written, read: its passage in each design of the writer and of the reader; None where it has none.
+        """
+        return None
+
+    def moved_bytes(self, design: Design, tensor: str) -> int:
+        """Return the bytes of a tensor that a design moves from or to DRAM, and does not if the tensor is a stream."""
+        return 0
