@@ -72,12 +72,14 @@ def _never_waits(vmg: VMG) -> bool:
 
     This holds if at most one path with one FIFO connects any two nodes, and earlier tasks put the tokens inside nodes.
     """
-    edges, node, fifos = vmg.graph.edges, vmg.node_of_task, vmg.uses.fifos
+    edges, node = vmg.graph.edges, vmg.node_of_task
     source, target = node[edges.source], node[edges.target]
     inside = source == target
     if (vmg.uses.position[edges.source[inside]] >= vmg.uses.position[edges.target[inside]]).any():
         return False
-    fifo, first = np.unique(fifos.fifo[edges.stream[~inside]], return_index=True)
+    if inside.all():
+        return True
+    fifo, first = np.unique(vmg.uses.fifos.fifo[edges.stream[~inside]], return_index=True)
     if len(fifo) >= vmg.node_count:
         return False
     sets = DisjointSets[int]()

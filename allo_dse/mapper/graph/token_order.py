@@ -45,15 +45,18 @@ def token_orders(classes: Iterable[ClassTasks]) -> tuple[ClassOrder, ...] | None
             continue
         if not body.streams or any(isinstance(binding, StreamArray) for binding in body.streams):
             return None
-        text, number = Body(body.symbol, body.mlir), dict[Steps, int]()
-        common = static_steps(text)
-        numbers = [dict(enumerate(pid)) for pid in zip(*(axis.tolist() for axis in own.pid), strict=True)]
-        steps = common * len(own.tasks) if common is not None else static_steps(text, numbers)
-        if steps is None:
-            return None
-        which = np.array([number.setdefault(of_task, len(number)) for of_task in steps], np.int64)
+        text = Body(body.symbol, body.mlir)
+        kinds: Sequence[Steps] | None = static_steps(text)
+        which = np.zeros(len(own.tasks), np.int64)
+        if kinds is None:
+            numbers = [dict(enumerate(pid)) for pid in zip(*(axis.tolist() for axis in own.pid), strict=True)]
+            steps = static_steps(text, numbers)
+            if steps is None:
+                return None
+            number = {of_task: at for at, of_task in enumerate(dict.fromkeys(steps))}
+            kinds, which = tuple(number), np.array([number[of_task] for of_task in steps], np.int64)
         first = len(own.pid) + len(own.tiles) + len(own.task_class.state) + len(own.task_class.externals)
-        found.append(ClassOrder(own, first, tuple(number), which))
+        found.append(ClassOrder(own, first, tuple(kinds), which))
     return tuple(found)
 
 
