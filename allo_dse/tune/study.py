@@ -73,6 +73,8 @@ class Study(StudySpec):
             which designs are timed if data decides how often loops run or whether streams are used (FPGA); the
             slowest set counts. Designs are verified on them in place of random ones.
         rungs: more expensive evaluators for the best designs, as `Rung` objects.
+        noise: whether to measure designs again where noise may hide which is better; "auto" does for evaluators with a
+            member `noisy` that is true: boards and commands.
 
     Raises:
         StudyError: when the declaration cannot work.
