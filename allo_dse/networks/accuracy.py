@@ -104,7 +104,7 @@ def accuracy_of(fronts: Fronts, limit: float | None, inputs: Mapping[str, Array]
     None without a limit, if all operators write one element type.
     """
     require_tolerance(limit)
-    if limit is None and len({one.writes for one in fronts.candidates}) < 2:
+    if not fronts.candidates or (limit is None and len({one.writes for one in fronts.candidates}) < 2):
         return None
     return Accuracy(fronts, random_inputs(fronts.network) if inputs is None else inputs, limit)
 

@@ -10,13 +10,14 @@ from typing import Any
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import replace
 from allo_dse.device.device import Device
+from allo_dse.lang.types import float32
 
 from .accuracy import Accuracy, accuracy_of, converted, fastest_within, in_words
 from .fronts import Fronts, launches_of
 from .launches import Launch, Run
-from .network import Array, Arrays, Network, Operator
+from .network import Array, Arrays, Host, Network, Operator
 from .operators.execute import Work, run_program
-from .problem import problem_of
+from .problem import moved_us, origins_of, problem_of
 from .solver.problem import TICK_US, Problem, Solution
 from .solver.solve import WORK_LIMIT, solve
 from .strided import edges_of, stream_ends, with_strided, written_as
@@ -80,17 +81,37 @@ class Composition:
     @property
     def takes_us(self) -> float:
         """The time that was minimised: the latency, or the time from input to input of a stream."""
-        return self.launches[0].period_us(self.fronts.device) if self.stream else self.latency_us
+        return self.launches[0].period_us(self.fronts.device) if self.stream and self.launches else self.latency_us
 
     @property
     def columns(self) -> int:
         """The largest number of columns that a launch uses."""
-        return max(launch.columns for launch in self.launches)
+        return max((launch.columns for launch in self.launches), default=0)
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """An FPGA's resources in use, by name; empty for an NPU."""
+        return self.launches[0].resources if self.launches else {}
+
+    @cached_property
+    def host_us(self) -> dict[str, float]:
+        """The time of each step that the host does, by name."""
+        network, device, dtype = self.network, self.fronts.device, float32
+        return {
+            step.name: moved_us(network, step, device, dtype) for step in network.steps if isinstance(step.work, Host)
+        }
+
+    @property
+    def device_share(self) -> float:
+        """The share of the latency in which the host computes no operator of the network."""
+        return 1 - min(1.0, sum(self.host_us.values()) / max(self.latency_us, TICK_US))
 
     @property
     def where(self) -> str:
         """The resources of the device in use, in words."""
-        used, limited = self.launches[0].resources, self.fronts.launches
+        used, limited = self.resources, self.fronts.launches
+        if not self.launches:
+            return "the host alone"
         if not limited.resources:
             return f"{self.columns} columns"
         limits = zip(limited.resources, limited.limits[1:], strict=True)
@@ -173,14 +194,15 @@ class Composition:
                 made = run_program(designs[step.output].program, given, designs[step.output].vmg)
             else:
                 made = step.work.function(*given)
-            known[step.output] = made.reshape(network.shapes[step.output])
+            known[step.output] = step.shaped(made, network.shapes)
         return {step.output: known[step.output] for step in network.steps}
 
     @cached_property
     def time_us(self) -> dict[str, float]:
         """The latency by cause, in microseconds; causes below a tick are left out.
 
-        The causes are reconfigurations between launches, the host, and rearrangements with host steps. Other time
+        The causes are reconfigurations between launches, the host's part of calls, operators on the host, and
+        rearrangements. Other time
         counts for the busiest resource of a running operator: of several, the one that ends last.
         """
         parts = {WAITING: (len(self.launches) - 1) * self._between_us}
@@ -191,7 +213,9 @@ class Composition:
             for name, share in run.spent.items():
                 parts[name] = parts.get(name, 0.0) + alone * share
             done = max(done, run.end_us)
-        parts["layouts, host steps"] = max(0.0, self.latency_us - sum(parts.values()))
+        rest = max(0.0, self.latency_us - sum(parts.values()))
+        parts["operators on the host"] = min(rest, sum(self.host_us.values()))
+        parts["layouts"] = rest - parts["operators on the host"]
         return {name: us for name, us in parts.items() if us >= TICK_US}
 
     @property
@@ -277,6 +301,12 @@ def _composed(
     limits = tuple(int(limit * share) for limit in problem.limits) if columns is None else (columns,)
     problem = replace(problem, limits=limits)
     made: list[Solution] = []
+    if not fronts.candidates:
+        origins = origins_of(fronts.network, fronts.device, float32)
+        length = max(
+            (ticks for name in fronts.network.outputs for ticks, _ in origins.get(name, {}).values()), default=0
+        )
+        return Composition(fronts, (), length * TICK_US, length * TICK_US, stream, accuracy)
 
     def composed(effects: Sequence[int] = (), part: float = 1.0, among: str = "") -> Composition:
         own, near = replace(problem, effects=tuple(effects)), made[0] if made else None

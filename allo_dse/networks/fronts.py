@@ -32,7 +32,7 @@ from allo_dse.tune.search.objectives import minimize
 from allo_dse.tune.store.record import Record
 from allo_dse.tune.study import Study
 
-from .network import Network, Operator, fused_operators, single_operators
+from .network import Host, Network, Operator, fused_operators, single_operators
 from .operators.execute import Work, loaded
 
 TRIALS = 60
@@ -130,7 +130,8 @@ def search_fronts(
             types; also if a program changes meanwhile, or another process searches the same designs.
         KeyboardInterrupt: once a search was stopped; another call continues it.
     """
-    for what, own, how in (("operators", network.worked, "add"), ("outputs", network.outputs, "output")):
+    operators = [step for step in network.steps if isinstance(step.work, Work | Host)]
+    for what, own, how in (("operators", operators, "add"), ("outputs", network.outputs, "output")):
         if not own:
             raise StudyError(f"network {network.name!r} has no {what}", hint=f"`Network.{how}` gives it some")
     found = Device.of(device)

@@ -53,13 +53,13 @@ class Arrange:
     Attributes:
         function: from the arrays, of whatever type, to one array.
         free: the elements stay where they are; at most the shape changes.
-        written: number of elements of the result that are not in their places in the first array; all by default.
+        written: number of elements of the result that are not in their places in the first array; -1 for all.
     """
 
     function: Callable[..., Array]
     free: bool
     kind: str = "layout"
-    written: int = 0
+    written: int = -1
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,14 @@ class Host(Struct, frozen=True):
         function: from arrays to one array.
         below: by input, the exclusive upper bound of its whole numbers; None for an input of others. Empty if not
             known.
+        flops, bytes: its operations, and what it reads and writes in the host's memory; 0 where only its result counts.
     """
 
     kind: str
     function: Callable[..., Array]
     below: tuple[int | None, ...] = ()
+    flops: float = 0.0
+    bytes: int = 0
 
 
 class Step(Struct, frozen=True):
@@ -115,6 +118,11 @@ class Step(Struct, frozen=True):
         """The arrays that it reads."""
         arrays = [known[name] for name in self.inputs]
         return [own.function(one) if own else one for one, own in zip_longest(arrays, self.through)]
+
+    def shaped(self, made: Array, shapes: Mapping[str, Shape]) -> Array:
+        """Its result in its shape; the shape of what the host computes may depend on elements."""
+        shape = shapes[self.output]
+        return made.reshape(shape) if made.size == math.prod(shape) or not isinstance(self.work, Host) else made
 
     @property
     def works(self) -> tuple[Work, ...]:
@@ -301,8 +309,8 @@ class Network:
 
     def _result(self, step: Step, given: list[Array], simulated: bool) -> Array:
         if not isinstance(step.work, Work):
-            made = step.work.function(*given)
-        elif simulated:
+            return step.shaped(step.work.function(*given), self.shapes)
+        if simulated:
             made = run_program(loaded(step.work), given)
         elif step.work.reference is None:  # in its widest type
             made = run_program(max(map(loaded, step.works), key=lambda one: interface(one)[1][0].dtype.bits), given)

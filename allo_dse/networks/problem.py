@@ -13,6 +13,13 @@ from .network import Arrange, Convert, Host, Network, Step
 from .operators.execute import Work
 from .solver.problem import BANDWIDTH, Choice, Problem, ticks
 
+HOST_GFLOPS = 32.0
+"""Of one core: with AVX2 two units have 8 multiply-adds each, 128 at 4 GHz; small tensors reach a quarter of that."""
+HOST_GB_S = 10.0
+"""Bandwidth of one core beside others, a tenth of two channels of DDR5-6000."""
+HOST_CALL_US = 5.0
+"""To call an operator of onnxruntime."""
+
 
 def choice_of(point: Point, launches: Launches) -> Choice:
     """Describe a design as a choice of the problem, with its share of the bandwidth."""
@@ -25,11 +32,15 @@ def moved_us(network: Network, step: Step, device: Device, dtype: DType) -> floa
     """Return the time of a rearrangement that is not free, or of a host step.
 
     Every element that is not in its place is written once, as `dtype`, at the DRAM's bandwidth, while others are read.
+    The host computes no faster than one of its cores does.
     """
-    if isinstance(step.work, Arrange) and step.work.free:
+    if isinstance(step.work, Host) and step.work.bytes:
+        computes = max(step.work.flops / (HOST_GFLOPS * 1e3), step.work.bytes / (HOST_GB_S * 1e3))
+        return HOST_CALL_US + computes
+    if isinstance(step.work, Arrange) and (step.work.free or step.work.written == 0):
         return 0.0
-    in_place = step.work.written if isinstance(step.work, Arrange) else 0
-    elements = in_place or math.prod(network.shapes[step.output])
+    written = step.work.written if isinstance(step.work, Arrange) else -1
+    elements = written if written > 0 else math.prod(network.shapes[step.output])
     return elements * dtype.bytes / (launches_of(device).dram_gb_s * 1e3)
 
 
@@ -65,7 +76,8 @@ def problem_of(fronts: Fronts) -> Problem:
     network, device, candidates = fronts.network, fronts.device, fronts.candidates
     launches = fronts.launches
     number = {step.name: position for position, (step, _) in enumerate(network.worked)}
-    keys = [(key, copy) for key in fronts.points for copy in range(1 + max(one.copy for one in candidates))]
+    copies = 1 + max((one.copy for one in candidates), default=0)
+    keys = [(key, copy) for key in fronts.points for copy in range(copies)]
     does = tuple(tuple(number[name] for name in one.names) for one in candidates)
     reads, writes = [one.reads for one in candidates], [one.writes for one in candidates]
     types = {*writes, *(dtype for own in reads for dtype in own)}

@@ -64,9 +64,7 @@ def _on_sources(step: Step, made: dict[str, Step], shapes: dict[str, Shape]) -> 
         parts.append((function, len(own), shapes[name]))
         sources += own
     function = _composed(step.work.function, parts)
-    return replace(
-        step, work=Arrange(function, is_free(function, [shapes[one] for one in sources])), inputs=tuple(sources)
-    )
+    return replace(step, work=arrange(function, [shapes[one] for one in sources]), inputs=tuple(sources))
 
 
 def _same(array: Array) -> Array:
@@ -86,12 +84,20 @@ def _composed(outer: Function, parts: Sequence[tuple[Function, int, Shape]]) -> 
     return function
 
 
-def is_free(function: Function, shapes: Sequence[Shape]) -> bool:
-    """Return whether a rearrangement of one tensor leaves every element in its place; tried on their numbers."""
+def arrange(function: Function, shapes: Sequence[Shape]) -> Arrange:
+    """Return a rearrangement of tensors of some shapes.
+
+    It is tried on their numbers. It is free if every element stays in its place; of a tensor that only grows or shrinks
+    at its end, the new elements are written.
+    """
     if len(shapes) != 1:
-        return False
-    numbers = np.arange(math.prod(shapes[0]), dtype=np.int32)
-    return np.array_equal(function(numbers.reshape(shapes[0])).ravel(), numbers)
+        return Arrange(function, False)
+    numbers = np.arange(1, 1 + math.prod(shapes[0]), dtype=np.int32)
+    found = function(numbers.reshape(shapes[0])).ravel()
+    same = min(len(numbers), len(found))
+    if not np.array_equal(found[:same], numbers[:same]):
+        return Arrange(function, False)
+    return Arrange(function, len(found) == len(numbers), written=len(found) - same)
 
 
 def order_of(work: Arrange, shapes: Sequence[Shape], name: str) -> NDArray[np.int32]:

@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import allo_dse as dse
 from allo_dse.networks.network import Network
+from allo_dse.networks.operators.execute import difference
 
 Floats = NDArray[np.float32]
 LENGTH, WIDTH, HEADS = 8, 16, 2
@@ -55,6 +57,18 @@ def by_onnx(model: ModelProto, network: Network, x: Floats) -> dict[str, NDArray
     whole.graph.output.extend(outs)
     found = dict(zip((one.name for one in outs), ReferenceEvaluator(whole).run(None, {"x": x}), strict=True))
     return {name: _pixels(found[theirs]) if name != theirs else found[theirs] for name, theirs in names.items()}
+
+
+def computed(model: ModelProto, host: str = "auto") -> Network:
+    """The network of a model, which computes what ONNX's reference evaluator does."""
+    network = dse.from_onnx(model, element="f32", host=host)
+    x = np.random.default_rng(1).standard_normal(network.shapes["x"]).astype(np.float32)
+    expected = dict(zip(network.outputs, ReferenceEvaluator(model).run(None, {"x": x}), strict=True))
+    for simulated in (False, True):
+        found = {"x": x, **network.constants, **network.run({"x": x}, simulated=simulated)}
+        for name, array in expected.items():
+            assert difference(found[name], array) < 1e-5, name
+    return network
 
 
 def _pixels(image: NDArray[np.generic]) -> NDArray[np.generic]:

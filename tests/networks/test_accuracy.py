@@ -29,7 +29,6 @@ from allo_dse.networks.export.export import export, facts_of
 from allo_dse.networks.fronts import Fronts, Options, Point, search_fronts
 from allo_dse.networks.network import Arrange, Convert, Host
 from allo_dse.networks.operators import element_type, gemm_work, rms_norm_work, unary_work
-from allo_dse.networks.operators.elementwise import unary
 from allo_dse.networks.operators.execute import Work, difference
 from allo_dse.networks.solver.problem import ticks
 
@@ -190,9 +189,10 @@ def test_a_type_that_a_device_cannot_do_for_an_operator_is_left_out(tmp_path: Pa
 def test_programs_of_ones_own_in_several_types(tmp_path: Path) -> None:
     """A parameter of types, several works of a step, and a work without a reference, which is compared with float32."""
     net = dse.Network("own")
+    gelu = unary_work("gelu", 1024, BF16)
     size = {"N": 1024, "P": dse.divisors(1024, at_least=4, at_most=8)}
     x = net.input("x", (1024,))
-    y = net.add(unary, x, params={**size, "op": "gelu", "Ty": dse.choices([BF16, F32])}, name="open")
+    y = net.add(gelu.program, x, params={**size, "Ty": dse.choices([BF16, F32])}, name="open")
     net.output(net.add([unary_work("silu", 1024, BF16), unary_work("silu", 1024, F32)], y, name="either"))
     found = search_fronts(net, "npu1_1col", trials=2, cache=tmp_path)
     assert [one.writes.name for one in found.candidates] == ["bfloat16", "float32"] * 2

@@ -21,7 +21,7 @@ from allo_dse.networks.network import Arrange, Network
 from allo_dse.networks.operators.execute import difference
 from allo_dse.networks.strided import order_of, simplified
 
-from .models import Writer
+from .models import Writer, by_onnx, computed
 
 SIDE = 4
 ROOT = np.sqrt(2)
@@ -74,26 +74,25 @@ SQUARE, HEADS = (SIDE, SIDE), (1, SIDE, SIDE)
 
 
 @pytest.mark.parametrize(
-    ("made", "shape", "version", "why"),
+    ("made", "shape", "version"),
     [
-        (lambda w: _gelu(w, ROOT), SQUARE, 17, "no program for Erf"),
-        (lambda w: _rms_norm(w, weight=ROW, axes=[-1], keepdims=0), SQUARE, 17, "no program for Sqrt"),
-        (lambda w: _rms_norm(w, weight=ROW), SQUARE, 17, "no program for Sqrt"),
-        (lambda w: _rms_norm(w, epsilon=ROW, weight=ROW, axes=[-1]), SQUARE, 17, "no program for Sqrt"),
-        (lambda w: _rms_norm(w, weight=ROW[:, None], axes=[-1]), SQUARE, 17, "'mul_.*': .* with a weight for each"),
-        (lambda w: _rotary(w, (SIDE, 1)), (1, SIDE, SIDE, SIDE), 17, "no program for Neg"),
-        (lambda w: _attention(w), (2, SIDE, SIDE), 11, "'matmul_.*': .* outside of attention"),
-        (lambda w: _attention(w, np.zeros((2, SIDE, SIDE))), HEADS, 17, "'matmul_.*': values of"),
-        (lambda w: _attention(w, scale=0.0), (2, SIDE, SIDE), 17, "'matmul_.*': .* outside of attention"),
-        (_foreign, SQUARE, 17, "no program for Sigmoid"),
+        (lambda w: _gelu(w, ROOT), SQUARE, 17),
+        (lambda w: _rms_norm(w, weight=ROW, axes=[-1], keepdims=0), SQUARE, 17),
+        (lambda w: _rms_norm(w, weight=ROW), SQUARE, 17),
+        (lambda w: _rms_norm(w, epsilon=ROW, weight=ROW, axes=[-1]), SQUARE, 17),
+        (lambda w: _rms_norm(w, weight=ROW[:, None], axes=[-1]), SQUARE, 17),
+        (lambda w: _rotary(w, (SIDE, 1)), (1, SIDE, SIDE, SIDE), 17),
+        (lambda w: _attention(w, np.zeros((2, SIDE, SIDE))), HEADS, 17),
+        (lambda w: _attention(w, scale=2.0), (2, SIDE, SIDE), 17),
     ],
 )
-def test_what_is_no_pattern_is_refused(
-    made: Callable[[Writer], str], shape: tuple[int, ...], version: int, why: str
+def test_what_is_no_pattern_is_computed_part_by_part(
+    made: Callable[[Writer], str], shape: tuple[int, ...], version: int
 ) -> None:
     w = Writer()
-    with pytest.raises(dse.StudyError, match=why):
-        dse.from_onnx(w.model(made(w), shape, version))
+    model = w.model(made(w), shape, version)
+    kinds = _kinds(computed(model, host="never"))
+    assert not {"gelu", "rms_norm", "rope"} & {*kinds}
 
 
 def test_a_gate_of_another_shape_is_no_part_of_silu() -> None:
@@ -131,41 +130,39 @@ def test_rearrangements_in_a_row_read_the_shapes_that_tensors_have() -> None:
 def test_what_is_drawn_or_learned_is_no_constant(version: int) -> None:
     w = Writer()
     noise = w("RandomNormal", shape=list(SQUARE))
-    with pytest.raises(dse.StudyError, match="no program for RandomNormal 'randomnormal_0'"):
-        dse.from_onnx(w.model(w("Add", "x", noise), SQUARE, version))
+    model = w.model(w("Add", "x", noise), SQUARE, version)
+    assert _kinds(dse.from_onnx(model)) == ["RandomNormal", "add"]
+    with pytest.raises(dse.StudyError, match="RandomNormal 'randomnormal_0': no program for it"):
+        dse.from_onnx(model, host="never")
     w = Writer()
     dropped = w("Dropout", "x", w.const(0.5), w.const(True, np.bool_))
-    with pytest.raises(dse.StudyError, match="no program for Dropout 'dropout_0'"):
-        dse.from_onnx(w.model(w("Relu", dropped), SQUARE, version))
+    assert _kinds(dse.from_onnx(w.model(w("Relu", dropped), SQUARE, version))) == ["Dropout", "relu"]
 
 
 @pytest.mark.parametrize("op", ["Identity", "Shape"])
 def test_somebody_elses_operators_are_not_computed_as_onnx_does(op: str) -> None:
     w = Writer()
-    with pytest.raises(dse.StudyError, match=f"no program for {op}"):
+    with pytest.raises(dse.StudyError, match=f"{op} '{op.lower()}_0': the shape of .* is not known"):
         dse.from_onnx(w.model(w("Relu", w(op, "x", domain="com.example")), SQUARE))
 
 
 def test_whole_numbers_are_not_computed_as_floats() -> None:
     w = Writer()
-    whole = w("Cast", "x", to=TensorProto.INT64)
-    with pytest.raises(dse.StudyError, match="Div 'div_1': its elements are not floating-point numbers"):
-        dse.from_onnx(w.model(w("Cast", w("Div", whole, w.const(2, np.int64)), to=TensorProto.FLOAT), SQUARE))
-    w = Writer()
-    with pytest.raises(dse.StudyError, match="Cast 'cast_0': a cast to a type of which NumPy has none"):
-        dse.from_onnx(w.model(w("Cast", "x", to=TensorProto.FLOAT8E5M2), SQUARE, 23))
+    whole = w("Cast", w("Mul", "x", w.const(100.0)), to=TensorProto.INT64)
+    model = w.model(w("Cast", w("Div", whole, w.const(7, np.int64)), to=TensorProto.FLOAT), SQUARE)
+    assert _kinds(computed(model)) == ["affine", "Cast", "Div", "Cast"]
+    with pytest.raises(dse.StudyError, match="Div 'div_2': its elements are not floating-point numbers"):
+        dse.from_onnx(model, host="never")
 
 
-def test_only_what_is_written_can_be_read() -> None:
+def test_further_outputs_and_what_is_empty_are_the_hosts() -> None:
     w = Writer()
     w("LayerNormalization", "x", w.weight(SIDE))
     w.nodes[-1].output.append("mean")
-    with pytest.raises(dse.StudyError, match="Relu 'relu_1': nothing writes 'mean'"):
-        dse.from_onnx(w.model(w("Relu", "mean"), SQUARE))
+    assert _kinds(computed(w.model(w("Relu", "mean"), SQUARE))) == ["LayerNormalization", "relu"]
     w = Writer()
     none = w("Slice", "x", w.const([0], np.int64), w.const([0], np.int64))
-    with pytest.raises(dse.StudyError, match=r"Slice 'slice_0': the shape of 'slice_0.out' is \(0, 4\)"):
-        dse.from_onnx(w.model(w("Relu", none), SQUARE))
+    computed(w.model(w("Concat", w("Relu", none), "x", axis=0), SQUARE))
 
 
 @pytest.mark.parametrize(("op", "how"), [("Dropout", {}), ("Identity", {}), ("Cast", {"to": TensorProto.FLOAT})])
@@ -311,12 +308,20 @@ def test_a_model_is_refused_or_computed_as_onnx_does(seed: int) -> None:
     y = "x"
     for step in some([operator], [spelled_out], [operator, operator], [spelled_out, operator]):
         y = step(y)
-    model = w.model(y, shape := some(*SHAPES), some(11, 17, 25))
+    model = w.model(y, shape := some(*SHAPES), some(13, 17, 25))
     try:
         network = dse.from_onnx(model, element="f32")
     except dse.StudyError:
         return
     x = w.rng.standard_normal(shape).astype(np.float32)
-    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    try:
+        (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    except Exception:  # operands that do not broadcast, which ONNX's rules of shapes do not see
+        return
+    if expected.shape != network.shapes[y]:  # its evaluator broadcasts further than its rules of shapes allow
+        return
+    every = by_onnx(model, network, x)
+    if any(one.size != np.prod(network.shapes[name]) for name, one in every.items()):
+        return
     found = network.run({"x": x})[y]  # GELU as its tanh approximation
     np.testing.assert_allclose(found.astype(float).ravel(), expected.ravel(), rtol=1e-2, atol=1e-2)

@@ -59,6 +59,9 @@ def network(  # noqa: PLR0913 (the flags of a command)
     tolerance: Annotated[
         float | None, typer.Option(help="How far outputs may be from float32, over their largest value.")
     ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="auto|never", help="Whether the host does operators that no program computes.")
+    ] = "auto",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIRECTORY", help="Write designs, and what runs them.")
     ] = None,
@@ -80,7 +83,7 @@ def network(  # noqa: PLR0913 (the flags of a command)
     require_tolerance(tolerance)
     if output is not None:
         require_folder(output)
-    loaded = load_network(model, parse_settings(settings or []))
+    loaded = load_network(model, parse_settings(settings or []), host)
     with json_only() as out:
         try:
             fronts = search_fronts(loaded, device, trials=trials, cache=cache, target=target, say=_say)
@@ -112,7 +115,7 @@ def _show(composition: Composition) -> None:
 
     to = console()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    resources = composition.launches[0].resources
+    resources = composition.resources
     types = composition.types if composition.accuracy else {}
     where, kind = "hardware" if resources else "columns", ["type"] if types else []
     for name in ("launch", "operator", *kind, where, "from us", "to us"):
@@ -129,6 +132,7 @@ def _show(composition: Composition) -> None:
         **({} if resources else {"simulated": _simulated(composition)}),
         **({"by Allo": _one_by_one(composition)} if composition.configuring_us else {}),
         **({"streams": composition.streamed} if composition.streamed else {}),
+        **({"on the host": _host(composition)} if composition.host_us else {}),
         **({"strided": composition.strided} if composition.strided else {}),
         "rate": ", ".join(f"{composition.inputs_per_s(b):,.1f} inputs/s by {b}" for b in BATCHES),
         **({"accuracy": composition.in_words} if types else {}),
@@ -140,6 +144,18 @@ def _show(composition: Composition) -> None:
 def _simulated(composition: Composition) -> str:
     more = composition.simulated_us / composition.latency_us - 1
     return f"{composition.simulated_us:,.0f} us, with what runs at once simulated together ({more:+.1%})"
+
+
+def _host(composition: Composition) -> str:
+    steps = sorted(composition.host_us.items(), key=lambda one: -one[1])
+    total = max(composition.latency_us, 1e-9)
+    named = ", ".join(f"{name} {us / total:.1%}" for name, us in steps[:MOST_NAMED])
+    more = f" and {len(steps) - MOST_NAMED} more" if len(steps) > MOST_NAMED else ""
+    return f"{1 - composition.device_share:.1%} of the time: {named}{more}"
+
+
+MOST_NAMED = 8
+"""Operators of the host that are named, the longest first."""
 
 
 def _one_by_one(composition: Composition) -> str:

@@ -124,6 +124,8 @@ def facts_of(composition: Composition) -> JsonObject:
         "columns": composition.columns,
         "certificate": composition.certificate,
         **_accuracy(composition),
+        "host_us": {name: round(us, 1) for name, us in composition.host_us.items()},
+        "device_share": round(composition.device_share, 4),
         "time_us": {name: round(us, 1) for name, us in composition.time_us.items()},
         "launches": [_launch(launch) for launch in composition.launches],
     }
@@ -271,7 +273,7 @@ def export(
         PAGE: page_html(composition, front),
         RUN: Path(driver.__file__).read_text(),
         **{f"{name}.npz": _archive(own) for name, own in {**arrays, **_expected(whole, given)}.items() if own},
-        **{hosts[step.name]: _host(network, step) for step in network.steps if step.name in hosts},
+        **{name: text for step in network.steps if step.name in hosts for name, text in _host(network, step, hosts)},
     }
     (folder / "expected.npz").unlink(missing_ok=True)  # it may belong to other inputs
     written = write_files(files, folder)
@@ -330,10 +332,29 @@ def _expected(network: Network, inputs: Mapping[str, Array]) -> dict[str, Arrays
     return {"expected": {name: found[name] for name in network.outputs}}
 
 
-def _host(network: Network, step: Step) -> str:
+HOST_MODEL = """import onnxruntime
+from pathlib import Path
+
+SESSION = onnxruntime.InferenceSession(str(Path(__file__).with_suffix(".onnx")), providers=["CPUExecutionProvider"])
+TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64", "tensor(bool)": "bool"}
+
+
+def function(*arrays):
+    inputs = SESSION.get_inputs()
+    types = [TYPES.get(one.type, one.type[7:-1]) for one in inputs]
+    given = {one.name: array.astype(dtype) for one, array, dtype in zip(inputs, arrays, types)}
+    return SESSION.run(None, given)[0]
+"""
+
+
+def _host(network: Network, step: Step, names: Mapping[str, str]) -> list[tuple[str, str | bytes]]:
+    """The files of a step of the host: its source, or an ONNX model and what runs it."""
     assert isinstance(step.work, Host)
+    name, model = names[step.name], getattr(step.work.function, "model", None)
+    if isinstance(model, bytes):
+        return [(name, HOST_MODEL), (str(Path(name).with_suffix(".onnx")), model)]
     try:
-        return function_source(step.work.function)
+        return [(name, function_source(step.work.function))]
     except NotCut as problem:
         place = f"{network.name}: step {step.name!r} of the host"
         raise StudyError(f"{place}: {problem.message}", hint="define it at the top of a file of its own") from None

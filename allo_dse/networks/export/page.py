@@ -81,8 +81,8 @@ def _busiest(run: Run) -> str:
 def _front(front: Sequence[Composition]) -> str:
     if len(front) < 2:
         return "<p>Only this composition was looked for, or none on less of the device is as good; see --front.</p>"
-    share = "columns" if not front[0].launches[0].resources else "LUTs"
-    used = [one.columns if share == "columns" else one.launches[0].resources["lut"] for one in front]
+    share = "columns" if not front[0].resources else "LUTs"
+    used = [one.columns if share == "columns" else one.resources["lut"] for one in front]
     points = [(float(x), one.latency_us) for x, one in zip(used, front, strict=True)]
     tips = [f"{one.latency_us:,.0f} us on {one.where}, {len(one.launches)} launches" for one in front]
     rows = [
@@ -194,9 +194,9 @@ def timeline_svg(composition: Composition) -> str:
     """Draw a row for each column of the array, or piece of hardware, with the operators that run on it."""
     canvas, kinds = Canvas("columns over time"), _colors(composition)
     runs = [run for launch in composition.launches for run in launch.runs]
-    rows = max(run.first_column + run.point.columns for run in runs)
+    rows = max((run.first_column + run.point.columns for run in runs), default=0)
     left, top, scale = 90.0, 28.0, _WIDE / max(composition.latency_us, 1e-9)
-    what = "hardware" if composition.launches[0].resources else "column"
+    what = "hardware" if composition.resources else "column"
     for row in range(rows):
         canvas.text(left - 8, top + row * _ROW + 17, f"{what} {row}", anchor="end", size=10)
     for launch in composition.launches:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from allo_dse.common.errors import StudyError
+from allo_dse.common.errors import AlloDseError, StudyError
 
-from ..network import Arrange, Host, Network
-from ..operators.elementwise import row_work
-from ..operators.execute import Work
-from ..operators.products import gemm_work, gemv_work
-from ..strided import is_free
+from ..network import Arrange, Host, Network, Shape
+from ..operators.execute import Expr, Operand, Work
+from ..operators.expressions import (
+    LEAST_TILE,
+    MOST_TILE,
+    MOST_WIDTH,
+    expression_work,
+    is_flat,
+    of_rows,
+    padded,
+    row_tiles,
+)
+from ..operators.products import fitting_side, fitting_vector, gemm_work, gemv_work
+from ..strided import arrange
 from .graph import Graph, Node
 
 Array = NDArray[np.generic]
+
+
+class InvalidModel(StudyError):
+    """A model that contradicts ONNX's rules: the host does not compute it either."""
 
 
 @dataclass
@@ -72,67 +87,188 @@ class Builder:
         """Rearrange tensors and return the name of the result; constants are rearranged at once."""
         if all(name in self.graph.known or name in self.net.constants for name in inputs):
             return self.known(function(*({**self.graph.known, **self.net.constants}[name] for name in inputs)))
-        name, free = self._new("layout"), is_free(function, [self.net.shapes[self.read(name)] for name in inputs])
-        return self.net.add(Arrange(function, free), *inputs, name=name, output=name)
+        name = self._new("layout")
+        work = arrange(function, [self.net.shapes[self.read(one)] for one in inputs])
+        return self.net.add(work, *inputs, name=name, output=name)
 
-    def part(self, node: Node, work: Work, *inputs: str, kind: str = "") -> str:
+    def part(self, node: Node, work: Work, *inputs: str, kind: str = "", shape: Shape | None = None) -> str:
         """A step that does a part of what a node does; returns the tensor that it writes.
 
         Args:
             kind: which part; the step has the node's own name where it is not given.
+            shape: of the tensor, if it differs from the program's.
         """
         whole = node.name or node.output
         name = self.graph.new_name(f"{whole}.{kind}") if kind else whole
-        return self.net.add(work, *inputs, name=name, output=self.graph.new_name(f"{name}.result"))
+        return self.net.add(work, *inputs, name=name, output=self.graph.new_name(f"{name}.result"), shape=shape)
 
     def rearrange(self, node: Node, function: Callable[..., Array], *inputs: str) -> None:
         """A node that is a rearrangement of tensors of the network."""
-        free, name = is_free(function, [self.net.shapes[name] for name in inputs]), node.name or node.output
+        name, work = node.name or node.output, arrange(function, [self.net.shapes[name] for name in inputs])
         self.net.add(
-            Arrange(function, free), *inputs, name=self.graph.new_name(f"{name}.layout"), output=node.output,
+            work, *inputs, name=self.graph.new_name(f"{name}.layout"), output=node.output,
             shape=self.shape(node.output),
         )  # fmt: skip
 
     def product(self, node: Node, a: str, b: str, bias: str = "", output: str = "") -> None:
         """a @ b + bias, with tensors of the network; the bias is added to every row."""
+        columns = self.net.shapes[b][-1]
+        name, output = node.name or node.output, output or node.output
+        if not bias:
+            self.matrix_product(name, a, b, output)
+            return
+        sums = self.matrix_product(self.graph.new_name(f"{name}.product"), a, b)
+        size, given = (math.prod(self.shape(output)) // columns, columns), [Operand("full"), Operand("row")]
+        expr: Expr = ("add", ("in", 0), ("in", 1))
+        self.expression(node, "add_row", expr, given, size, [sums, self.read(bias)], name=name, output=output)
+
+    def matrix_product(self, name: str, a: str, b: str, output: str = "") -> str:
+        """a @ b as steps of a name; returns the tensor. Sides that tiles do not divide are padded."""
         depth, columns = self.net.shapes[b][-2:]
         rows = math.prod(self.net.shapes[a]) // depth
-        name, out = node.name or node.output, output or node.output
-        shape = (rows, columns) if output else self.shape(node.output)
+        shape = self.shape(output) if output else (rows, columns)
         if rows == 1:
-            work, a, b = (
-                gemv_work(columns, depth, self.element),
-                self.arranged(lambda one: one.reshape(depth, columns).T, b),
-                a,
-            )
+            to_rows, to_columns, to_depth = 1, fitting_vector(columns, 2, 32), fitting_vector(depth, 512, 2048)
         else:
-            work = gemm_work(rows, columns, depth, self.element)
-        if not bias:
-            self.net.add(work, a, b, name=name, output=out, shape=shape)
-            return
-        sums = self.part(node, work, a, b, kind="product")
-        row = row_work("add", rows, columns, self.element)
-        self.net.add(row, sums, self.read(bias), name=name, output=out, shape=shape)
+            to_rows, to_columns, to_depth = map(fitting_side, (rows, columns, depth))
+        a = self._padded(a, (rows, depth), (to_rows, to_depth))
+        b = self._padded(b, (depth, columns), (to_depth, to_columns))
+        if rows == 1:
+            work, turned = gemv_work(to_columns, to_depth, self.element), lambda one: one.reshape(to_depth, -1).T
+            a, b = self.arranged(turned, b), a
+        else:
+            work = gemm_work(to_rows, to_columns, to_depth, self.element)
+        if (to_rows, to_columns, to_depth) == (rows, columns, depth):
+            return self.net.add(
+                work, a, b, name=name, output=output or self.graph.new_name(f"{name}.result"), shape=shape
+            )
+        whole, padded_name = (to_rows, to_columns), self.graph.new_name(f"{name}.padded")
+        made = self.net.add(work, a, b, name=name, output=padded_name, shape=whole)
+        return self._cut(made, name, (rows, columns), whole, output, shape)
+
+    def _padded(self, name: str, shape: Shape, to: Shape) -> str:
+        """A matrix with zeros after its rows and columns."""
+        if shape == to:
+            return name
+        pads = [(0, more - own) for own, more in zip(shape, to, strict=True)]
+        return self.arranged(lambda one: np.pad(one.reshape(shape), pads), name)
+
+    def _cut(
+        self, made: str, name: str, shape: Shape, padded: Shape, output: str, as_shape: Shape | None = None
+    ) -> str:
+        """The first rows and columns of a matrix."""
+        part = tuple(slice(own) for own in shape)
+        work = arrange(lambda one: one.reshape(padded)[part], [padded])
+        name = self.graph.new_name(f"{name}.cut")
+        return self.net.add(
+            work, made, name=name, output=output or self.graph.new_name(f"{name}.result"), shape=as_shape or shape
+        )
+
+    def expression(
+        self,
+        node: Node,
+        kind: str,
+        expr: Expr,
+        given: Sequence[Operand],
+        size: tuple[int, int],
+        names: Sequence[str],
+        *,
+        name: str = "",
+        output: str = "",
+    ) -> str:
+        """A step that computes an expression for each element, or row, of a matrix; returns the tensor.
+
+        Rows that tasks do not divide are padded.
+
+        Args:
+            given: what `names` are. size: rows and columns of the matrix.
+            output: of the node's shape; a new matrix or vector where it is not given.
+        """
+        rows, width = size
+        name = name or self.graph.new_name(f"{node.name or node.output}.{kind}")
+        flat = is_flat(expr, given)
+        to = padded(rows * width, LEAST_TILE, MOST_TILE) if flat else padded(rows, *row_tiles(width))
+        made_shape: Shape = (rows,) if of_rows(expr, given) else (rows, width)
+        made_shape = self.shape(output) if output else made_shape
+        if to == (rows * width if flat else rows):
+            work = expression_work(kind, expr, given, size, self.element)
+            out = output or self.graph.new_name(f"{name}.result")
+            return self.net.add(work, *names, name=name, output=out, shape=made_shape)
+        own = list(names)
+        for at, one in enumerate(given):
+            if flat:
+                own[at] = self._padded(own[at], (rows * width,), (to,))
+            elif one.kind != "row":
+                before = (rows, width) if one.kind == "full" else (one.count, rows)
+                after = (to, width) if one.kind == "full" else (one.count, to)
+                own[at] = self._padded(own[at], before, after)
+        work = expression_work(kind, expr, given, (to, 1) if flat else (to, width), self.element)
+        made = self.net.add(work, *own, name=name, output=self.graph.new_name(f"{name}.padded"))
+        cut, whole = (
+            ((rows * width,), (to,)) if flat else ((rows,), (to,)) if of_rows(expr, given) else (size, (to, width))
+        )
+        return self._cut(made, name, cut, whole, output, made_shape)
+
+    def pixel_expression(
+        self,
+        node: Node,
+        kind: str,
+        expr: Expr,
+        given: Sequence[Operand],
+        size: tuple[int, int],
+        names: Sequence[str],
+        *,
+        name: str = "",
+    ) -> None:
+        """The step of a node that writes an image's pixels, and the image."""
+        name = name or node.name or node.output
+        self.expression(node, kind, expr, given, size, names, name=name, output=self.new_pixels(node))
+        self.made_pixels(node)
+
+    def reduced(self, node: Node, op: str, x: str, rows: int, width: int) -> str:
+        """The sum, the largest or the smallest element of each row of a matrix, however long rows are."""
+        while width > MOST_WIDTH:
+            share = next((one for one in range(MOST_WIDTH, 0, -1) if width % one == 0), 1)
+            x = self.expression(node, op, (op, ("in", 0)), [Operand("full")], (rows * width // share, share), [x])
+            width //= share
+        return self.expression(node, op, (op, ("in", 0)), [Operand("full")], (rows, width), [x])
+
+    # Images: [batch, channels, ...] in ONNX, and matrices of pixels, with a row of channels for each, in programs.
+
+    def has_pixels(self, name: str) -> bool:
+        return name in self._pixels
 
     def pixels(self, image: str) -> str:
         """The pixels of an image."""
         if image not in self._pixels:
-            _, channels, height, width = self.shape(image)
-            self._pixels[image] = self.arranged(lambda one: one.reshape(channels, height * width).T, image)
+            shape = self.shape(image)
+            self._pixels[image] = self.arranged(
+                lambda one: np.moveaxis(one.reshape(shape), 1, -1).reshape(-1, shape[1]), image
+            )
         return self._pixels[image]
 
     def new_pixels(self, node: Node) -> str:
         """The name of the pixels of a node's image, which a step is to write."""
+        shape = self.shape(node.output)
         self._pixels[node.output] = name = self.graph.new_name(f"{node.output}.pixels")
+        self.graph.shapes[name] = (math.prod(shape) // shape[1], shape[1])
         return name
+
+    def made_turned(self, node: Node, pixels: str) -> None:
+        """A step has written the pixels of a node's image as another tensor."""
+        self._pixels[node.output] = pixels
+        self.made_pixels(node)
 
     def made_pixels(self, node: Node) -> None:
         """A step has written the pixels of a node's image; the image for who reads that."""
-        self.rearrange(node, np.transpose, self._pixels[node.output])
+        shape = self.shape(node.output)
+        last = (shape[0], *shape[2:], shape[1])
+        self.rearrange(node, lambda one: np.moveaxis(one.reshape(last), -1, 1), self._pixels[node.output])
 
     def elementwise(self, node: Node, work: Work, *inputs: str) -> None:
         """A node that does the same to all elements: in the order of pixels where one of its inputs is in it."""
-        images = {len(self.shape(name)) for name in (*inputs, node.output)} == {4}
+        shape = self.shape(node.output)
+        images = all(self.shape(name) == shape for name in inputs) and len(shape) > 2
         if not images or not any(name in self._pixels for name in inputs):
             return self.add(node, work, *inputs)
         pixels = [self.pixels(name) for name in inputs]
@@ -144,6 +280,23 @@ class Builder:
             shape=self.net.shapes[pixels[0]],
         )
         self.made_pixels(node)
+
+    @contextmanager
+    def attempt(self) -> Iterator[list[StudyError]]:
+        """Convert a node as a whole or not at all; an error goes into the list."""
+        failed: list[StudyError] = []
+        kept: tuple[dict[str, Any], ...] = (self.net.shapes, self.net.constants, self._pixels)
+        sizes, steps = [len(one) for one in kept], len(self.net.steps)
+        try:
+            yield failed
+        except InvalidModel:
+            raise
+        except AlloDseError as error:
+            failed.append(error if isinstance(error, StudyError) else StudyError(str(error)))
+            del self.net.steps[steps:]
+            for one, size in zip(kept, sizes, strict=True):
+                while len(one) > size:
+                    one.popitem()
 
     def refuse(self, node: Node, why: str) -> StudyError:
         return StudyError(f"{self.graph.name}: {node.place}: {why}", hint="give a program for it with programs=")

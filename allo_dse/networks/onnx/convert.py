@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,20 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError, did_you_mean
+from allo_dse.common.records import replace
 from allo_dse.lang.rules import current_rules
 from allo_dse.tune.study import call, execute_file
 
-from ..network import Arrange, Network
-from ..operators.attention import attention_work, heads_of, pair_matrix, query_matrix
+from ..network import Network
+from ..operators.attention import attention_work, fitting_chunks, heads_of, pair_matrix, query_matrix
 from ..operators.elementwise import affine_work, binary_work, row_work, unary_work
-from ..operators.execute import Work, element_type
+from ..operators.execute import Expr, Operand, Work, element_type
+from ..operators.expressions import LEAST_TILE, MOST_TILE, padded, row_tiles
+from ..operators.products import UNIT, batch_cuts, gemm_batch_work
 from ..operators.rows import layer_norm_work, rms_norm_work, rope_work, softmax_work
-from ..strided import is_free, simplified
-from .builder import Array, Builder
-from .graph import Graph, Node, evaluate, read_graph
-from .host import host_step, indices_outside
-from .images import batch_norm, conv, pooling, reduce_mean
+from ..strided import arrange, simplified
+from .builder import Array, Builder, InvalidModel
+from .elementwise import Groups, add_group
+from .evaluate import NotComputed, evaluate
+from .graph import Graph, Node, read_graph
+from .host import host_step, indices_outside, joined_hosts, numpy_step
+from .images import batch_norm, conv, pooling
 from .patterns import over_last, parts_of, with_patterns
+from .reductions import REDUCTIONS, group_norm, reduction
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -50,42 +57,21 @@ def require_meant(names: Iterable[str], needed: Sequence[Node], read: Graph) -> 
         )
 
 
-def require_known(graph: Graph, ours: Sequence[Node], known: Collection[str], moving: Collection[str]) -> None:
-    """Check that nodes without a program of the user's are of known types.
-
-    Args:
-        moving: types that only move elements, of whatever kind.
-    """
-    if unknown := [node for node in ours if node.op not in known or not node.is_standard]:
-        raise StudyError(
-            f"{graph.name}: no program for {', '.join(node.place for node in unknown)}",
-            hint="give one with programs={'the node\\'s name or type': function of (node, graph) that returns a Work}",
-        )
-    if whole := [node for node in ours if node.output in graph.whole and node.op not in moving]:
-        raise StudyError(
-            f"{graph.name}: {whole[0].place}: its elements are not floating-point numbers",
-            hint="cast them, or give a program for it with programs=",
-        )
-
-
 def require_tensors(graph: Graph, needed: Sequence[Node]) -> None:
     """Check that the tensors which nodes and outputs read are written, and have shapes that programs allow."""
     most = current_rules().elements
     for name, shape in graph.shapes.items():
         if math.prod(shape) > most:
             raise StudyError(f"{graph.name}: tensor {name!r} of {shape} has more than {most:,} elements")
-    written = {"", *graph.inputs, *graph.known}
-    written.update(name for n in needed for name in (n.outputs if n.op == "Split" else (n.output,)))
-    shaped = {"", *graph.known, *(name for name, shape in graph.shapes.items() if min(shape, default=1) > 0)}
+    written = {"", *graph.inputs, *graph.known, *(name for node in needed for name in node.outputs)}
     reads = [(node.place, (*node.inputs, node.output)) for node in needed]
     for place, name in [(place, name) for place, names in [*reads, ("output", graph.outputs)] for name in names]:
         if name not in written:
-            hint = "only the first outputs of operators are known, but of Split"
-            raise StudyError(f"{graph.name}: {place}: nothing writes {name!r}", hint=hint)
-        if name not in shaped:
+            raise StudyError(f"{graph.name}: {place}: nothing writes {name!r}", hint="is it a whole model?")
+        if name and name not in graph.shapes:
             raise StudyError(
-                f"{graph.name}: {place}: the shape of {name!r} is {graph.shapes.get(name, 'not known')}",
-                hint="it may not depend on what inputs hold, nor be empty; export the model with sizes that are fixed",
+                f"{graph.name}: {place}: the shape of {name!r} is not known",
+                hint="neither onnx nor onnxruntime computes the model; pip install onnxruntime, or export it again",
             )
 
 
@@ -103,42 +89,155 @@ def placed(graph: Graph, node: Node) -> Iterator[None]:
 Floats = NDArray[np.float32]
 
 
+HOSTS = ("auto", "never")
+"""What becomes of operators that no program computes: the host does them, or the model is refused."""
+
+
 def from_onnx(
     model: str | Path | ModelProto,
     *,
     element: str = "bf16",
     sizes: Mapping[str, int] | None = None,
     programs: Mapping[str, Callable[[Node, Graph], Work]] | None = None,
+    host: str = "auto",
 ) -> Network:
     """Convert an ONNX model to a network; tensors keep their names.
 
     Args:
         model: a file or a model of `onnx`.
         element: element type of programs, "bf16" or "f32"; with "bf16,f32" it is chosen for each operator.
-        sizes: of the dimensions that the model leaves open, by name.
+        sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`.
         programs: makers of the work of nodes, by their name or type; they take precedence over our own.
+        host: "auto" for operators without a program to run on the host, "never" to refuse them.
 
     Raises:
-        StudyError: for unknown operators, naming each with its place in the model, or for `programs` of no node.
+        StudyError: for a model that no evaluator of ONNX computes, for `programs` of no node, and with `host="never"`
+            for operators without a program, each with its place.
     """
+    if host not in HOSTS:
+        raise StudyError(f"host={host!r} is none of {', '.join(HOSTS)}", hint=did_you_mean(host, HOSTS))
     read = read_graph(model, sizes)
     graph, own = with_patterns(read), dict(programs or {})
     needed = _needed(graph)
     require_meant(own, needed, read)
-    ours = [n for n in needed if n.name not in own and n.op not in own]
-    require_known(graph, ours, CONVERTERS, (*LAYOUTS, *HOST))
     require_tensors(graph, needed)
-    builder = Builder(graph, Network(graph.name), element_type(element), {n.output: n for n in ours})
+    ours = {n.output: n for n in needed if n.name not in own and n.op not in own}
+    builder = Builder(graph, Network(file_stem(model) or graph.name), element_type(element), ours)
     for name in graph.inputs:
         builder.net.input(name, graph.shapes[name])
+    conversion = Conversion(builder, read, host, Groups(graph, own, lambda node: has_program(node, graph)))
     for node in needed:
         with placed(graph, node):
             if make := own.get(node.name, own.get(node.op)):
                 builder.add(node, make(node, graph), *node.inputs)
             else:
-                CONVERTERS[node.op](builder, node)
+                conversion.add(node)
+    if conversion.refused:
+        raise conversion.refusal()
     builder.net.output(*map(builder.read, graph.outputs))
-    return simplified(builder.net)
+    return joined_hosts(simplified(builder.net))
+
+
+def file_stem(model: object) -> str:
+    """Return the name of a model's file; empty for a model that is no file."""
+    return Path(model).stem if isinstance(model, str | Path) else ""
+
+
+@dataclass
+class Conversion:
+    """Nodes become steps: by a program, by a rearrangement, or by the host.
+
+    Attributes:
+        read: the model before patterns were found.
+        refused: why nodes have no program, if the host may do none.
+    """
+
+    builder: Builder
+    read: Graph
+    host: str
+    groups: Groups
+    refused: list[StudyError] = field(default_factory=list)
+
+    def add(self, node: Node) -> None:
+        """Add the steps of a node, unless it is part of a group that comes later."""
+        group = self.groups.found.get(node.output)
+        if node.output in self.groups.inner or node.output in self.builder.net.shapes:
+            return
+        if group is None:
+            self._alone(node)
+            return
+        with self.builder.attempt() as failed:
+            add_group(self.builder, group)
+        order = [one.output for one in self.read.nodes]
+        for one in sorted(group.nodes, key=lambda one: order.index(one.output)) if failed else ():
+            self._alone(one, failed[0])
+
+    def _alone(self, node: Node, why: StudyError | None = None) -> None:
+        """Add the steps of a node by itself.
+
+        Args:
+            why: the reason why a group that it is part of has no program.
+        """
+        graph = self.builder.graph
+        if not self._is_fixed(node):
+            return self._by_host(node, self.builder.refuse(node, "shapes that depend on the elements of inputs"))
+        floats, more = graph.is_float(node.output), [name for name in node.outputs if name != node.output and name]
+        read = any(name in self._reads for name in more)
+        if node.op in CONVERTERS and node.is_standard and (node.op in LAYOUTS or (floats and not read)):
+            with self.builder.attempt() as failed:
+                CONVERTERS[node.op](self.builder, node)
+            if not failed:
+                return None
+            why = why or failed[0]
+        elif node.op in CONVERTERS and not floats:
+            why = self.builder.refuse(node, "its elements are not floating-point numbers")
+        if not read and node.proto is not None and node.op in MOVERS and _moved(self.builder, node):
+            return None
+        if node.proto is None:  # what a pattern has found has no program: its parts may have
+            names = {one.output for one in parts_of(node, self.read)} - self.builder.net.shapes.keys()
+            parts = [one for one in self.read.nodes if one.output in names]
+            groups = Groups(self.read, (), self.groups.alone, parts)
+            inside = replace(self, read=replace(self.read, nodes=parts, outputs=[node.output]), groups=groups)
+            for one in parts:
+                inside.add(one)
+            return None
+        return self._by_host(node, why or self.builder.refuse(node, "no program for it"))
+
+    @property
+    def _reads(self) -> set[str]:
+        """The tensors that nodes and outputs read."""
+        return {*self.read.outputs, *(name for node in self.read.nodes for name in node.inputs)}
+
+    def _is_fixed(self, node: Node) -> bool:
+        graph = self.builder.graph
+        shaped = [name for name in (*node.inputs, *node.outputs) if name and name not in graph.known]
+        return all(name not in graph.open and 0 not in graph.shapes.get(name, (1,)) for name in shaped)
+
+    def _by_host(self, node: Node, why: StudyError) -> None:
+        """Add a host step for each output of a node that is read."""
+        graph, builder = self.builder.graph, self.builder
+        if outside := indices_outside(node, graph.shapes[node.inputs[0]] if node.inputs else (), graph.known):
+            raise InvalidModel(f"{graph.name}: {node.place}: {outside}", hint="export the model again")
+        if self.host == "never":
+            self.refused.append(why)
+            for name in filter(None, node.outputs):
+                builder.net.shapes[name] = graph.shapes[name]
+            return
+        own = numpy_step(node, graph)
+        if own is not None:
+            builder.add(node, own, *node.inputs)
+            return
+        for name in (one for one in node.outputs if one and (one in self._reads or one == node.output)):
+            work, names = host_step(node, graph, name)
+            label = node.name or name if name == node.output else graph.new_name(f"{node.name or node.output}:{name}")
+            builder.net.add(work, *map(builder.read, names), name=label, output=name, shape=graph.shapes[name])
+
+    def refusal(self) -> StudyError:
+        """Return the error that names every node without a program."""
+        hint = "host='auto' (--host auto) has the host do it; or give a program with programs="
+        if len(self.refused) == 1:
+            return StudyError(self.refused[0].message, hint=hint)
+        return StudyError("\n".join(one.message for one in self.refused), hint=hint)
 
 
 def _needed(graph: Graph) -> list[Node]:
@@ -153,7 +252,8 @@ def _needed(graph: Graph) -> list[Node]:
 
 def _gemm(builder: Builder, node: Node) -> None:
     a, b, *rest = node.inputs
-    if node.number("alpha", 1.0) != 1.0 or (rest and node.number("beta", 1.0) != 1.0):
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    if alpha != 1.0 or (rest and beta != 1.0):
         raise builder.refuse(node, "alpha and beta must be 1")
     a = builder.arranged(np.transpose, a) if node.number("transA", 0) else builder.read(a)
     b = builder.arranged(np.transpose, b) if node.number("transB", 0) else builder.read(b)
@@ -168,10 +268,61 @@ def _is_row(shape: Sequence[int], width: int) -> bool:
 
 
 def _matmul(builder: Builder, node: Node) -> None:
+    """Convert a product of matrices, or of batches of them."""
     a, b = node.inputs
-    if math.prod(builder.shape(b)[:-2]) != 1 or len(builder.shape(b)) < 2:
-        raise builder.refuse(node, "a product of batches of matrices outside of attention")
-    builder.product(node, builder.read(a), builder.read(b))
+    shapes = [builder.shape(a), builder.shape(b)]
+    if len(shapes[1]) >= 2 and math.prod(shapes[1][:-2]) == 1 and len(shapes[0]) >= 2:
+        builder.product(node, builder.read(a), builder.read(b))
+        return
+    left = (1, *shapes[0]) if len(shapes[0]) == 1 else shapes[0]
+    right = (*shapes[1], 1) if len(shapes[1]) == 1 else shapes[1]
+    batch = np.broadcast_shapes(left[:-2], right[:-2])
+    batched_product(builder, node, (a, left), (b, right), batch)
+
+
+Factor = tuple[str, Sequence[int]]
+"""A tensor and its shape as matrices."""
+
+
+def batched_product(builder: Builder, node: Node, a: Factor, b: Factor, batch: tuple[int, ...]) -> None:
+    """Add a product for each matrix of a batch.
+
+    Raises:
+        StudyError: for matrices too large for a task, unless there are few.
+    """
+    (rows, depth), columns, count = a[1][-2:], b[1][-1], math.prod(batch)
+    if count == 1:
+        builder.product(node, *(builder.arranged(lambda one, to=own: one.reshape(to), name) for name, own in (a, b)))
+        return
+    unit = UNIT if min(rows, columns, depth) > 1 else 1
+    to = [-(-size // unit) * unit for size in (rows, columns, depth)]
+    cuts = batch_cuts(*to)
+    if cuts is None or count * math.prod(cuts) > MOST_MATRICES:
+        raise builder.refuse(node, f"{count} products of {rows} x {depth} by {depth} x {columns}: no task has room")
+    m, n = cuts
+
+    def left(one: Array) -> Array:
+        one = np.broadcast_to(one.reshape(a[1]), (*batch, rows, depth)).reshape(count, rows, depth)
+        one = np.pad(one, ((0, 0), (0, to[0] - rows), (0, to[2] - depth)))
+        return np.repeat(one.reshape(count, m, -1), n, axis=0).reshape(-1, to[2])
+
+    def right(one: Array) -> Array:
+        one = np.broadcast_to(one.reshape(b[1]), (*batch, depth, columns)).reshape(count, depth, columns)
+        one = np.pad(one, ((0, 0), (0, to[2] - depth), (0, to[1] - columns)))
+        parts = one.reshape(count, to[2], n, to[1] // n).transpose(0, 2, 1, 3)
+        return np.repeat(parts[:, :, None], m, axis=2).reshape(-1, to[1] // n)
+
+    def back(one: Array) -> Array:
+        parts = one.reshape(count, n, to[0], to[1] // n).transpose(0, 2, 1, 3).reshape(count, to[0], to[1])
+        return parts[:, :rows, :columns]
+
+    work = gemm_batch_work(count * m * n, to[0] // m, to[1] // n, to[2], builder.element)
+    made = builder.part(node, work, builder.arranged(left, a[0]), builder.arranged(right, b[0]))
+    builder.rearrange(node, back, made)
+
+
+MOST_MATRICES = 4096
+"""Tasks of a batched product: each has a matrix, and more take the tuner too long."""
 
 
 def _binary(op: str) -> Callable[[Builder, Node], None]:
@@ -190,17 +341,43 @@ def _binary(op: str) -> Callable[[Builder, Node], None]:
             return builder.elementwise(node, affine_work(by, plus, size, builder.element), a)
         if op != "sub" and math.prod(builder.shape(a)) == size and _is_row(builder.shape(b), width):
             return builder.add(node, row_work(op, size // width, width, builder.element), a, b)
-        raise builder.refuse(
-            node, f"{builder.shape(a)} with {builder.shape(b)}; equal shapes, a row or a number are known"
-        )
+        raise builder.refuse(node, f"{builder.shape(a)} with {builder.shape(b)}")
 
     return convert
+
+
+def has_program(node: Node, graph: Graph) -> bool:
+    """Return whether a function of elements has a program that products are fused with.
+
+    Sizes that tasks do not divide have none, as they are padded.
+    """
+    size = math.prod(graph.shapes.get(node.output, ()))
+    if node.op in FUNCTIONS:
+        return padded(size, LEAST_TILE, MOST_TILE) == size
+    if node.op not in {"Add", "Sub", "Mul", "Div"}:
+        return False
+    a, b = node.inputs
+    if node.op in {"Add", "Mul"} and math.prod(graph.shapes[a]) < math.prod(graph.shapes[b]):
+        a, b = b, a
+    known, shapes = graph.known.get(b), (graph.shapes[a], graph.shapes[b])
+    if math.prod(shapes[0]) != size:
+        return False
+    if known is not None and known.size == 1:
+        return padded(size, LEAST_TILE, MOST_TILE) == size and (node.op != "Div" or bool(known.any()))
+    if shapes[0] == shapes[1]:
+        return node.op != "Div" and padded(size, LEAST_TILE, MOST_TILE) == size
+    width = graph.shapes[node.output][-1]
+    return (
+        node.op in {"Add", "Mul"}
+        and _is_row(shapes[1], width)
+        and size // width == padded(size // width, *row_tiles(width))
+    )
 
 
 def _div(builder: Builder, node: Node) -> None:
     known = builder.graph.known.get(node.inputs[1])
     if known is None or known.size != 1 or not known.any():
-        raise builder.refuse(node, "a division by something else than a known number that is not 0")
+        raise builder.refuse(node, "a division by a tensor, or by 0, as a program of its own")
     size = math.prod(builder.shape(node.output))
     builder.elementwise(node, affine_work(1.0 / float(known.ravel()[0]), 0.0, size, builder.element), node.inputs[0])
 
@@ -219,9 +396,21 @@ def _silu_mul(builder: Builder, node: Node) -> None:
 
 
 def _softmax(builder: Builder, node: Node) -> None:
-    if not over_last(node, builder.graph):
-        raise builder.refuse(node, "a softmax along another dimension than the last")
-    builder.add(node, softmax_work(*builder.rows(node.inputs[0]), builder.element), node.inputs[0])
+    """Convert a softmax along any dimension, which is the last one of a rearrangement."""
+    x, axis = node.inputs[0], 1 if builder.graph.version < 13 else -1
+    shape, axis = builder.shape(x), int(node.number("axis", axis))
+    if over_last(node, builder.graph) and node.op == "Softmax":
+        builder.add(node, softmax_work(*builder.rows(x), builder.element), x)
+        return
+    if builder.graph.version < 13:
+        shape, axis = (math.prod(shape[:axis]), math.prod(shape[axis:])), -1
+    turned = builder.arranged(lambda one: np.moveaxis(one.reshape(shape), axis, -1), x)
+    *rest, width = np.moveaxis(np.empty(shape, bool), axis, -1).shape
+    largest: Expr = ("sub", ("in", 0), ("row_max", ("in", 0)))
+    total: Expr = ("row_sum", ("exp", largest))
+    expr: Expr = ("div", ("exp", largest), total) if node.op == "Softmax" else ("sub", largest, ("log", total))
+    made = builder.expression(node, node.op.lower(), expr, [Operand("full")], (math.prod(rest), width), [turned])
+    builder.rearrange(node, lambda one: np.moveaxis(one.reshape(*rest, width), -1, axis), made)
 
 
 def _normed(builder: Builder, node: Node) -> tuple[int, int]:
@@ -248,11 +437,11 @@ def _layer_norm(builder: Builder, node: Node) -> None:
 def _rope(builder: Builder, node: Node) -> None:
     x, *tables = node.inputs
     if len(builder.shape(x)) != 4 or any(name not in builder.graph.known for name in tables):
-        raise builder.refuse(node, "[1, heads, length, width] with known tables and positions are known")
+        raise builder.refuse(node, "[batch, heads, length, width] with known tables and positions are known")
     batch, heads, length, width = builder.shape(x)
     cosine, sine, *positions = (builder.graph.known[name] for name in tables)
-    if batch != 1 or node.number("interleaved", 0) or 2 * cosine.shape[-1] != width:
-        raise builder.refuse(node, "one batch, halves that turn with each other and whole heads are known")
+    if node.number("interleaved", 0) or 2 * cosine.shape[-1] != width:
+        raise builder.refuse(node, "halves that turn with each other and whole heads are known")
     if positions:
         at = positions[0].ravel().astype(np.int64)
         cosine, sine = (one[at[at < len(one)]] for one in (cosine, sine))
@@ -260,21 +449,27 @@ def _rope(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, f"tables of other positions than those of {builder.shape(x)}")
     table = np.concatenate([cosine, sine], axis=-1).reshape(length, width)
     by_position = builder.arranged(lambda one: one.transpose(0, 2, 1, 3).reshape(-1, width), x)
-    work = rope_work(length * heads, width, builder.element)
-    turned = builder.part(node, work, by_position, builder.known(np.repeat(table, heads, axis=0)))
-    back = lambda one: one.reshape(1, length, heads, width).transpose(0, 2, 1, 3)  # noqa: E731
+    work = rope_work(batch * length * heads, width, builder.element)
+    rows = np.tile(np.repeat(table, heads, axis=0), (batch, 1))
+    turned = builder.part(node, work, by_position, builder.known(rows))
+    back = lambda one: one.reshape(batch, length, heads, width).transpose(0, 2, 1, 3)  # noqa: E731
     builder.rearrange(node, back, turned)
 
 
 def _attention(builder: Builder, node: Node) -> None:
+    """Convert attention; a batch is more heads. Lengths that tiles do not divide are padded, and padded keys hidden."""
     q, k, v, *masks = node.inputs
-    batch, heads, queries, width = (1, 1, 1, *builder.shape(q))[-4:]
-    joined = node.proto is not None and len(builder.shape(q)) != 4  # heads side by side
+    shape = builder.shape(q)
+    heads, queries, width = math.prod(shape[:-2]), *((1, *shape)[-2:])
+    joined = node.proto is not None and len(shape) != 4  # heads side by side
     windows = [node.number(f"{side}_window_size", -1) for side in ("left", "right")]
     more = any(masks) or max(windows) >= 0 or node.number("softcap", 0)
-    if batch != 1 or len(builder.shape(q)) > 4 or joined or more:
-        raise builder.refuse(node, "[1, heads, length, width] without a mask of its own, window or softcap is known")
-    kv_heads, length, value_width = (1, *builder.shape(v))[-3:]
+    if joined or more:
+        raise builder.refuse(
+            node, "[batch, heads, length, width] without a mask of its own, window or softcap is known"
+        )
+    *outer, length, value_width = (1, *builder.shape(v))
+    kv_heads = math.prod(outer)
     causal = bool(node.number("is_causal", 0))
     sizes = [math.prod(builder.shape(one)) for one in (k, v, node.output)]
     fits = sizes == [kv_heads * length * width] * 2 + [heads * queries * width]
@@ -282,30 +477,36 @@ def _attention(builder: Builder, node: Node) -> None:
         raise builder.refuse(node, f"values of {builder.shape(v)} for queries of {builder.shape(q)}")
     flip = bool(node.number("keys_transposed", 0))
     factor = node.number("scale", width**-0.5)
-    if causal and factor <= 0:
+    if (causal or fitting_chunks(length) != length) and factor <= 0:
         raise builder.refuse(node, f"a scale of {factor:g} with a mask; a positive one is known")
+    long, asked = fitting_chunks(length), length if queries == length else queries
+    rows = long if queries == length else fitting_chunks(queries)
 
     def paired(keys: Floats, values: Floats) -> Floats:
         keys = (keys.swapaxes(-1, -2) if flip else keys).reshape(kv_heads, length, width)
-        return pair_matrix(keys, values.reshape(kv_heads, length, width))
+        pad = ((0, 0), (0, long - length), (0, 0))
+        return pair_matrix(np.pad(keys, pad), np.pad(values.reshape(kv_heads, length, width), pad))
 
-    by_group = builder.arranged(lambda one: query_matrix(one.reshape(heads, queries, width), kv_heads), q)
-    pairs = builder.arranged(paired, k, v)
-    work = attention_work(heads, kv_heads, length, width, factor, causal, builder.element, queries)
-    out = builder.part(node, work, by_group, pairs)
-    builder.rearrange(node, lambda one: heads_of(one, kv_heads, queries)[None], out)
+    def grouped(one: Floats) -> Floats:
+        return query_matrix(np.pad(one.reshape(heads, queries, width), ((0, 0), (0, rows - queries), (0, 0))), kv_heads)
+
+    work = attention_work(heads, kv_heads, long, width, factor, causal, builder.element, rows, valid=length)
+    out = builder.part(node, work, builder.arranged(grouped, q), builder.arranged(paired, k, v))
+    builder.rearrange(node, lambda one: heads_of(one, kv_heads, rows)[:, :asked], out)
 
 
 def _by_onnx(builder: Builder, node: Node, output: str) -> tuple[Callable[..., Array], list[str]]:
     """A node as a function of the tensors that are not known, and their names."""
-    version, every = builder.graph.functions.get("", 1), builder.graph.known
+    versions, every = builder.graph.versions, builder.graph.known
+    assert node.proto is not None
+    proto = node.proto
     # Constants of a Concat are elements, and zeros need not be read; constants of other nodes are sizes and axes.
     known = {n: every[n] for n in node.inputs if n in every and not (node.op == "Concat" and every[n].any())}
     names = [name for name in dict.fromkeys(node.inputs) if name and name not in known]
 
     def function(*arrays: Array) -> Array:
         shaped = (a.reshape(builder.shape(n)) for a, n in zip(arrays, names, strict=True))
-        return evaluate(node, {**known, **dict(zip(names, shaped, strict=True))}, version)[output]
+        return evaluate(proto, {**known, **dict(zip(names, shaped, strict=True))}, versions)[output]
 
     return function, names
 
@@ -314,24 +515,47 @@ def _layout(builder: Builder, node: Node) -> None:
     assert node.proto is not None
     for output in filter(None, node.proto.output):
         function, names = _by_onnx(builder, node, output)
-        free = is_free(function, [builder.shape(name) for name in names])
+        work = arrange(function, [builder.shape(name) for name in names])
         builder.net.add(
-            Arrange(function, free), *map(builder.read, names), output=output, shape=builder.shape(output),
+            work, *map(builder.read, names), output=output, shape=builder.shape(output),
             name=builder.graph.new_name(f"{node.name or node.op}:{output}"),
         )  # fmt: skip
 
 
-def _host(builder: Builder, node: Node) -> None:
-    if outside := indices_outside(node, builder.shape(node.inputs[0]), builder.graph.known):
-        raise StudyError(f"{builder.graph.name}: {node.place}: {outside}", hint="export the model again")
-    work = host_step(node, builder.shape(node.inputs[0]))
-    if work is None:
-        raise builder.refuse(node, "a cast to a type of which NumPy has none")
-    builder.add(node, work, *node.inputs)
+def _moved(builder: Builder, node: Node) -> bool:
+    """Add a rearrangement if that is all that a node does with its first tensor; tried on numbers of which none is a
+    mean of others."""
+    x, known = node.inputs[0], builder.graph.known
+    if any(name and name not in known for name in node.inputs[1:]) or node.proto is None:
+        return False
+    rng, size = np.random.default_rng(0), math.prod(builder.shape(x))
+    values = np.concatenate([[0.0], rng.random(size) + 0.5])
+    given = {**{name: known[name] for name in node.inputs if name in known}, x: values[1:].reshape(builder.shape(x))}
+    try:
+        found = evaluate(node.proto, given, builder.graph.versions)[node.output]
+    except NotComputed:
+        return False
+    if found.shape != builder.shape(node.output) or found.dtype != values.dtype:
+        return False
+    by_size = np.argsort(values)
+    place = by_size[np.minimum(np.searchsorted(values, found, sorter=by_size), size)]
+    if not np.array_equal(values[place], found):
+        return False
+
+    def function(one: Array) -> Array:
+        return np.concatenate([np.zeros(1, one.dtype), one.ravel()])[place]
+
+    builder.rearrange(node, function, builder.read(x))
+    return True
 
 
 LAYOUTS = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Expand", "Identity")
-HOST = ("Gather", "Cast")
+MOVERS = {
+    *("CenterCropPad", "DepthToSpace", "Gather", "GatherElements", "GatherND", "Pad", "Resize", "ReverseSequence"),
+    *("SpaceToDepth", "Tile", "Trilu", "Upsample"),
+}
+"""Operators that may only move elements."""
+FUNCTIONS = {"Relu", "Gelu", "Silu", "Sigmoid", "Tanh", "SiluMul"}
 CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
@@ -346,6 +570,7 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "Tanh": _unary("tanh"),
     "SiluMul": _silu_mul,
     "Softmax": _softmax,
+    "LogSoftmax": _softmax,
     "RMSNormalization": _rms_norm,
     "LayerNormalization": _layer_norm,
     "RotaryEmbedding": _rope,
@@ -355,9 +580,12 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
     "MaxPool": pooling("max"),
     "AveragePool": pooling("mean"),
     "GlobalAveragePool": pooling("mean", whole=True),
-    "ReduceMean": reduce_mean,
+    "GlobalMaxPool": pooling("max", whole=True),
+    "ConvTranspose": conv,
+    "InstanceNormalization": group_norm,
+    "GroupNormalization": group_norm,
+    **dict.fromkeys(REDUCTIONS, reduction),
     **dict.fromkeys(LAYOUTS, _layout),
-    **dict.fromkeys(HOST, _host),
 }
 """Functions that make a step of a node, by its type."""
 
@@ -365,12 +593,13 @@ CONVERTERS: dict[str, Callable[[Builder, Node], None]] = {
 # Loading networks from files: an ONNX model, or a Python file with a function that returns a `Network`.
 
 
-def load_network(path: str | Path, settings: Mapping[str, str] | None = None) -> Network:
+def load_network(path: str | Path, settings: Mapping[str, str] | None = None, host: str = "auto") -> Network:
     """Load a network from a file.
 
     Args:
         path: an ONNX model, or a Python file with `def network(...) -> dse.Network`.
         settings: arguments of that function as text; for a model `element`, and the sizes of its open dimensions.
+        host: as for `from_onnx`.
 
     Raises:
         StudyError: if there is no network in it, a setting is unknown, or the file does not run.
@@ -378,7 +607,8 @@ def load_network(path: str | Path, settings: Mapping[str, str] | None = None) ->
     file, given = Path(path), dict(settings or {})
     if file.suffix != ".py":
         element = given.pop("element", "bf16")
-        return from_onnx(file, element=element, sizes={name: _size(name, text) for name, text in given.items()})
+        sizes = {name: _size(name, text) for name, text in given.items()}
+        return from_onnx(file, element=element, sizes=sizes, host=host)
     function = getattr(execute_file(file), "network", None)
     if not inspect.isfunction(function):
         raise StudyError(f"{file} defines no network", hint="write `def network(...) -> dse.Network:` that returns one")

@@ -1,8 +1,9 @@
-"""ONNX models as plain data: nodes, shapes and known arrays. The one place, with `evaluate`, that imports `onnx`."""
+"""ONNX models as plain data: nodes, shapes and known arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.records import replace
 
+from .evaluate import NotComputed, evaluate, run_model
+
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 Array = NDArray[np.generic]
 Shape = tuple[int, ...]
@@ -68,7 +71,9 @@ class Graph:
         nodes: in an order in which they can run.
         shapes: of all tensors.
         known: arrays of the tensors that no input changes.
-        whole: tensors whose elements are not floating-point numbers.
+        versions: of ONNX's operators, by domain.
+        elements: ONNX's element types of tensors.
+        open: tensors whose shapes depend on the inputs' elements; `shapes` has those for one example.
         names: of all tensors and nodes of the model, and those made since.
     """
 
@@ -78,15 +83,32 @@ class Graph:
     known: dict[str, Array]
     inputs: list[str]
     outputs: list[str]
-    functions: dict[str, int] = field(default_factory=dict)
-    whole: frozenset[str] = frozenset()
+    versions: dict[str, int] = field(default_factory=dict)
+    elements: dict[str, int] = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
     names: set[str] = field(default_factory=set)
+
+    def is_float(self, name: str) -> bool:
+        """Return whether a tensor's elements are floating-point numbers."""
+        return is_float(self.elements.get(name))
+
+    @property
+    def version(self) -> int:
+        """The version of ONNX's own operators."""
+        return self.versions.get("", 1)
 
     def new_name(self, wanted: str) -> str:
         """Return an unused name: the wanted one, with a number if that is taken."""
         every = chain([wanted], (f"{wanted}_{number}" for number in count(2)))
         name = next(one for one in every if one not in self.names)
         self.names.add(name)
+        return name
+
+    def new_known(self, wanted: str, array: Array) -> str:
+        """Add a known array, and return its name."""
+        name = self.new_name(wanted)
+        self.known[name], self.shapes[name] = array, array.shape
+        self.elements[name] = _type_of(array).tensor_type.elem_type
         return name
 
     def writer(self) -> dict[str, Node]:
@@ -101,36 +123,75 @@ class Graph:
 def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None = None) -> Graph:
     """Return the graph of a model whose tensors all have known shapes; constants are folded.
 
+    Shapes that ONNX's rules do not give are those of a run on random inputs.
+
     Args:
         model: a file or a model of `onnx`.
-        sizes: of the dimensions that the model leaves open, by name.
+        sizes: of the dimensions that the model leaves open, by name, or by input and position: `x.0`.
 
     Raises:
         StudyError: without `onnx`, for a file that is not a model, or for dimensions that stay open.
     """
     read = load_model(model) if isinstance(model, str | Path) else model
+    if read.functions:
+        from onnx import inliner
+
+        read = inliner.inline_local_functions(read)
     graph = read.graph
     versions = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in read.opset_import}
     place = str(model) if isinstance(model, str | Path) else graph.name or "model"
     if missing := [what for what, own in (("operators", graph.node), ("outputs", graph.output)) if not own]:
         raise StudyError(f"{place}: has no {' and no '.join(missing)}", hint="is it a whole model? Export it again")
     known = {one.name: _constant(place, one) for one in graph.initializer}
-    given = _bound(place, graph.input, sizes or {})
-    inputs = [one.name for one in given if one.name not in known]
-    types = {one.name: one.type for one in [*graph.value_info, *graph.output, *given]}
-    for name in inputs:
-        _require_shape(place, name, types[name])
+    given = [one for one in _bound(place, graph.input, sizes or {}) if one.name not in known]
+    for one in given:
+        _require_shape(place, one.name, one.type)
+    found = _read(graph, given, known, versions)
+    foreign = [name for node in found.nodes if not _has_rules(node, versions) for name in node.outputs if name]
+    if any(name not in found.shapes for name in foreign):  # no rules of ONNX say what they write
+        types = {name: _type_of(array) for name, array in _example(found, foreign).items()}
+        found = _read(graph, given, known, versions, types)
+    missing = [name for node in found.nodes for name in node.outputs if name and name not in found.shapes]
+    example = _example(found, missing) if missing else {}
+    return replace(
+        found,
+        shapes=found.shapes | {name: array.shape for name, array in example.items()},
+        elements=found.elements | {n: _type_of(array).tensor_type.elem_type for n, array in example.items()},
+        open=frozenset(example),
+    )
+
+
+def _read(
+    graph: GraphProto,
+    given: Sequence[ValueInfoProto],
+    constants: Mapping[str, Array],
+    versions: dict[str, int],
+    measured: Mapping[str, TypeProto] | None = None,
+) -> Graph:
+    """Return a graph with folded constants, and the shapes that follow from its inputs.
+
+    Args:
+        measured: types of tensors that no rules give.
+    """
+    known, inputs = dict(constants), [one.name for one in given]
+    types = {one.name: one.type for one in given}
     types |= {name: _type_of(array) for name, array in known.items()}
-    outputs, nodes = [o.name for o in graph.output], []
+    outputs, nodes = [o.name for o in graph.output], list[Node]()
     same, named = dict[str, str](), {name for one in graph.node for name in one.output}
-    for proto in (one for one in graph.node if one.output):
+    waiting = deque(one for one in graph.node if one.output)
+    while waiting:
+        proto = waiting.popleft()
+        if (branch := _taken_branch(proto, known, same)) is not None:
+            waiting.extendleft(reversed(branch))
+            continue
         node = _node(proto, same)
         if node.name in named and node.name != node.output:  # names must be unique: else the output is used
             node = replace(node, name="")
         named.add(node.name)
-        values = _values(node, known, types, versions.get("", 1))
+        values = _values(node, known, types, versions)
         if values is None:
             types |= _inferred(node, known, types, versions)
+            types |= {name: one for name, one in (measured or {}).items() if name in node.outputs}
             if not _changes_nothing(node, known, types):
                 nodes.append(node)
             elif node.output in outputs:
@@ -141,25 +202,104 @@ def read_graph(model: str | Path | ModelProto, sizes: Mapping[str, int] | None =
             known |= values
             types |= {name: _type_of(array) for name, array in values.items()}
     shapes = {name: shape for name, one in types.items() if (shape := _shape(one)) is not None}
-    whole = frozenset(name for name, one in types.items() if not _is_float(one.tensor_type.elem_type))
+    elements = {name: one.tensor_type.elem_type for name, one in types.items()}
     names = {*named, *known, *inputs}
-    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, whole, names)
+    return Graph(graph.name or "network", nodes, shapes, known, inputs, outputs, versions, elements, names=names)
+
+
+def _example(graph: Graph, wanted: Sequence[str]) -> dict[str, Array]:
+    """Compute tensors for random inputs; none if no evaluator does."""
+    from onnx import helper
+
+    rng = np.random.default_rng(0)
+
+    def drawn(name: str) -> Array:
+        dtype, shape = helper.tensor_dtype_to_np_dtype(graph.elements[name]), graph.shapes[name]
+        return rng.standard_normal(shape).astype(dtype) if graph.is_float(name) else np.zeros(shape, dtype)
+
+    given = {name: drawn(name) for name in graph.inputs}
+    reads = {name for node in graph.nodes for name in node.inputs}
+    constants = {name: array for name, array in graph.known.items() if name in reads}
+    try:
+        return run_model([node.proto for node in graph.nodes], {**constants, **given}, wanted, graph.versions)
+    except NotComputed:
+        return {}
+
+
+def _taken_branch(proto: NodeProto, known: Mapping[str, Array], same: Mapping[str, str]) -> list[NodeProto] | None:
+    """Return the nodes of the branch that an If with a known condition takes; None for any other node."""
+    from onnx import NodeProto, helper
+
+    if proto.op_type != "If" or proto.input[0] not in known:
+        return None
+    wanted = "then_branch" if known[proto.input[0]].all() else "else_branch"
+    graph = next(one.g for one in proto.attribute if one.name == wanted)
+    own = {name for node in graph.node for name in node.output if name} | {one.name for one in graph.initializer}
+    names = {name: f"{proto.output[0]}/{name}" for name in own}
+    found = [helper.make_node("Constant", [], [names[one.name]], value=one) for one in graph.initializer]
+    for node in graph.node:
+        copy = NodeProto()
+        copy.CopyFrom(node)
+        rename(copy, names)
+        copy.output[:] = [names.get(name, name) for name in copy.output]
+        found.append(copy)
+    ends = zip(graph.output, proto.output, strict=True)
+    return [*found, *(helper.make_node("Identity", [names.get(a.name, a.name)], [b]) for a, b in ends if b)]
+
+
+def rename(proto: NodeProto, names: Mapping[str, str]) -> None:
+    """Rename the tensors that a node reads, also inside its subgraphs."""
+    proto.input[:] = [names.get(name, name) for name in proto.input]
+    for graph in _subgraphs(proto):
+        own = {one.name for one in (*graph.input, *graph.initializer)} | {n for one in graph.node for n in one.output}
+        outer = {name: new for name, new in names.items() if name not in own}
+        for node in graph.node:
+            rename(node, outer)
+        for output in graph.output:
+            output.name = outer.get(output.name, output.name)
+
+
+def _subgraphs(proto: NodeProto) -> list[GraphProto]:
+    return [graph for one in proto.attribute for graph in ([one.g] if one.HasField("g") else one.graphs)]
+
+
+def _captured(proto: NodeProto) -> list[str]:
+    """Return the tensors of the outer graph that a node's subgraphs read."""
+    found: list[str] = []
+    for graph in _subgraphs(proto):
+        own = {one.name for one in (*graph.input, *graph.initializer)} | {n for one in graph.node for n in one.output}
+        reads = [name for node in graph.node for name in (*node.input, *_captured(node))]
+        found += [name for name in (*reads, *(one.name for one in graph.output)) if name and name not in own]
+    return list(dict.fromkeys(found))
 
 
 def _node(proto: NodeProto, same: Mapping[str, str]) -> Node:
     """Return a node that reads the originals of tensors that are equal to others."""
     from onnx import NodeProto, helper
 
-    if any(name in same for name in proto.input):
+    captured = _captured(proto)
+    if any(name in same for name in (*proto.input, *captured)):
         renamed = NodeProto()
         renamed.CopyFrom(proto)
-        renamed.input[:] = [same.get(name, name) for name in proto.input]
-        proto = renamed
+        rename(renamed, same)
+        proto, captured = renamed, [same.get(name, name) for name in captured]
     attributes = {one.name: helper.get_attribute_value(one) for one in proto.attribute}
     inputs = list(proto.input)
     while inputs and not inputs[-1]:  # optional inputs that are not given
         inputs.pop()
-    return Node(proto.op_type, proto.name, tuple(inputs), proto.output[0], attributes, proto)
+    output = next(name for name in proto.output if name)
+    more = tuple(name for name in captured if name not in inputs)
+    return Node(proto.op_type, proto.name, (*inputs, *more), output, attributes, proto)
+
+
+def _has_rules(node: Node, versions: Mapping[str, int]) -> bool:
+    """Return whether ONNX has rules for the shapes of what a node writes; it has none for what it defines by others."""
+    from onnx import defs
+
+    if not node.is_standard:
+        return False
+    schema = defs.get_schema(node.op, versions.get("", 1), "")
+    return not (schema.has_function or schema.has_context_dependent_function)
 
 
 def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto]) -> bool:
@@ -170,7 +310,7 @@ def _changes_nothing(node: Node, known: Mapping[str, Array], types: Mapping[str,
     if not node.is_standard:
         return False
     if node.op == "Cast" and node.inputs[0] in types:
-        return _is_float(types[node.inputs[0]].tensor_type.elem_type) and _is_float(node.attributes["to"])
+        return is_float(types[node.inputs[0]].tensor_type.elem_type) and is_float(node.attributes["to"])
     trained = node.inputs[2:] and known.get(node.inputs[2], np.True_).any()
     return node.op == "Identity" or (node.op == "Dropout" and not trained)
 
@@ -183,7 +323,8 @@ def _identity(node: Node) -> Node:
     return Node("Identity", node.name, (node.inputs[0],), node.output, proto=proto)
 
 
-def _is_float(element: object) -> bool:
+def is_float(element: object) -> bool:
+    """Return whether a type of ONNX's is a floating-point one."""
     from onnx import TensorProto
 
     return element in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -204,24 +345,28 @@ def _type_of(array: Array) -> TypeProto:
 def _require_shape(model: str, name: str, type_: TypeProto) -> None:
     shape = _shape(type_)
     if shape is None or 0 in shape:
-        names = [dim.dim_param for dim in type_.tensor_type.shape.dim if dim.dim_value < 1]
-        said = f"open dimensions: {', '.join(one or '?' for one in names)}" if names else "no shape"
-        named = next(filter(None, names), None)
-        hint = f"give their sizes: --set {named}=1, or sizes={{{named!r}: 1}}" if named else "export it with its shape"
+        dims = enumerate(type_.tensor_type.shape.dim)
+        names = [dim.dim_param or f"{name}.{axis}" for axis, dim in dims if dim.dim_value < 1]
+        said = f"open dimensions: {', '.join(names)}" if names else "no shape"
+        hint = f"give their sizes: --set {names[0]}=1, or sizes={{{names[0]!r}: 1}}" if names else "export it again"
         raise StudyError(f"{model}: input {name!r} has {said}", hint=hint)
 
 
 def _values(
-    node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], version: int
+    node: Node, known: Mapping[str, Array], types: Mapping[str, TypeProto], versions: Mapping[str, int]
 ) -> dict[str, Array] | None:
     """Compute the outputs of a node from constants, or from a shape; None if it depends on more."""
-    if node.op in RANDOM or not node.is_standard:
+    if node.op in RANDOM or (not node.is_standard and not node.inputs):
         return None
+    assert node.proto is not None
     shape = _shape(types[node.inputs[0]]) if node.op == "Shape" and node.inputs[0] in types else None
-    if shape is not None:
-        return evaluate(node, {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}, version)
-    if all(name in known or not name for name in node.inputs):
-        return evaluate(node, {name: known[name] for name in node.inputs if name}, version)
+    try:
+        if shape is not None:
+            return evaluate(node.proto, {node.inputs[0]: np.broadcast_to(np.float32(0), shape)}, versions)
+        if all(name in known or not name for name in node.inputs):
+            return evaluate(node.proto, {name: known[name] for name in node.inputs if name}, versions)
+    except NotComputed:
+        pass
     return None
 
 
@@ -271,14 +416,20 @@ def load_model(path: str | Path, name: str = "") -> ModelProto:
 def _bound(model: str, inputs: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -> list[ValueInfoProto]:
     """The inputs, with the sizes of their open dimensions; a model that is given stays as it is."""
     found = [deepcopy(one) for one in inputs]
-    open_ = [dim for one in found for dim in one.type.tensor_type.shape.dim if dim.dim_param]
-    names = {dim.dim_param for dim in open_}
+    open_ = [
+        (dim, f"{one.name}.{axis}")
+        for one in found
+        for axis, dim in enumerate(one.type.tensor_type.shape.dim)
+        if not dim.HasField("dim_value") or dim.dim_value < 1
+    ]
+    names = {name for dim, at in open_ for name in (dim.dim_param, at) if name}
     if unknown := [name for name in sizes if name not in names]:
         hint = f"{did_you_mean(unknown[0], names)}There are: {', '.join(sorted(names)) or 'none'}"
         raise StudyError(f"{model}: no input has an open dimension {unknown[0]!r}", hint=hint)
-    for dim in open_:
-        if dim.dim_param in sizes:
-            dim.dim_value = sizes[dim.dim_param]
+    for dim, at in open_:
+        size = sizes.get(at, sizes.get(dim.dim_param))
+        if size is not None:
+            dim.dim_value = size
     return found
 
 
@@ -289,26 +440,3 @@ def _constant(model: str, tensor: TensorProto) -> Array:
         return np.asarray(numpy_helper.to_array(tensor))
     except Exception as error:  # onnx has its own exceptions, and external data may be missing
         raise StudyError(f"{model}: constant {tensor.name!r} cannot be read: {error}") from None
-
-
-def evaluate(node: Node, arrays: Mapping[str, Array], version: int) -> dict[str, Array]:
-    """Compute a node's outputs with ONNX's reference evaluator.
-
-    Raises:
-        StudyError: if the evaluator fails.
-    """
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    assert node.proto is not None
-    names = [name for name in node.proto.input if name]
-    infos = [onnx.helper.make_tensor_value_info(name, 0, None) for name in dict.fromkeys(names)]
-    outs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in node.proto.output if name]
-    graph = onnx.helper.make_graph([node.proto], "node", infos, outs)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
-    given = {name: arrays[name] for name in names}
-    try:
-        found = ReferenceEvaluator(model).run(None, given)
-    except Exception as error:  # NumPy operators raise anything
-        raise StudyError(f"{node.place}: ONNX's reference evaluator cannot compute it: {error}") from None
-    return {info.name: np.asarray(value) for info, value in zip(outs, found, strict=True)}

@@ -1,4 +1,4 @@
-"""Convolution, pooling and batch normalization of ONNX: operators on images.
+"""Convolution, pooling and batch normalization of ONNX: operators on images of one, two or more dimensions.
 
 A convolution is a product: what lies under the kernel at every position, times the weights. Gathering it is a
 rearrangement, which is free for kernels of one pixel. Pooling takes of it the largest or the mean.
@@ -14,28 +14,69 @@ from numpy.typing import NDArray
 
 from allo_dse.common.records import replace
 
-from ..operators.elementwise import pool_work, row_work
-from .builder import Array, Builder
+from ..operators.elementwise import depthwise_work, pool_work
+from ..operators.execute import Expr, Operand
+from .builder import Array, Builder, InvalidModel
 from .graph import Node
 
 Index = NDArray[np.int64]
+MOST_GROUPS = 64
+"""Groups of a convolution that are products one by one."""
 
 
 def conv(builder: Builder, node: Node) -> None:
+    """Convert a convolution, or a transposed one: the same on an image with zeros between its pixels."""
     x, w, bias = (*node.inputs, "")[:3]
-    weights = builder.graph.known.get(w)
-    if weights is None or weights.ndim != 4 or builder.shape(x)[0] != 1:
-        raise builder.refuse(node, "one image of two dimensions and known weights are known")
-    if (groups := int(node.number("group", 1))) != 1:
-        raise builder.refuse(node, f"{groups} groups; a convolution of all channels is known")
+    weights, shape = builder.graph.known.get(w), builder.shape(x)
+    if weights is None or weights.ndim != len(shape) or weights.ndim < 3:
+        raise builder.refuse(node, "known weights are known")
+    groups, channels = int(node.number("group", 1)), shape[1]
+    if node.op == "ConvTranspose":  # weights are [channels, results of a group, ...]
+        split = weights.reshape(groups, channels // groups, *weights.shape[1:])
+        weights = np.moveaxis(split, 1, 2).reshape(-1, channels // groups, *weights.shape[2:])
     kernel = _numbers(node, "kernel_shape", weights.shape[2:])
-    if weights.shape[1:] != (builder.shape(x)[1], *kernel):
-        raise builder.refuse(node, f"weights of {weights.shape} for an image of {builder.shape(x)}, kernel {kernel}")
-    index = _windows(builder, node, kernel)
-    under = builder.arranged(lambda one: _gathered(one, index).reshape(len(index), -1), builder.pixels(x))
-    matrix = builder.known(weights.transpose(2, 3, 1, 0).reshape(-1, weights.shape[0]))
-    builder.product(node, under, matrix, bias, output=builder.new_pixels(node))
-    builder.made_pixels(node)
+    if weights.shape[1:] != (channels // groups, *kernel) or channels % groups:
+        said = f"weights of {weights.shape} for an image of {shape}, kernel {kernel}"
+        raise InvalidModel(f"{builder.graph.name}: {node.place}: {said}", hint="export the model again")
+    index = windows(builder, node, kernel)
+    taps, count, pixels = index.shape[1], weights.shape[0], builder.pixels(x)
+    by_tap = np.moveaxis(weights, (0, 1), (-1, -2)).reshape(taps, channels // groups, count)
+    if groups == 1:
+        under = builder.arranged(lambda one: _gathered(one, index, channels).reshape(len(index), -1), pixels)
+        matrix = builder.known(by_tap.reshape(-1, count))
+        builder.product(node, under, matrix, bias, output=builder.new_pixels(node))
+        builder.made_pixels(node)
+        return
+    if groups == channels == count:
+        under = builder.arranged(lambda one: _gathered(one, index, channels).swapaxes(0, 1), pixels)
+        work = depthwise_work(taps, len(index), channels, builder.element)
+        matrix = builder.known(by_tap.reshape(taps, count))
+        sums = builder.part(node, work, under, matrix, kind="product" if bias else "", shape=(len(index), channels))
+    else:
+        sums = _by_groups(builder, node, pixels, index, by_tap.reshape(taps, -1, groups, count // groups))
+    if bias:
+        expr, given = ("add", ("in", 0), ("in", 1)), [Operand("full"), Operand("row")]
+        builder.pixel_expression(node, "add_row", expr, given, (len(index), count), [sums, builder.read(bias)])
+    else:
+        builder.made_turned(node, sums)
+
+
+def _by_groups(builder: Builder, node: Node, pixels: str, index: Index, by_tap: Array) -> str:
+    """Add a product for each group of channels; returns the pixels of all."""
+    taps, width, groups, _ = by_tap.shape
+    if groups > MOST_GROUPS:
+        raise builder.refuse(node, f"{groups} groups of {width} channels; at most {MOST_GROUPS} are products")
+    parts = []
+    for at in range(groups):
+        own = slice(at * width, (at + 1) * width)
+
+        def gathered(one: Array, own: slice = own) -> Array:
+            return _gathered(one[:, own], index, width).reshape(len(index), -1)
+
+        matrix = builder.known(by_tap[:, :, at].reshape(taps * width, -1))
+        name = builder.graph.new_name(f"{node.name or node.output}.group{at}")
+        parts.append(builder.matrix_product(name, builder.arranged(gathered, pixels), matrix))
+    return builder.arranged(lambda *own: np.concatenate(own, axis=1), *parts)
 
 
 def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
@@ -43,28 +84,43 @@ def pooling(op: str, whole: bool = False) -> Callable[[Builder, Node], None]:
 
     def convert(builder: Builder, node: Node) -> None:
         x = node.inputs[0]
-        _, channels, height, width = _image(builder, node)
-        index = np.arange(height * width)[None] if whole else _windows(builder, node, _numbers(node, "kernel_shape"))
-        beside = index == height * width
-        if beside.all(axis=1).any() or (op == "mean" and beside.any() and not node.number("count_include_pad", 0)):
-            raise builder.refuse(node, f"a {op} over positions beside the image that do not count")
+        batch, channels, *sides = builder.shape(x)
+        size = math.prod(sides)
+        if whole and size * channels > MOST_WHOLE:
+            return _whole(builder, node, op, (batch * channels, size))
+        index = (
+            np.arange(batch * size).reshape(batch, size)
+            if whole
+            else windows(builder, node, _numbers(node, "kernel_shape"))
+        )
+        beside = index == batch * size
+        if beside.all(axis=1).any():
+            raise builder.refuse(node, f"a {op} over positions beside the image")
         if op == "max":  # positions beside the image repeat a pixel of the window
             index = np.where(beside, index.min(axis=1, keepdims=True), index)
-        under = builder.arranged(lambda one: _gathered(one, index).swapaxes(0, 1), builder.pixels(x))
-        work = pool_work(op, index.shape[1], len(index) * channels, builder.element)
-        builder.net.add(
-            work, under, name=node.name or node.output, output=builder.new_pixels(node), shape=(len(index), channels)
-        )
-        builder.made_pixels(node)
+        under = builder.arranged(lambda one: _gathered(one, index, channels).swapaxes(0, 1), builder.pixels(x))
+        work, shape = pool_work(op, index.shape[1], len(index) * channels, builder.element), (len(index), channels)
+        if op == "max" or not beside.any() or node.number("count_include_pad", 0):
+            builder.net.add(work, under, name=node.name or node.output, output=builder.new_pixels(node), shape=shape)
+            builder.made_pixels(node)
+            return None
+        mean = builder.part(node, work, under, kind="sum", shape=shape)  # over fewer pixels at the border
+        factor = builder.known((index.shape[1] / (~beside).sum(axis=1)).astype(np.float32))
+        given, expr = [Operand("full"), Operand("column")], ("mul", ("in", 0), ("in", 1))
+        builder.pixel_expression(node, "mul", expr, given, shape, [mean, factor])
+        return None
 
     return convert
 
 
-def reduce_mean(builder: Builder, node: Node) -> None:
-    axes = builder.graph.known.get(node.inputs[1]) if len(node.inputs) > 1 else np.array(_numbers(node, "axes"))
-    if axes is None or sorted(axes) not in ([-2, -1], [2, 3]) or len(builder.shape(node.inputs[0])) != 4:
-        raise builder.refuse(node, "a mean over other dimensions than those of images")
-    pooling("mean", whole=True)(builder, node)
+MOST_WHOLE = 1 << 22
+"""Elements of images whose pixels are one window."""
+
+
+def _whole(builder: Builder, node: Node, op: str, size: tuple[int, int]) -> None:
+    total = builder.reduced(node, "row_max" if op == "max" else "row_sum", builder.read(node.inputs[0]), *size)
+    expr: Expr = ("mul", ("in", 0), ("number", 1 / size[1] if op == "mean" else 1.0))
+    builder.expression(node, op, expr, [Operand("full")], (size[0], 1), [total], output=node.output)
 
 
 def batch_norm(builder: Builder, node: Node) -> None:
@@ -80,24 +136,21 @@ def batch_norm(builder: Builder, node: Node) -> None:
     if before is not None and before.op == "Conv" and all(name in known for name in before.inputs[1:]):
         image, w, *more = before.inputs
         own = known[more[0]].astype(np.float32) if more else np.float32(0)
-        weights, plus = (builder.graph.new_name(f"{node.output}.{what}") for what in ("weights", "bias"))
-        known[weights] = known[w] * factor[:, None, None, None]
-        known[plus] = (own - mean) * factor + bias
+        scaled = known[w] * factor.reshape(-1, *[1] * (known[w].ndim - 1))
+        weights = builder.graph.new_known(f"{node.output}.weights", scaled)
+        plus = builder.graph.new_known(f"{node.output}.bias", (own - mean) * factor + bias)
         inputs = (image, weights, plus)
         return conv(builder, replace(before, name=node.name, inputs=inputs, output=node.output))
-    _, count, height, width = _image(builder, node)
-    rows = (row_work(op, height * width, count, builder.element) for op in ("mul", "add"))
-    scaled = builder.part(node, next(rows), builder.pixels(x), builder.known(factor), kind="scaled")
-    shift = builder.known(bias - mean * factor)
-    builder.net.add(next(rows), scaled, shift, name=node.name or node.output, output=builder.new_pixels(node))
-    builder.made_pixels(node)
-
-
-def _image(builder: Builder, node: Node) -> tuple[int, ...]:
-    shape = builder.shape(node.inputs[0])
-    if len(shape) != 4 or shape[0] != 1:
-        raise builder.refuse(node, f"{shape}; one image of two dimensions is known")
-    return shape
+    shape = builder.shape(x)
+    pixels = builder.pixels(x) if len(shape) > 2 else builder.read(x)
+    rows = builder.known(np.stack([factor, bias - mean * factor]))
+    expr: Expr = ("add", ("mul", ("in", 0), ("in", 1)), ("in", 2))
+    given, size = [Operand("full"), Operand("row", 2)], (math.prod(shape) // shape[1], shape[1])
+    if len(shape) > 2:
+        return builder.pixel_expression(node, "batch_norm", expr, given, size, [pixels, rows])
+    name = node.name or node.output
+    builder.expression(node, "batch_norm", expr, given, size, [pixels, rows], name=name, output=node.output)
+    return None
 
 
 def _numbers(node: Node, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
@@ -106,30 +159,41 @@ def _numbers(node: Node, name: str, default: Sequence[int] = ()) -> tuple[int, .
     return tuple(int(one) for one in found)
 
 
-def _windows(builder: Builder, node: Node, kernel: Sequence[int]) -> Index:
-    """[positions, taps]: the pixels under the kernel; as many as there are in all where it leaves the image."""
-    if node.attributes.get("auto_pad", b"NOTSET") != b"NOTSET" or node.number("ceil_mode", 0):
-        raise builder.refuse(node, "padding as numbers, and whole windows, are known")
-    strides, steps = (_numbers(node, name, (1, 1)) for name in ("strides", "dilations"))
-    pads, (height, width) = _numbers(node, "pads", (0, 0, 0, 0)), builder.shape(node.inputs[0])[2:]
-    rows, columns = (
-        _axis(size, kernel[axis], strides[axis], steps[axis], pads[axis], pads[axis + 2])
-        for axis, size in enumerate((height, width))
-    )
-    if not (rows.size and columns.size):
-        raise builder.refuse(node, f"a kernel of {tuple(kernel)} does not fit into {(height, width)}")
-    row, column = rows[:, None, :, None], columns[None, :, None, :]
-    found: Index = np.where((row < 0) | (column < 0), height * width, row * width + column)
-    return found.reshape(-1, math.prod(kernel))
+def windows(builder: Builder, node: Node, kernel: Sequence[int]) -> Index:
+    """[positions, taps]: the pixels under the kernel; as many as there are in all where it leaves the image.
+
+    Sizes of results are those of the model, whatever padding and rounding lead to them.
+    """
+    (batch, _, *sides), results = builder.shape(node.inputs[0]), builder.shape(node.output)[2:]
+    ones, zeros = (1,) * len(sides), (0,) * 2 * len(sides)
+    strides, steps = (_numbers(node, name, ones) for name in ("strides", "dilations"))
+    pads, auto = _numbers(node, "pads", zeros), node.attributes.get("auto_pad", b"NOTSET")
+    axes = []
+    for axis, size in enumerate(sides):
+        count, before = results[axis], pads[axis]
+        if node.op == "ConvTranspose":
+            if auto != b"NOTSET" or "output_shape" in node.attributes:
+                raise builder.refuse(node, "padding as numbers is known")
+            at = np.arange(count)[:, None] + before - np.arange(kernel[axis]) * steps[axis]
+            found = np.where(at % strides[axis], -1, at // strides[axis])
+        else:
+            if auto in (b"SAME_UPPER", b"SAME_LOWER"):
+                total = max(0, (count - 1) * strides[axis] + steps[axis] * (kernel[axis] - 1) + 1 - size)
+                before = (total + (auto == b"SAME_LOWER")) // 2
+            found = np.arange(count)[:, None] * strides[axis] + np.arange(kernel[axis]) * steps[axis] - before
+        axes.append(np.where((found >= 0) & (found < size), found, -1))
+    size, rank = math.prod(sides), len(sides)
+    place, outside = np.zeros((1,) * 2 * rank, np.int64), np.zeros((1,) * 2 * rank, bool)
+    for axis, found in enumerate(axes):
+        own = [1] * 2 * rank
+        own[axis], own[rank + axis] = found.shape
+        place, outside = place * sides[axis] + found.reshape(own), outside | (found.reshape(own) < 0)
+    one = np.where(outside, -1, place).reshape(-1, math.prod(kernel))
+    images = np.arange(batch)[:, None, None] * size + one
+    return np.where(one < 0, batch * size, images).reshape(-1, one.shape[1])
 
 
-def _axis(size: int, kernel: int, stride: int, step: int, before: int, after: int) -> Index:
-    """[positions, taps] along an axis; -1 outside."""
-    count = (size + before + after - step * (kernel - 1) - 1) // stride + 1
-    found = np.arange(count)[:, None] * stride + np.arange(kernel) * step - before
-    return np.where((found >= 0) & (found < size), found, -1)
-
-
-def _gathered(pixels: Array, index: Index) -> Array:
+def _gathered(pixels: Array, index: Index, channels: int) -> Array:
     """[positions, taps, channels], zeros outside of the image."""
+    pixels = pixels.reshape(-1, channels)
     return np.concatenate([pixels, np.zeros_like(pixels[:1])])[index]

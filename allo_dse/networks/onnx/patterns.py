@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from allo_dse.common.records import replace
 
-from .graph import Array, Graph, Node, evaluate
+from .evaluate import evaluate
+from .graph import Array, Graph, Node
 
 # Attention and rotary embedding as exporters write them. A match is checked, and its sizes are read.
 #
@@ -129,8 +130,8 @@ def rotary_node(root: Node, bound: Bound, graph: Graph) -> Node | None:
     halves = [np.split(table.reshape(shape[-2:]), 2, axis=-1) for table in tables]
     if any(not np.array_equal(one, other) for one, other in halves):
         return None
-    names = tuple(graph.new_name(f"{root.output}.{name}") for name in ("cosine", "sine"))
-    graph.known |= {name: pair[0] for name, pair in zip(names, halves, strict=True)}
+    pairs = zip(("cosine", "sine"), halves, strict=True)
+    names = tuple(graph.new_known(f"{root.output}.{name}", pair[0]) for name, pair in pairs)
     return Node("RotaryEmbedding", root.name, (x, *names), root.output)
 
 
@@ -143,7 +144,9 @@ def _moved(name: str, given: Mapping[str, Array], graph: Graph, writer: Writer) 
         return None
     arrays = {one: _moved(one, given, graph, writer) for one in node.inputs if one}
     found = {one: array for one, array in arrays.items() if array is not None}
-    return evaluate(node, found, graph.functions.get("", 1))[name] if len(found) == len(arrays) else None
+    if len(found) < len(arrays) or node.proto is None:
+        return None
+    return evaluate(node.proto, found, graph.versions)[name]
 
 
 Pattern = str | tuple[object, ...]
@@ -222,7 +225,7 @@ def match(pattern: Pattern, tensor: str, graph: Graph, writer: dict[str, Node], 
 
 def over_last(node: Node, graph: Graph) -> bool:
     """Return whether a softmax runs along the last dimension of its input."""
-    return graph.along_last(node, default=1 if graph.functions.get("", 1) < 13 else -1)  # ONNX's defaults
+    return graph.along_last(node, default=1 if graph.version < 13 else -1)  # ONNX's defaults
 
 
 def _is_mean_of_rows(node: Node, graph: Graph) -> bool:

@@ -20,8 +20,10 @@ LEAST_CHUNK, MOST_CHUNK = 16, 64  # queries or keys of a task: more exceed a cor
 Floats = NDArray[np.float32]
 
 
-def attention(L=512, N=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.125, Ty=bfloat16):
+def attention(L=512, N=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.125, valid=512, Ty=bfloat16):
     """L keys and values of KV heads, side by side in columns, each for N queries of G heads below each other.
+
+    Keys from `valid` on are hidden: they are there only for tiles to divide the length.
 
     A head has D columns of keys, then D of values, as a core has two channels for what comes in. What passes from
     chunk to chunk of keys is the result so far, and of every query the largest score and the sum of the weights.
@@ -68,6 +70,10 @@ def attention(L=512, N=512, D=64, KV=8, G=1, Pq=32, Pk=32, causal=0, factor=0.12
                             if chunk * Tk + j > L - N + row % Pq * Tq + i:
                                 scaled = HIDDEN
                                 score[i, j] = HIDDEN
+                        with allo.meta_if(chunk * Tk + Tk > valid):
+                            if chunk * Tk + j >= valid:
+                                scaled = HIDDEN
+                                score[i, j] = HIDDEN
                         if scaled > largest:
                             largest = scaled
                     scale[i] = allo.exp(state[0, i] - largest)
@@ -109,27 +115,52 @@ def pair_matrix(K: Floats, V: Floats) -> Floats:
     return np.concatenate([K, V], axis=2).transpose(1, 0, 2).reshape(K.shape[1], -1)
 
 
-def attend(Q: Floats, K: Floats, V: Floats, factor: float, causal: bool) -> Floats:
-    """softmax(Q @ K.T * factor) @ V for [heads, N, D] of queries, the last ones, and [KV, L, D] of keys and values."""
+def fitting_chunks(length: int) -> int:
+    """Return the length, from `length` on, that chunks of queries or keys divide: few percent more, or 15 elements."""
+    if length < LEAST_CHUNK or any(length % own == 0 for own in range(LEAST_CHUNK, MOST_CHUNK + 1, 8)):
+        return length
+    unit = LEAST_CHUNK if length < 8 * MOST_CHUNK else MOST_CHUNK
+    return -(-length // unit) * unit
+
+
+def attend(Q: Floats, K: Floats, V: Floats, factor: float, causal: bool, valid: int | None = None) -> Floats:
+    """softmax(Q @ K.T * factor) @ V for [heads, N, D] of queries, the last ones, and [KV, L, D] of keys and values.
+
+    Args:
+        valid: the number of keys that are not hidden.
+    """
+    whole, K, V = K.shape[1], K[:, :valid], V[:, :valid]
     groups = Q.shape[0] // K.shape[0]
     K, V = np.repeat(K, groups, axis=0), np.repeat(V, groups, axis=0)
     scores = Q @ K.transpose(0, 2, 1) * np.float32(factor)
     if causal:
         N, L = scores.shape[1:]
-        scores = np.where(np.tri(N, L, L - N, dtype=bool), scores, -np.inf)
+        shown = np.tri(N, L, whole - N, dtype=bool)
+        scores = np.where(shown, scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     found: Floats = (weights / weights.sum(axis=-1, keepdims=True)) @ V
     return found
 
 
 def attention_work(
-    heads: int, kv_heads: int, length: int, width: int, factor: float, causal: bool, element: object, queries: int = 0
+    heads: int,
+    kv_heads: int,
+    length: int,
+    width: int,
+    factor: float,
+    causal: bool,
+    element: object,
+    queries: int = 0,
+    *,
+    valid: int = 0,
 ) -> Work:
     """Queries of `query_matrix`, keys and values of `pair_matrix`.
 
     Args:
         length: of keys and values. queries: of a head, the last ones of that length; all where it is not given.
+        valid: keys that are not hidden; all where it is not given.
     """
+    valid = valid or length
     queries, groups = queries or length, heads // kv_heads
     one = queries == 1  # sees all keys, so a group's heads are like several queries of one head
     masked, per_pair = causal and not one, 1 if one else groups
@@ -137,13 +168,13 @@ def attention_work(
     def reference(of_queries: Floats, pairs: Floats) -> Floats:
         K, V = pairs.reshape(len(pairs), kv_heads, 2, -1).transpose(2, 1, 0, 3)
         Q = heads_of(of_queries, kv_heads, len(of_queries) // per_pair)
-        return query_matrix(attend(Q, K, V, factor, masked), kv_heads)
+        return query_matrix(attend(Q, K, V, factor, masked, valid), kv_heads)
 
     rows = groups if one else queries
     params = {
         **{"L": length, "N": rows, "D": width, "KV": kv_heads, "G": per_pair},
         **{"Pq": tile_counts(rows, LEAST_CHUNK, MOST_CHUNK), "Pk": tile_counts(length, LEAST_CHUNK, MOST_CHUNK)},
-        **{"causal": int(masked), "factor": factor, "Ty": element},
+        **{"causal": int(masked), "factor": factor, "valid": valid, "Ty": element},
     }
     return Work("attention", attention, params, reference, lambda p: _smaller(p, rows == length))
 
@@ -151,4 +182,5 @@ def attention_work(
 def _smaller(params: Mapping[str, int], square: bool) -> Mapping[str, int]:
     """Sizes with the same tasks: 4 queries and keys of each at least."""
     each = 4 * math.lcm(params["Pq"], params["Pk"])
-    return {"L": each, "N": each if square else 4 * params["Pq"], "D": 8}
+    shown = each - (1 if params["valid"] < params["L"] else 0)
+    return {"L": each, "N": each if square else 4 * params["Pq"], "D": 8, "valid": shown}

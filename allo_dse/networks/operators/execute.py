@@ -26,6 +26,34 @@ from allo_dse.space.params import Parameter, choices, divisors
 LEAST_TILE, MOST_TILE = 16, 256  # sides of a tile: smaller ones are dominated by kernel calls, larger ones fit no core
 
 
+Expr = tuple[object, ...]
+"""An operation and its operands; see `expressions`."""
+
+
+class Operand(Struct, frozen=True):
+    """A tensor that a program reads.
+
+    Attributes:
+        kind: "full" for a matrix as large as the result, "row" or "column" for what all rows or columns share.
+        count: rows or columns in it, of which each is an input of the expression.
+    """
+
+    kind: str
+    count: int = 1
+
+
+class Made(Struct, frozen=True):
+    """An expression and the tensors that a work computes it of.
+
+    Attributes:
+        stages: of a product, the expressions that follow it: each of the result so far and at most one more tensor.
+    """
+
+    expr: Expr = ("in", 0)
+    given: tuple[Operand, ...] = ()
+    stages: tuple[tuple[Expr, Operand | None], ...] = ()
+
+
 @dataclass(frozen=True)
 class Work:
     """A program, its parameters, and its reference.
@@ -36,6 +64,7 @@ class Work:
         params: sizes and element types; variable ones are a `Parameter`. Each element type is a work of its own.
         reference: from the arrays that the program reads (narrow floats as float32) to those that it writes.
         verify_with: from parameters to those of a smaller instance with the same tasks.
+        made_of: of a program that was written from expressions, these.
     """
 
     kind: str
@@ -43,6 +72,7 @@ class Work:
     params: Mapping[str, object]
     reference: Callable[..., object] | None = None
     verify_with: Callable[[Mapping[str, int]], Mapping[str, object]] | None = field(default=None, compare=False)
+    made_of: Made | None = field(default=None, compare=False)
 
     @property
     def smallest(self) -> dict[str, object]:

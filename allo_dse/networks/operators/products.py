@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import cast
 
 import allo
@@ -10,11 +10,30 @@ import allo.dataflow as df
 import numpy as np
 from allo.ir.types import Stream, bfloat16, float32
 from allo.memory import Layout
+from numpy.typing import NDArray
 
-from .elementwise import BINARY, GELU, UNARY, Floats, silu
-from .execute import Work, tile_counts
+from allo_dse.space.params import divisors
 
-S = Layout.Shard
+from .execute import LEAST_TILE, MOST_TILE, Expr, Made, Operand, Work, tile_counts
+from .expressions import (
+    HEAD,
+    Writer,
+    composed,
+    element_of,
+    expression_work,
+    fits,
+    indented,
+    input_of,
+    is_flat,
+    loaded_text,
+    numpy_lines,
+    operand_names,
+    reductions,
+    tensor_of,
+)
+
+S, R = Layout.Shard, Layout.Replicate
+Floats = NDArray[np.float32]
 
 
 def gemm(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, Ty=bfloat16):
@@ -98,23 +117,98 @@ def gemm_work(rows: int, columns: int, depth: int, element: object) -> Work:
         },
         np.matmul,
         lambda p: {"M": 4 * p["Pm"], "N": 4 * p["Pn"], "K": 4 * p["Pk"]},
+        Made(stages=((("in", 0), None),)),
     )
 
 
-# Fused programs: products and sums of matrices with elementwise operators after them. The first result stays on chip.
+MATRIX_ELEMENTS = 12_288
+"""Elements of a task's three matrices: double buffering takes four bytes of each, of 64 KB."""
+UNIT = 8
+"""Sides of matrix kernels are multiples of it."""
+SMALL = 64
+"""Sides up to this are one tile, whatever they are."""
 
 
-def gemm_unary(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="relu", Ty=bfloat16):
-    """`op` of the product, where its last partial sum is made."""
-    Mt, Nt = M // Pm, N // Pn
-    LyA, LyB, LyC = [S(1), S(0)], [S(0), S(2)], [S(1), S(2)]
+def fitting_side(size: int) -> int:
+    """Return the side of a matrix that tiles divide well, from `size` on: at most a few percent more."""
+    if size <= SMALL or (size % UNIT == 0 and any(size % tile == 0 for tile in range(LEAST_TILE, MOST_TILE + 1, UNIT))):
+        return size
+    unit = 16 if size <= MOST_TILE else 64 if size <= 16 * MOST_TILE else MOST_TILE
+    return -(-size // unit) * unit
+
+
+def fitting_vector(size: int, least: int, most: int) -> int:
+    """Return the side of a matrix beside a vector, from `size` on, that tiles of `least` to `most` elements divide."""
+    if size <= most or any(size % tile == 0 for tile in range(least, most + 1)):
+        return size
+    return -(-size // (most // 2)) * (most // 2)
+
+
+def gemm_batch(B=12, M=64, N=64, K=64, Ty=bfloat16):
+    """A product of matrices for each task."""
 
     @df.region()
-    def top(A: Ty[M, K], B: Ty[K, N], C: Ty[M, N]):
-        sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
+    def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Ty[B * M, N]):
+        @df.kernel(mapping=[B], args=[A, Bs, C])
+        def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Ty[B * M, N] @ [S(0), R]):
+            c[:, :] = allo.matmul(a, b)
 
-        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B, C])
-        def gemm(local_A: Ty[M, K] @ LyA, local_B: Ty[K, N] @ LyB, local_C: Ty[M, N] @ LyC):
+    return top
+
+
+def gemm_batch_loops(B=12, M=1, N=64, K=64, P=12, Ty=bfloat16):
+    """Several products of small matrices for each task, whose sides matrix kernels do not have."""
+    Bt = B // P
+
+    @df.region()
+    def top(A: Ty[B * M, K], Bs: Ty[B * K, N], C: Ty[B * M, N]):
+        @df.kernel(mapping=[P], args=[A, Bs, C])
+        def gemm(a: Ty[B * M, K] @ [S(0), R], b: Ty[B * K, N] @ [S(0), R], c: Ty[B * M, N] @ [S(0), R]):
+            for n in range(Bt):
+                for i, j in allo.grid(M, N):
+                    total: float32 = 0.0
+                    for k in range(K):
+                        total += a[n * M + i, k] * b[n * K + k, j]
+                    c[n * M + i, j] = total
+
+    return top
+
+
+def batch_cuts(rows: int, columns: int, depth: int) -> tuple[int, int] | None:
+    """Return into how many parts of rows and of columns products are cut, to fit a task; None if none does."""
+
+    def parts(size: int) -> list[int]:
+        return [own for own in range(1, size + 1) if size % own == 0]
+
+    fitting = (
+        (m, n)
+        for m in parts(rows)
+        for n in parts(columns)
+        if rows // m * depth + depth * columns // n + rows // m * (columns // n) <= MATRIX_ELEMENTS
+    )
+    return min(fitting, key=lambda own: own[0] * own[1], default=None)
+
+
+def gemm_batch_work(count: int, rows: int, columns: int, depth: int, element: object) -> Work:
+    """[count * rows, depth] times [count * depth, columns], matrix by matrix."""
+
+    def reference(A: Floats, Bs: Floats) -> Floats:
+        made = A.reshape(count, -1, A.shape[1]) @ Bs.reshape(count, A.shape[1], -1)
+        return made.reshape(-1, Bs.shape[1])
+
+    params = {"B": count, "M": rows, "N": columns, "K": depth, "Ty": element}
+    if all(side % UNIT == 0 for side in (rows, columns, depth)):
+        return Work("gemm_batch", gemm_batch, params, reference, lambda p: {"M": UNIT, "N": UNIT, "K": UNIT})
+    most = max(1, MATRIX_ELEMENTS // (rows * depth + depth * columns + rows * columns))
+    shares = divisors(count, at_least=-(-count // most), at_most=count)
+    return Work("gemm_batch", gemm_batch_loops, {**params, "P": shares}, reference, lambda p: {"M": 1, "N": 4, "K": 4})
+
+
+# Fusion: programs of expressions become one, and products are followed by expressions that never go to DRAM.
+
+_GEMM = """
+        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B{result}])
+        def gemm(local_A: Ty[M, K] @ [S(1), S(0)], local_B: Ty[K, N] @ [S(0), S(2)]{argument}):
             pk, pm, pn = df.get_pid()
             before: Ty[Mt, Nt]
             with allo.meta_if(pk > 0):
@@ -124,139 +218,87 @@ def gemm_unary(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="relu", Ty=bfloat
             after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
             with allo.meta_if(pk < Pk - 1):
                 sums[pk, pm, pn].put(after)
-            with allo.meta_elif(op == "relu"):
-                local_C[:, :] = allo.relu(after)
-            with allo.meta_elif(op == "silu"):
-                local_C[:, :] = allo.div(after, allo.add(allo.exp(allo.mul(after, -1.0)), 1.0))
             with allo.meta_else():
-                inner: Ty[Mt, Nt] = allo.mul(after, allo.add(allo.mul(allo.mul(after, after), 0.044715), 1.0))
-                local_C[:, :] = allo.div(after, allo.add(allo.exp(allo.mul(inner, GELU)), 1.0))
-
-    return top
+{last}
+"""
 
 
-def gemm_then(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, op="add", then="", Ty=bfloat16):
-    """`op` of the product and another matrix or a row, and `then` another function of that.
+def product_text(kind: str, stages: Sequence[tuple[Expr, Operand | None]]) -> str:
+    """Return the text of a file with a product and what follows on its elements, and the reference in NumPy.
 
-    It is a kernel of its own, as a core has no third channel for what comes in.
+    A stage with a tensor of its own is a kernel of its own, as a core has no third channel for what comes in.
     """
+    first, own = stages[0][0], [(expr, one) for expr, one in stages[1:] if one is not None]
+    shapes = [tensor_of(one, "M", "N", ("S(0)", "S(1)")) for _, one in own]
+    others = [f"O{at}" for at in range(len(own))]
+    streams = [f"        stage{at}: Stream[Ty[Mt, Nt], 2][Pm, Pn]\n" for at in range(len(own))]
+    kernels = []
+    for at, (expr, one) in enumerate(own):
+        last = at == len(own) - 1
+        made = _stage(expr, one, at, "local_C" if last else "y")
+        if not last:
+            made = ["y: Ty[Mt, Nt] = 0", *made, f"stage{at + 1}[pm, pn].put(y)"]
+        shape, layout = shapes[at]
+        ends = (", C", ", local_C: Ty[M, N] @ [S(0), S(1)]") if last else ("", "")
+        kernels.append(
+            f"\n        @df.kernel(mapping=[Pm, Pn], args=[O{at}{ends[0]}])\n"
+            f"        def finish{at}(o{at}: Ty[{shape}] @ [{layout}]{ends[1]}):\n"
+            + indented(3, ["pm, pn = df.get_pid()", f"x{at}: Ty[Mt, Nt] = stage{at}[pm, pn].get()", *made])
+        )
+    end = ["stage0[pm, pn].put(after)"] if own else _stage(first, None, 0, "local_C")
+    tensors = [
+        "A: Ty[M, K]",
+        "B: Ty[K, N]",
+        *(f"O{at}: Ty[{shape}]" for at, (shape, _) in enumerate(shapes)),
+        "C: Ty[M, N]",
+    ]
+    gemm = _GEMM.format(
+        result="" if own else ", C",
+        argument="" if own else ", local_C: Ty[M, N] @ [S(1), S(2)]",
+        last=indented(4, end).rstrip(),
+    )
+    lines, result = ["product = A @ B"], "product"
+    for at, (expr, other) in enumerate(stages):
+        known: dict[Expr, str] = {("in", 0): result}
+        if other is not None:
+            inputs = operand_names([other], [f"o{at - 1}"])
+            known |= {("in", input_of(name) + 1): text for name, text in inputs.items()}
+        lines += numpy_lines(expr, known, f"t{at}_")
+        result = known[expr]
+    return f'''"""{kind}: a product and what follows on its elements."""
+
+{HEAD}def program(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, Ty=bfloat16):
     Mt, Nt = M // Pm, N // Pn
-    rows = op == "add_row"
-    shape, LyO = ((N,), [S(1)]) if rows else ((M, N), [S(0), S(1)])
-    LyA, LyB, LyC = [S(1), S(0)], [S(0), S(2)], [S(0), S(1)]
 
     @df.region()
-    def top(A: Ty[M, K], B: Ty[K, N], Other: Ty[shape], C: Ty[M, N]):
+    def top({", ".join(tensors)}):
         sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
-        products: Stream[Ty[Mt, Nt], 2][Pm, Pn]
-
-        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B])
-        def gemm(local_A: Ty[M, K] @ LyA, local_B: Ty[K, N] @ LyB):
-            pk, pm, pn = df.get_pid()
-            before: Ty[Mt, Nt]
-            with allo.meta_if(pk > 0):
-                before[:, :] = sums[pk - 1, pm, pn].get()
-            with allo.meta_else():
-                before[:, :] = 0
-            after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
-            with allo.meta_if(pk < Pk - 1):
-                sums[pk, pm, pn].put(after)
-            with allo.meta_else():
-                products[pm, pn].put(after)
-
-        @df.kernel(mapping=[Pm, Pn], args=[Other, C])
-        def finish(other: Ty[shape] @ LyO, local_C: Ty[M, N] @ LyC):
-            pm, pn = df.get_pid()
-            x: Ty[Mt, Nt] = products[pm, pn].get()
-            y: Ty[Mt, Nt] = 0
-            with allo.meta_if(op == "add_row"):
-                for i, j in allo.grid(Mt, Nt):
-                    y[i, j] = x[i, j] + other[j]
-            with allo.meta_elif(op == "add"):
-                y[:, :] = allo.add(x, other)
-            with allo.meta_elif(op == "mul"):
-                y[:, :] = allo.mul(x, other)
-            with allo.meta_elif(op == "silu_mul"):
-                y[:, :] = allo.mul(allo.div(x, allo.add(allo.exp(allo.mul(x, -1.0)), 1.0)), other)
-            with allo.meta_else():
-                y[:, :] = allo.mul(x, allo.div(other, allo.add(allo.exp(allo.mul(other, -1.0)), 1.0)))
-            with allo.meta_if(then == ""):
-                local_C[:, :] = y
-            with allo.meta_elif(then == "relu"):
-                local_C[:, :] = allo.relu(y)
-            with allo.meta_elif(then == "silu"):
-                local_C[:, :] = allo.div(y, allo.add(allo.exp(allo.mul(y, -1.0)), 1.0))
-            with allo.meta_else():
-                inner: Ty[Mt, Nt] = allo.mul(y, allo.add(allo.mul(allo.mul(y, y), 0.044715), 1.0))
-                local_C[:, :] = allo.div(y, allo.add(allo.exp(allo.mul(inner, GELU)), 1.0))
-
+{"".join(streams)}{gemm}{"".join(kernels)}
     return top
 
 
-def gemm_bias_add(M=2048, N=2048, K=2048, Pm=32, Pn=32, Pk=32, then="", Ty=bfloat16):
-    """The product and a row, and the sum of that and another matrix: a kernel for each, as each has its own input."""
-    Mt, Nt = M // Pm, N // Pn
-    LyA, LyB, LyC = [S(1), S(0)], [S(0), S(2)], [S(0), S(1)]
-
-    @df.region()
-    def top(A: Ty[M, K], B: Ty[K, N], Row: Ty[N], Other: Ty[M, N], C: Ty[M, N]):
-        sums: Stream[Ty[Mt, Nt], 2][Pk - 1, Pm, Pn]
-        products: Stream[Ty[Mt, Nt], 2][Pm, Pn]
-        biased: Stream[Ty[Mt, Nt], 2][Pm, Pn]
-
-        @df.kernel(mapping=[Pk, Pm, Pn], args=[A, B])
-        def gemm(local_A: Ty[M, K] @ LyA, local_B: Ty[K, N] @ LyB):
-            pk, pm, pn = df.get_pid()
-            before: Ty[Mt, Nt]
-            with allo.meta_if(pk > 0):
-                before[:, :] = sums[pk - 1, pm, pn].get()
-            with allo.meta_else():
-                before[:, :] = 0
-            after: Ty[Mt, Nt] = allo.add(allo.matmul(local_A, local_B), before)
-            with allo.meta_if(pk < Pk - 1):
-                sums[pk, pm, pn].put(after)
-            with allo.meta_else():
-                products[pm, pn].put(after)
-
-        @df.kernel(mapping=[Pm, Pn], args=[Row])
-        def bias(row: Ty[N] @ [S(1)]):
-            pm, pn = df.get_pid()
-            x: Ty[Mt, Nt] = products[pm, pn].get()
-            y: Ty[Mt, Nt] = 0
-            for i, j in allo.grid(Mt, Nt):
-                y[i, j] = x[i, j] + row[j]
-            biased[pm, pn].put(y)
-
-        @df.kernel(mapping=[Pm, Pn], args=[Other, C])
-        def finish(other: Ty[M, N] @ LyC, local_C: Ty[M, N] @ LyC):
-            pm, pn = df.get_pid()
-            x: Ty[Mt, Nt] = biased[pm, pn].get()
-            with allo.meta_if(then == "relu"):
-                local_C[:, :] = allo.relu(allo.add(x, other))
-            with allo.meta_else():
-                local_C[:, :] = allo.add(x, other)
-
-    return top
+def reference({", ".join(["A", "B", *(name.lower() for name in others)])}):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+{indented(2, lines)}        return np.asarray({result}, np.float32)
+'''
 
 
-def add_relu(N=1048576, P=512, Ty=bfloat16):
-    @df.region()
-    def top(A: Ty[N], B: Ty[N], C: Ty[N]):
-        @df.kernel(mapping=[P], args=[A, B, C])
-        def core(a: Ty[N] @ [S(0)], b: Ty[N] @ [S(0)], c: Ty[N] @ [S(0)]):
-            c[:] = allo.relu(allo.add(a, b))
-
-    return top
-
-
-OPERAND: dict[str, Callable[[Floats, Floats], Floats]] = {
-    "add": np.add,
-    "add_row": np.add,
-    "mul": np.multiply,
-    "silu_mul": BINARY["silu_mul"],
-    "mul_silu": lambda x, gate: x * silu(gate),
-}
-"""Functions of the product and a further input, by their names in `gemm_then`."""
+def _stage(expr: Expr, one: Operand | None, at: int, target: str) -> list[str]:
+    """The lines that compute an expression of a tile of the product, and of a further tensor."""
+    source, writer = "after" if one is None else f"x{at}", Writer(f"t{at}_")
+    lines: list[str] = []
+    if one is None or one.kind == "full":
+        text = writer.tiles(expr, [source, f"o{at}"], "Ty[Mt, Nt]", lines)
+        if text is not None:
+            return [*lines, f"{target}[:, :] = {text}"]
+    lines = []
+    given = [Operand("full"), *([one] if one else [])]
+    element = element_of(given, [source, f"o{at}"], f"i{at}", f"j{at}")
+    result = writer.scalars(expr, {}, element, lines)
+    return [
+        f"for i{at}, j{at} in allo.grid(Mt, Nt):",
+        *(f"    {ln}" for ln in (*lines, f"{target}[i{at}, j{at}] = {result}")),
+    ]
 
 
 def fused_work(work: Work, following: Work, position: int) -> Work | None:
@@ -267,27 +309,52 @@ def fused_work(work: Work, following: Work, position: int) -> Work | None:
     Args:
         position: of the result of `work` among the inputs of `following`.
     """
-    if work.params.get("Ty") != following.params.get("Ty"):
+    after, before = following.made_of, work.made_of
+    if after is None or after.stages or before is None or work.params.get("Ty") != following.params.get("Ty"):
         return None
-    rows, columns, then = work.params.get("M"), work.params.get("N"), following.kind
-    kind = f"{work.kind}_{then}"
-    made = cast(Callable[..., Floats], work.reference)
-    alike = {name: value for name, value in work.params.items() if name != "op"}
-    if work.kind == "gemm_add_row" and then == "add":
-        return Work(kind, gemm_bias_add, alike, lambda *given: made(*given[:3]) + given[3], work.verify_with)
-    if work.kind in ("add", "gemm_add_row_add") and then == "relu":
-        last = add_relu if work.kind == "add" else gemm_bias_add
-        more = {} if work.kind == "add" else {"then": then}
-        return Work(kind, last, {**alike, **more}, lambda *given: UNARY[then](made(*given)), work.verify_with)
-    if work.kind in ("gemm", "gemm_add_row") and then in UNARY:
-        program = gemm_unary if work.kind == "gemm" else gemm_then
-        params = {**work.params, "op" if work.kind == "gemm" else "then": then}
-        return Work(kind, program, params, lambda *given: UNARY[then](made(*given)), work.verify_with)
-    if then == "silu_mul" and position == 1:
-        then = "mul_silu"
-    if work.kind != "gemm" or then not in OPERAND or (then == "add_row" and position == 1):
+    given, expr = after.given, after.expr
+    if position >= len(given) or given[position].kind != "full" or reductions(expr):
         return None
-    if then == "add_row" and (following.params["M"], following.params["N"]) != (rows, columns):
+    kind = f"{work.kind}_{following.kind}"
+    firsts = [sum(one.count for one in given[:at]) for at in range(len(given))]
+    others = [(first, one) for at, (first, one) in enumerate(zip(firsts, given, strict=True)) if at != position]
+    if not before.stages:
+        return _fused_expressions(kind, work, following, position)
+    if len(others) > 1 or (following.params.get("M") and _sides(following) != _sides(work)):
         return None
-    params = {**work.params, "op": then}
-    return Work(kind, gemm_then, params, lambda A, B, other: OPERAND[then](made(A, B), other), work.verify_with)
+    order: list[Expr] = [("in", 0)] * sum(one.count for one in given)
+    for first, one in others:
+        order[first : first + one.count] = [("in", 1 + own) for own in range(one.count)]
+    own, stages = composed(expr, order), before.stages
+    last, operand = stages[-1]
+    if others:
+        stages = (
+            *stages,
+            (
+                composed(own, [last, *(("in", 1 + n) for n in range(others[0][1].count))]) if operand is None else own,
+                others[0][1],
+            ),
+        )
+    else:
+        stages = (*stages[:-1], (composed(own, [last]), operand))
+    program, reference = loaded_text(kind, product_text(kind, stages))
+    return Work(kind, program, work.params, reference, work.verify_with, Made(stages=stages))
+
+
+def _sides(work: Work) -> tuple[object, object]:
+    return work.params["M"], work.params["N"]
+
+
+def _fused_expressions(kind: str, work: Work, following: Work, position: int) -> Work | None:
+    """Fuse functions of as many elements each: the tensors of both are at most two."""
+    before, after = work.made_of, following.made_of
+    assert before is not None
+    assert after is not None
+    given = [*before.given, *(one for at, one in enumerate(after.given) if at != position)]
+    sized = is_flat(before.expr, before.given) and is_flat(after.expr, after.given)
+    if not sized or not fits(given):
+        return None
+    rest = iter(range(len(before.given), len(given)))
+    own = [before.expr if at == position else ("in", next(rest)) for at in range(len(after.given))]
+    size = cast(int, work.params["N"])
+    return expression_work(kind, composed(after.expr, own), given, (size, 1), work.params["Ty"])

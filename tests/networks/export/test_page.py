@@ -28,7 +28,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> list[Composition]:
     turned = net.add(Arrange(np.transpose, False), first, name="turned")
     last = net.add(unary_work("gelu", ELEMENTS, element), turned, name="last")
     both = net.add(binary_work("mul", ELEMENTS, element), first, last, name="both")
-    net.output(net.add(unary_work("silu", ELEMENTS, element), x, name="other"), both)
+    net.output(net.add(unary_work("silu", ELEMENTS, element), x, name="other"), both, last)
     return compositions(search_fronts(net, "npu1_2col", trials=2, cache=tmp_path_factory.mktemp("cache")))
 
 

@@ -71,7 +71,9 @@ def test_a_sum_of_what_is_biased_and_its_relu() -> None:
         _check(work, given)
         assert difference(reference_of(work, given), expected) < 1e-5
     assert last is not None
-    assert fused_work(last, unary_work("relu", M * N, ELEMENT), 0) is None
+    more = fused_work(last, unary_work("sigmoid", M * N, ELEMENT), 0)
+    assert more is not None
+    _check(more, given)
 
 
 def test_a_sum_and_its_relu() -> None:
@@ -104,7 +106,8 @@ def test_only_what_no_one_else_reads_is_fused() -> None:
     both = net.add(binary_work("silu_mul", M * N, ELEMENT), gate, up, name="both")
     net.output(down, net.add(binary_work("add", M * N, ELEMENT), both, gate, name="sum"))
     net.output(net.add(unary_work("relu", M * N, ELEMENT), down, name="relu"))
-    (one,) = fused_operators(net)
+    one, more = fused_operators(net)
+    assert more.names == ("up", "both", "sum")
     assert one.names == ("up", "both")
     assert one.step.inputs == ("x", "w", gate)
     assert one.step.output == both

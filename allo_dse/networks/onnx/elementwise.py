@@ -1,0 +1,295 @@
+"""Functions of elements: nodes of ONNX that follow each other become one expression, and that one program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from ..network import Shape
+from ..operators.execute import Expr, Operand
+from ..operators.expressions import BINARY, UNARY, composed, fits, gelu, number, power
+from .builder import Array, Builder
+from .graph import Graph, Node
+
+VARIADIC = {"Max", "Min", "Sum", "Mean"}
+NARY = {*BINARY, *VARIADIC, *UNARY, "Clip", "Pow", "Where", "IsNaN", "Affine"}
+
+
+def expression_of(node: Node, graph: Graph) -> Expr | None:
+    """Return what a node computes of each element; its n-th input is ("in", n). None if that is no expression."""
+    if not (node.is_standard or node.op == "QuickGelu") or node.op not in NARY:
+        return None
+    given = [_given(at, name, graph) for at, name in enumerate(node.inputs)]
+    if node.op == "Clip":
+        return _clip(node, given)
+    if node.op == "Pow":
+        known = graph.known.get(node.inputs[1])
+        return None if known is None or known.size != 1 else power(given[0], float(known.ravel()[0]))
+    if node.op == "Where":
+        return ("where", *given)
+    if node.op == "IsNaN":
+        return ("sub", number(1), ("eq", given[0], given[0]))
+    if node.op == "Gelu" and node.attributes.get("approximate") == b"tanh":
+        return gelu(given[0], tanh=True)
+    if node.op in UNARY:
+        return UNARY[node.op](given[0], node.number)
+    found = given[0]
+    for one in given[1:]:
+        found = BINARY["Add" if node.op == "Mean" else node.op](found, one)
+    return ("mul", found, number(1 / len(given))) if node.op == "Mean" else found
+
+
+def _given(at: int, name: str, graph: Graph) -> Expr:
+    known = graph.known.get(name)
+    return number(float(known.ravel()[0])) if known is not None and known.size == 1 else ("in", at)
+
+
+def _clip(node: Node, given: Sequence[Expr]) -> Expr | None:
+    """Limits are inputs or, in old models, attributes; one that is not given is empty."""
+    found = given[0]
+    for at, (op, name) in enumerate((("max", "min"), ("min", "max")), 1):
+        limit = given[at] if at < len(given) and node.inputs[at] else None
+        if limit is None and name in node.attributes:
+            limit = number(node.number(name, 0.0))
+        if limit is not None:
+            found = (op, found, limit)
+    return found
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes that are one expression.
+
+    Attributes:
+        root: the node that writes the result.
+        nodes: all of them.
+        expr: of `leaves`, the tensors that they read.
+    """
+
+    root: Node
+    nodes: tuple[Node, ...]
+    expr: Expr
+    leaves: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        names = dict.fromkeys(one.op.lower() for one in self.nodes)
+        return "_".join(list(names)[:4])
+
+
+@dataclass
+class Groups:
+    """The groups of a graph, by the node that writes their result.
+
+    Attributes:
+        apart: nodes that get programs of the user's.
+        alone: tells whether a node has a program of its own, with which products are fused.
+        within: the nodes that may be in groups; all by default.
+    """
+
+    graph: Graph
+    apart: Collection[str]
+    alone: Callable[[Node], bool]
+    within: Sequence[Node] | None = None
+    found: dict[str, Group] = field(default_factory=dict)
+    inner: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        nodes = self.graph.nodes if self.within is None else self.within
+        self._writer = {name: node for node in nodes for name in node.outputs}
+        self._readers: dict[str, list[str]] = {}
+        for node in self.graph.nodes:
+            for name in dict.fromkeys(node.inputs):
+                self._readers.setdefault(name, []).append(node.output)
+        for node in reversed(nodes):
+            if node.output in self.inner or (own := self._single(node)) is None:
+                continue
+            group = self._grown(own)
+            if self.graph.is_float(node.output) and not all(map(self.alone, group.nodes)):
+                self.found[node.output] = group
+                self.inner |= {one.output for one in group.nodes if one is not node}
+
+    def _single(self, node: Node) -> Group | None:
+        """Return a node as a group of its own; None if it is no expression, or of other numbers."""
+        graph = self.graph
+        if node.name in self.apart or node.op in self.apart or graph.shapes.get(node.output) is None:
+            return None
+        expr = expression_of(node, graph)
+        names = [name for name in node.inputs if name]
+        if expr is None or not all(map(self._plain, (*names, node.output))):
+            return None
+        return _group(node, (node,), expr, node.inputs)
+
+    def _plain(self, name: str) -> bool:
+        """Return whether elements are floats or truth values, of a shape that no input changes."""
+        from onnx import TensorProto
+
+        known = self.graph.known.get(name)
+        if known is not None and known.size == 1:
+            return True
+        fixed = name not in self.graph.open and min(self.graph.shapes.get(name, (0,)), default=1) > 0
+        return fixed and (self.graph.is_float(name) or self.graph.elements.get(name) == TensorProto.BOOL)
+
+    def _grown(self, group: Group) -> Group:
+        """Return a group with the nodes before it whose results nobody else reads, as far as one program has room."""
+        grown = True
+        while grown:
+            grown = False
+            for leaf in group.leaves:
+                before = self._writer.get(leaf)
+                inside = {one.output for one in group.nodes}
+                if before is None or leaf in self.graph.outputs or not inside.issuperset(self._readers[leaf]):
+                    continue
+                own = self._single(before)
+                if own is None or leaf in self.found:
+                    continue
+                more = _joined(own, group, leaf)
+                if view_of(self.graph, more) is not None:
+                    group, grown = more, True
+                    break
+        return group
+
+
+def _group(root: Node, nodes: tuple[Node, ...], expr: Expr, inputs: Sequence[str]) -> Group:
+    used = sorted(set(_inputs(expr)))
+    leaves = tuple(dict.fromkeys(inputs[at] for at in used))
+    given: list[Expr] = [("in", leaves.index(name)) if name in leaves else number(0) for name in inputs]
+    return Group(root, nodes, composed(expr, given), leaves)
+
+
+def _inputs(expr: Expr) -> Iterator[int]:
+    if expr[0] == "in":
+        yield expr[1]  # type: ignore[misc]
+    elif expr[0] != "number":
+        yield from chain.from_iterable(map(_inputs, expr[1:]))  # type: ignore[arg-type]
+
+
+def _joined(before: Group, group: Group, leaf: str) -> Group:
+    leaves = tuple(dict.fromkeys(name for name in (*before.leaves, *group.leaves) if name != leaf))
+    own = composed(before.expr, [("in", leaves.index(name)) for name in before.leaves])
+    given = [own if name == leaf else ("in", leaves.index(name)) for name in group.leaves]
+    return Group(group.root, (*before.nodes, *group.nodes), composed(group.expr, given), leaves)
+
+
+@dataclass(frozen=True)
+class View:
+    """A result as a matrix, and the tensors beside it.
+
+    Attributes:
+        split: the first dimension that is within a row.
+        full: leaves as large as the result. rows, columns: leaves that rows, or columns, share.
+        expanded: elements that are copied to make leaves of these.
+    """
+
+    split: int
+    full: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    expanded: int = 0
+
+    @property
+    def operands(self) -> list[Operand]:
+        found = [Operand("full")] * len(self.full)
+        found += [Operand("row", len(self.rows))] if self.rows else []
+        return found + ([Operand("column", len(self.columns))] if self.columns else [])
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        return (*self.full, *self.rows, *self.columns)
+
+
+def view_of(graph: Graph, group: Group, turn: bool = False) -> View | None:
+    """Return how a group's result is a matrix, so that the fewest elements are copied; None if no core has room.
+
+    Args:
+        turn: channels come last, as in the pixels of images.
+    """
+    shape = turned(graph.shapes[group.root.output], turn)
+    shapes = {name: turned(_aligned(graph.shapes[name], len(shape)), turn) for name in group.leaves}
+    views = (_view(shape, shapes, split) for split in range(len(shape) + 1))
+    return min((one for one in views if one and fits(one.operands)), key=lambda one: one.expanded, default=None)
+
+
+def _aligned(shape: Shape, rank: int) -> Shape:
+    return (1,) * (rank - len(shape)) + tuple(shape)
+
+
+def turned(shape: Shape, turn: bool) -> Shape:
+    """Return a shape with channels, the second dimension, last."""
+    return (shape[0], *shape[2:], shape[1]) if turn and len(shape) > 1 else tuple(shape)
+
+
+def _view(shape: Shape, shapes: Mapping[str, Shape], split: int) -> View:
+    full: list[str] = []
+    rows: list[str] = []
+    columns: list[str] = []
+    expanded, size = 0, math.prod(shape)
+    for name, own in shapes.items():
+        if own == shape:
+            full.append(name)
+            continue
+        left, right = (
+            [a == b for a, b in zip(own[cut], shape[cut], strict=True)] for cut in (slice(split), slice(split, None))
+        )
+        flat_left = all(one == 1 for one in own[:split])
+        flat_right = all(one == 1 for one in own[split:])
+        if flat_left and math.prod(shape[:split]) > 1:
+            rows.append(name)
+            expanded += 0 if all(right) else math.prod(shape[split:])
+        elif flat_right:
+            columns.append(name)
+            expanded += 0 if all(left) else math.prod(shape[:split])
+        else:
+            full.append(name)
+            expanded += size
+    return View(split, tuple(full), tuple(rows), tuple(columns), expanded)
+
+
+def add_group(builder: Builder, group: Group) -> None:
+    """Add the step of a group.
+
+    Raises:
+        StudyError: if no program computes it on this device.
+    """
+    graph, root = builder.graph, group.root
+    shape = graph.shapes[root.output]
+    turn = len(shape) > 2 and any(builder.has_pixels(name) for name in group.leaves)
+    view = view_of(graph, group, turn)
+    if view is None:
+        raise builder.refuse(root, f"{group.kind} reads {', '.join(group.leaves)}; a core has channels for two")
+    whole = turned(shape, turn)
+    rows, width = math.prod(whole[: view.split]), math.prod(whole[view.split :])
+
+    def part(name: str, kind: str) -> str:
+        if graph.shapes[name] == shape:
+            return builder.pixels(name) if turn else builder.read(name)
+        own = turned(_aligned(graph.shapes[name], len(shape)), turn)
+        outer = whole[: view.split] if kind != "row" else (1,) * view.split
+        inner = whole[view.split :] if kind != "column" else (1,) * (len(whole) - view.split)
+
+        def spread(array: Array) -> Array:
+            array = array.reshape(_aligned(graph.shapes[name], len(shape)))
+            array = np.moveaxis(array, 1, -1) if turn else array
+            return np.broadcast_to(array.reshape(own), (*outer, *inner)).reshape(-1)
+
+        return builder.arranged(spread, name)
+
+    names = [part(name, "full") for name in view.full]
+    for own, kind in ((view.rows, "row"), (view.columns, "column")):
+        if own:
+            parts = [part(name, kind) for name in own]
+            names.append(parts[0] if len(parts) == 1 else builder.arranged(_stacked, *parts))
+    expr = composed(group.expr, [("in", view.leaves.index(name)) for name in group.leaves])
+    name = "+".join(dict.fromkeys(one.name or one.output for one in group.nodes))
+    if turn:
+        builder.pixel_expression(root, group.kind, expr, view.operands, (rows, width), names, name=name)
+    else:
+        builder.expression(root, group.kind, expr, view.operands, (rows, width), names, name=name, output=root.output)
+
+
+def _stacked(*arrays: Array) -> Array:
+    return np.stack([one.ravel() for one in arrays])
