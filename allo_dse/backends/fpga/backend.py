@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from allo_dse.common.errors import SimulationError, StudyError
+from allo_dse.common.records import JsonObject
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import Device, FpgaDevice
 from allo_dse.eval.backend import Artifacts, Asked, Backend, Choices, Files, Sources, Words
@@ -26,6 +27,8 @@ from .mapping import FpgaMapping, partition_conflicts
 AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
 
 _SHOWN = ("bram18", "uram", "dsp", "lut", "ff")
+
+_INTERVAL_FROM = {"target": "as asked", "report": "as reported by the HLS tool"}
 
 HLS = "hls"
 """The directory of an FPGA design's HLS project."""
@@ -66,6 +69,19 @@ class FpgaBackend(Backend):
         from .evaluator import FpgaSimulator
 
         return FpgaSimulator()
+
+    def loops(self, design: Design) -> list[JsonObject]:
+        mapping = FpgaMapping.of(design)
+        return [
+            {
+                "task": " ".join(map(str, (cls.kernel, *((cls.name,) if cls.name != "all" else ()), *pid))),
+                "loop": " ".join(filter(None, loop.names)),
+                "trips": loop.trips, "ii": loop.ii, "depth": loop.depth, "cycles": loop.cycles, "times": loop.times,
+                "limit": _INTERVAL_FROM.get(loop.limit, loop.limit),
+            }
+            for cls, pid, *_ in mapping.shared.alike(mapping.run)
+            for loop in mapping.cost(cls, pid).loops
+        ]  # fmt: skip
 
     def words(self, design: Design, metrics: Mapping[str, Any]) -> Words:
         """Return unrolled loops, tensors with bank conflicts, and the resource with the highest use."""

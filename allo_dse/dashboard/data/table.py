@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from allo_dse.common.errors import StudyError
 from allo_dse.common.records import JsonObject
+from allo_dse.eval.evaluator import COST_DIGITS, is_cost
 from allo_dse.tune.search.pareto_front import Front, knee, pareto_positions
 from allo_dse.tune.store.log import sensible
 from allo_dse.tune.store.record import Entry, Record, Revaluation, Tick, Verification
@@ -296,10 +297,19 @@ class RunTable:
             losses, rows = self.losses, self.measured_rows
             if rows is None:
                 rows = np.array([self.row_of[key] for key in self._front.keys], np.int64)
-            else:
-                rows = rows[pareto_positions(losses[rows])]
+                alike = np.flatnonzero(self.ok & np.isin(losses[:, 0], losses[rows, 0]))
+                rows = alike if len(rows) else rows
+            rows = rows[pareto_positions(losses[rows], self._costs(rows))]
             self._found = self.version, rows[np.lexsort(losses[rows].T[::-1])] if len(rows) else rows
         return self._found[1]
+
+    def _costs(self, rows: Rows) -> Floats:
+        """Total cost of some designs, as `total_cost` has it."""
+        found = np.zeros(len(rows))
+        for name, column in self.columns.items():
+            if column.kind in ("metric", "objective") and column.numeric and is_cost(name):
+                found += np.log1p(np.nan_to_num(np.maximum(column.numbers[rows], 0.0)))
+        return found.round(COST_DIGITS)
 
     @property
     def measured_rows(self) -> Rows | None:

@@ -17,6 +17,7 @@ from allo_dse.common.errors import StudyError, did_you_mean
 from allo_dse.common.quoting import html_text
 from allo_dse.common.records import JsonObject, replace
 from allo_dse.eval.calibrate.correction import LATENCY, Correction
+from allo_dse.eval.evaluator import total_cost
 
 from ..declare.spec import StudySpec
 from ..search.pareto_front import knee, pareto_positions
@@ -204,7 +205,10 @@ class Result:
 
     @cached_property
     def front(self) -> Front:
-        """The designs on the Pareto front, best in the first objective first."""
+        """The designs on the Pareto front, best in the first objective first.
+
+        Of designs with equal objective values, the one with less time and resources in all other metrics.
+        """
         usable = self._usable
         if not usable:
             return Front()
@@ -212,7 +216,8 @@ class Result:
         within = (losses <= [o.most_loss for o in self.study.objectives]).all(1)
         if within.any():
             usable, losses = [usable[n] for n in np.flatnonzero(within)], losses[within]
-        positions = sorted(pareto_positions(losses), key=lambda p: tuple(losses[p]))
+        costs = np.array([total_cost(record.metrics or {}) for record in usable])
+        positions = sorted(pareto_positions(losses, costs), key=lambda p: tuple(losses[p]))
         return Front(
             BestDesign(self.study, one, self.run_dir, verification=self.verified.get(one.key))
             for one in (usable[p] for p in positions)

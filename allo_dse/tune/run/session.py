@@ -20,7 +20,7 @@ from ..results.result import Result
 from ..search.budget import Budget, StepLeft, StopSignals
 from ..search.exact import Proposer, certificate_of
 from ..search.proposals import SAMPLERS, make_proposer
-from ..show.output import write_best, write_tables
+from ..show.output import write_best, write_front_code, write_tables
 from ..show.reporter_of_run import make_reporter
 from ..show.reporters import Reporter
 from ..store.certificate import Certificate
@@ -114,6 +114,7 @@ def run_study(study: StudySpec, options: RunOptions) -> Result:
             try:
                 with stop.leaving():
                     if options.export:
+                        write_front_code(result, directory)
                         write_best(result, directory)
             except StepLeft:
                 reporter.note("best/ is not complete; the same command writes it, and all else is kept")

@@ -19,8 +19,21 @@ BLOCK = 256  # designs that are compared with the front at once
 REFERENCE_MARGIN = 0.1  # distance beyond the worst of them, as a share of their magnitude
 
 
-def pareto_positions(losses: Points) -> list[int]:
-    """Positions of the designs that nothing dominates; of equal ones only the first. `losses`: (n, objectives)."""
+def pareto_positions(losses: Points, costs: Points | None = None) -> list[int]:
+    """Positions of the designs that nothing dominates; of equal ones only the cheapest, or the first.
+
+    Args:
+        losses: (n, objectives), all to be minimised.
+        costs: (n,), compared between designs with equal losses.
+    """
+    if costs is not None:
+        best_points = losses[pareto_positions(losses)]
+        cheapest = dict.fromkeys(map(tuple, best_points.tolist()), -1)
+        for row in np.flatnonzero(np.isin(losses[:, 0], best_points[:, 0])).tolist():
+            known = cheapest.get(point := tuple(losses[row].tolist()))
+            if known is not None and (known < 0 or costs[row] < costs[known]):
+                cheapest[point] = row
+        return sorted(cheapest.values())
     left, positions, sums = losses, np.arange(len(losses)), losses.sum(1)
     front: list[int] = []
     while len(left):

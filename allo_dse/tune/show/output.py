@@ -15,6 +15,7 @@ from allo_dse.common.records import JsonObject
 
 from ..results.best import BestDesign
 from ..results.explain import timed_on_words
+from ..results.front_code import FRONT_CODE, front_code
 from ..results.result import Result, failure_words
 from ..store.log import disk_full
 from ..store.rundir import RunDirectory
@@ -68,6 +69,12 @@ def write_tables(result: Result, directory: RunDirectory) -> None:
     """Write `trials.csv` and `pareto.csv`."""
     directory.write("trials.csv", csv_text(*result.table(result.records)))
     directory.write("pareto.csv", csv_text(*result.table([d.record for d in result.front])))
+
+
+def write_front_code(result: Result, directory: RunDirectory) -> None:
+    """Write `front_code.json`, which shows source and loops without compiling the program."""
+    if result.front:
+        directory.write(FRONT_CODE, front_code(result))
 
 
 def write_best(result: Result, directory: RunDirectory) -> None:
