@@ -7,10 +7,11 @@ from functools import cache
 
 import numpy as np
 
-from ..choice import FINE_STEPS, Gene, Genes
+from ..choice import Gene, Genes
 from .pareto import Booleans, Floats, Integers
 from .surrogate import as_rows
 
+FINE_STEPS = (0.5, 5.0)  # steps of a fine gene, as negative powers of ten of its range
 ANY = 0.25  # probability that a mutation draws any value instead of a near one
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from allo_dse.space.choice import Gene
+from allo_dse.space.sampler.candidates import Variation
 from allo_dse.space.sampler.evolution import Breeding, Evolution
 from allo_dse.space.sampler.optuna_sampler import EvolutionSampler
 from allo_dse.space.sampler.pareto import (
@@ -160,7 +161,7 @@ def test_a_step_is_another_value_of_the_range(kind: Any, low: Any, span: Any, da
     gene = Gene(low, low + (span % 40 if kind == "categorical" else span), kind)
     value = data.draw(st.integers(gene.low, gene.high))
     rng = np.random.default_rng(data.draw(st.integers(0, 100)))
-    found = gene.step(value, rng)
+    found = int(Variation(["g"], {"g": gene}).step(np.array([value]), np.zeros(1, int), rng)[0])
     assert gene.low <= found <= gene.high
     assert found != value or gene.low == gene.high
 
