@@ -122,6 +122,7 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
         latency_us=latency_us,
         **({} if timing.interval is None else {"interval_cycles": timing.interval}),
         sustained=timing.interval is not None,
+        clock_mhz=device.clock.mhz,
         **_throughput(mapping, latency_us),
         pe_count=vmg.node_count,
         utilization=round(max(shares.values()), 4),
