@@ -218,7 +218,7 @@ def _rank_correlation(values: Vector, residuals: Vector) -> float:
     if not np.ptp(values):
         return 0.0
     ranks = [np.argsort(np.argsort(one)) for one in (values, residuals)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def tunable_of(device: Device) -> Tunable:
