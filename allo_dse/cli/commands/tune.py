@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from allo_dse import __version__
+from allo_dse.common.errors import StudyError
 from allo_dse.common.quoting import shell_completion, unquoted
 from allo_dse.tune.run.options import RunOptions
 
@@ -78,6 +79,8 @@ def _show_version(wanted: bool) -> None:
 _FLAGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "trials": (int, {}),
     "time": (str, {}),
+    "patience": (int, {"metavar": "TRIALS"}),
+    "gap": (str, {"metavar": "SHARE"}),
     "seed": (int, {}),
     "workers": (int, {}),
     "ray_address": (str, {"flag": "--ray", "metavar": "ADDRESS"}),
@@ -131,10 +134,11 @@ def tune(  # noqa: PLR0913 (the flags of a command)
         ),
     ] = None,
     target: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
+            metavar="TARGET|OBJECTIVE=VALUE",
             help="What shall build the winner: allo, or model (the hardware's limits only). "
-            "\\[default: the study's, or allo for NPUs]",
+            "\\[default: the study's, or allo for NPUs] With a value: end the run when one design reaches all of them.",
             show_default=False,
         ),
     ] = None,
@@ -171,7 +175,9 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     given["deadline"] = {name: value for name, _, value in (text.rpartition("=") for text in given["deadline"] or ())}
     given["cache"] = False if no_cache else given["cache"]
     run_dir = given["run_dir"]
-    own = {"target": target, "evaluator": evaluator and located(evaluator)}
+    given["target"] = _values([text for text in target or () if "=" in text])
+    builder = next((text for text in reversed(target or []) if "=" not in text), None)
+    own = {"target": builder, "evaluator": evaluator and located(evaluator)}
     chosen = [*(settings or []), *(f"{name}={value}" for name, value in own.items() if value is not None)]
     try:
         with json_only() if as_json else nullcontext() as out:
@@ -194,6 +200,18 @@ def tune(  # noqa: PLR0913 (the flags of a command)
     except KeyboardInterrupt as stopped:
         code = say_stopped(stopped, command)
     raise typer.Exit(code)
+
+
+def _values(texts: Sequence[str]) -> dict[str, float] | None:
+    """Return targets by objective; None without any."""
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise StudyError(f"--target {text}: {value!r} is not a number", hint="--target latency_us=100") from None
+    return found or None
 
 
 # `allo-tune completion`: the shell completes commands, options, settings, runs and designs.

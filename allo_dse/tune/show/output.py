@@ -183,7 +183,7 @@ def _print_copied(result: Result, console: Console, command: Sequence[str]) -> N
     if result.front:
         copied = {"front": f"{path}/pareto.csv", **copied, "to build": f"{path}/best/"}
     copied["look at it"] = shell_command(["allo-tune", "dashboard", str(path)])
-    if command and result.stopped not in ("exhausted", "trials"):
+    if command and result.stopped not in ("exhausted", "trials", "target", "patience", "gap"):
         copied["go on with"] = f"[bold]{markup(shell_command(command))}[/]"
     for name, value in copied.items():
         console.print(f"[dim]{name:<11}[/]  {value}", soft_wrap=True)
@@ -258,6 +258,14 @@ def _shown(result: Result) -> list[BestDesign]:
     return top
 
 
+_REASONS = {
+    "time": "The time budget is spent",
+    "target": "A design reaches the target (--target)",
+    "patience": "No design was better for as many trials as asked (--patience)",
+    "gap": "The best values are as near to their proven bounds as asked (--gap)",
+}
+
+
 def _ending(result: Result) -> str:
     if result.stopped == "exhausted" and result.certificate is not None:
         return f"The space is closed: every design is decided after {len(result.records)} trials."
@@ -265,5 +273,5 @@ def _ending(result: Result) -> str:
         return f"The space is exhausted: all {len(result.records)} new and legal designs found were evaluated."
     if result.stopped == "trials":
         return f"{len(result.records)} trials done. More: the same command with a larger --trials."
-    reason = {"time": "The time budget is spent"}.get(result.stopped, f"Stopped by {result.stopped}")
+    reason = _REASONS.get(result.stopped, f"Stopped by {result.stopped}")
     return f"{reason} after {len(result.records)} trials; everything is kept."
