@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -217,7 +218,7 @@ def _values(texts: Sequence[str]) -> dict[str, float] | None:
 # `allo-tune completion`: the shell completes commands, options, settings, runs and designs.
 
 
-SCRIPT = """_allo_tune() {
+SCRIPTS = {"bash": """_allo_tune() {
     local found
     COMPREPLY=()
     while IFS= read -r found; do
@@ -226,13 +227,33 @@ SCRIPT = """_allo_tune() {
     [[ "${COMPREPLY[0]}" == *= ]] && compopt -o nospace
 }
 complete -o default -F _allo_tune allo-tune
-"""
+""", "zsh": """_allo_tune() {
+    local -a found
+    found=("${(@f)$(allo-tune --complete-plain $((CURRENT - 1)) "${(@Q)words}" 2>/dev/null)}")
+    [[ -n "$found" ]] && compadd -a found || _files
+}
+compdef _allo_tune allo-tune
+""", "fish": """function __allo_tune
+    set -l words (commandline -opc) (commandline -ct | string unescape)
+    allo-tune --complete-plain (math (count $words) - 1) $words 2>/dev/null
+end
+complete -c allo-tune -a '(__allo_tune)'
+"""}  # fmt: skip
+
+
+class Shell(StrEnum):
+    """Shells with a script."""
+
+    BASH, ZSH, FISH = "bash", "zsh", "fish"
+
+
 _COMPLETION = """The script that lets a shell complete commands, options, settings, runs and designs.
 
 [bold]Examples[/]
 
-  eval "$(allo-tune completion)"                                  in ~/.bashrc
-  autoload -U bashcompinit; bashcompinit; eval "$(allo-tune completion)"
+  eval "$(allo-tune completion)"          in ~/.bashrc
+  eval "$(allo-tune completion zsh)"      in ~/.zshrc, after compinit
+  allo-tune completion fish | source      in ~/.config/fish/config.fish
 """
 WITH_DESIGN = ("show", "replay", "export", "compare", "verify", "depths")
 SHOWN = 8  # characters of a key
@@ -243,8 +264,16 @@ def add_commands(app: typer.Typer) -> None:
     app.command("completion", help=_COMPLETION)(completion)
 
 
-def completion() -> None:
-    print(SCRIPT, end="")
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell that reads the script.")] = Shell.BASH) -> None:
+    print(SCRIPTS[shell], end="")
+
+
+def complete_plain(
+    index: int, words: Sequence[str], commands: Sequence[str], application: Callable[[str], typer.Typer]
+) -> list[str]:
+    """Complete as `complete` does for shells that take words, and quote completions, by themselves."""
+    typed = [(shell_completion(word, "") or "") if at == index else word for at, word in enumerate(words)]
+    return [unquoted(one) for one in complete(index, typed, commands, application)]
 
 
 def complete(

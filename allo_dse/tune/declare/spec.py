@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from allo_dse.common.errors import StudyError
-from allo_dse.common.records import keep
+from allo_dse.common.records import keep, replace
 from allo_dse.space.params import Condition, ParameterSpace
 from allo_dse.space.sampler.evolution import check_sizes
 from allo_dse.space.shared_programs import parameters_of
@@ -343,7 +343,8 @@ class StudySpec:
         found = verify_and_prove(
             design, reference=self.reference, verify_with=self.verify_with, inputs=self.inputs, seed=seed
         )
-        return Verification(found.ok, found.message, found.seconds)
+        said, most = Verification(found.ok, found.message, found.seconds, kind=found.kind), found.largest
+        return said if most is None else replace(said, error=most.error, tolerance=most.bound, place=most.place)
 
     def prove(self, design: Design, seed: int = 0, exported: Path | None = None) -> Verification:
         """Decide whether a design and its program are `allo_dse.equivalent` for all inputs.

@@ -256,12 +256,15 @@ def _verify(ledger: Ledger, reporter: Reporter, stop: StopSignals, seed: int) ->
                 return
             reporter.verifying(position, len(pending))
             said = _verified(ledger.study, best.design, seed)
-            found = Verification(said.ok, valid_text(said.message), said.seconds, best.key)
+            found = replace(said, message=valid_text(said.message), key=best.key)
             ledger.write([found])
             verified[best.key] = found
             if not found.ok:
-                what = "DEADLOCK" if found.verdict == "deadlock" else "WRONG RESULT"
+                what = _VERDICTS.get(found.verdict, "WRONG RESULT")
                 reporter.note(f"{what}: design {best.key} is removed from the front: {found.message}")
+
+
+_VERDICTS = {"deadlock": "DEADLOCK", "not run": "NOT VERIFIED"}
 
 
 def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
@@ -270,7 +273,7 @@ def _verified(study: StudySpec, design: Any, seed: int) -> Verification:
     except (KeyboardInterrupt, StudyError):  # StudyError: the study's reference fails for every design
         raise
     except BaseException as error:  # a design that cannot be run is not verified
-        return Verification(False, error_text(error), 0.0)
+        return Verification(False, error_text(error), 0.0, kind="not run")
 
 
 def _place(ledger: Ledger, reporter: Reporter, stop: StopSignals) -> None:
