@@ -42,11 +42,11 @@ def enqueue(study: StudySpec, wanted: Wanted, params: Mapping[str, Any]) -> None
     Raises:
         StudyError: when the study's space has no such design.
     """
-    found = Beginning(study).genes(wanted, params)
+    found = StartingDesigns(study).genes(wanted, params)
     study.enqueued += [genes for genes in found if genes not in study.enqueued]
 
 
-class Beginning(Struct, frozen=True):
+class StartingDesigns(Struct, frozen=True):
     """Genes of the designs that a study begins with.
 
     Raises:
