@@ -92,6 +92,7 @@ class FpgaBackend(Backend):
         words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
         with suppress(SimulationError):  # data-dependent loops cannot be analysed
             words += map(str, partition_conflicts(FpgaMapping.of(design)))
+            words += FpgaMapping.of(design).remarks
         binding, share = metrics.get("binding"), metrics.get("utilization")
         if binding is not None and share is not None:
             words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")

@@ -42,7 +42,7 @@ class FpgaSimulator:
     """
 
     name = "fpga-simulator"
-    version = "9"
+    version = "10"
     quick = True
     metrics = FpgaBounds.metrics | {
         "throughput_gops", "binding", "stream_depths", "bound", "bottleneck", TIMED_ON, "evaluator",
@@ -118,6 +118,7 @@ def _metrics(mapping: FpgaMapping, timing: _Timing) -> Metrics:
     return Metrics(
         latency_cycles=cycles,
         latency_us=latency_us,
+        clock_mhz=device.clock.mhz,
         **_throughput(mapping, latency_us),
         pe_count=vmg.node_count,
         utilization=round(max(shares.values()), 4),

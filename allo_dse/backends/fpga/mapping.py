@@ -114,6 +114,19 @@ class FpgaMapping:
         return self._reported[key]
 
     @property
+    def remarks(self) -> list[str]:
+        """Sentences about directives without effect, and about a clock that operators have no figures for.
+
+        Raises:
+            SimulationError: where control depends on data.
+        """
+        found = [self.device.beyond_figures] if self.device.beyond_figures else []
+        for task_class, pid, *_ in self.shared.alike(self.run):
+            lost = self.cost(task_class, pid).not_pipelined
+            found += [f"{task_class.kernel}:{name} is not pipelined: {why}" for name, why in lost]
+        return list(dict.fromkeys(found))
+
+    @property
     def operations(self) -> int:
         """Arithmetic operations of the whole program; a multiply-add is two."""
         return sum(self.cost(cls, pid).operations * len(tasks) for cls, pid, tasks, _ in self.shared.alike(self.run))

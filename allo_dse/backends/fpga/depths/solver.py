@@ -56,14 +56,14 @@ def run(mapping: FpgaMapping, depths: Mapping[str, int]) -> tuple[FpgaNetwork, R
     """Simulate a mapping at these depths.
 
     Raises:
-        SimulationError: if it deadlocks.
+        DeadlockError: if it deadlocks; it names tasks, streams, lines and the depths that clear it.
     """
     network = fpga_network(mapping, depths)
     result = table_engine().run(network.network, extrapolate=True)
     if not result.finished:
-        raise SimulationError(
-            "the design deadlocks at its stream depths", hint="leave the depths to the evaluator: FpgaSimulator()"
-        )
+        from ..recording import labels_of  # which records runs of this module
+
+        result.require_finished(labels_of(mapping, network))
     return network, result
 
 
