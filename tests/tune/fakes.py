@@ -35,6 +35,7 @@ class FakeProgram:
     mesh: tuple[int, int, int]
     digest: str
     apart: bool = False
+    rewrites: tuple[Any, ...] = ()
 
     @property
     def kernels(self) -> tuple[SimpleNamespace]:
