@@ -135,6 +135,14 @@ class FpgaBackend(Backend):
         files |= {f"{HLS}/{name}": content for name, content in project.data.items()}
         return Artifacts(files)
 
+    def waiting_pipelines(self, mapping: FpgaMapping) -> str:
+        """Return why a mapping deadlocks at any stream depths; empty if it does not, or if data decides."""
+        from .depths.solver import deadlock_at_any_depths
+
+        with suppress(SimulationError):
+            return deadlock_at_any_depths(mapping)
+        return ""
+
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the smallest depths that cost no time, or no more than the design allows."""
         from .depths.depths import decided_depths  # with compiled kernels, which few runs need

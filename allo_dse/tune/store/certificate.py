@@ -95,6 +95,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             *([f"{self.failed:,} that could not be evaluated"] if self.failed else []),
             *([f"{self.wrong:,} that failed verification"] if self.wrong else []),
         ]
+        if left and not self.feasible:
+            none = f"of the space's {self.designs:,} designs none is left"
+            return f"nothing is proven: {none}: {' and '.join(left)}; {self._how}"
         but = f" but for {' and '.join(left)}" if left else ""
         said = "better" if self.feasible else "feasible"
         return f"complete{but}: none of the space's {self.designs:,} designs is {said}; {self._how}"

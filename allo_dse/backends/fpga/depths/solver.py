@@ -106,6 +106,17 @@ def solve_depths(
     return deepest, tuple(Timed(one, *solver.run(deepest)) for one, solver in solvers)
 
 
+def deadlock_at_any_depths(mapping: FpgaMapping) -> str:
+    """Return the tasks that wait for each other however deep their streams are; empty if there are none."""
+    most = most_tokens(mapping)
+    for one in mapping.runs:
+        solver = DepthSolver(fpga_network(one, dict.fromkeys(most, SMALLEST_DEPTH)), list(most))
+        network, result = solver.run(most)
+        if not result.finished:
+            return hopeless(network, result, solver.arrays).message
+    return ""
+
+
 class DepthSolver:
     """Times one network at many depths."""
 
