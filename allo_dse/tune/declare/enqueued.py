@@ -84,9 +84,10 @@ def _genes_of(study: StudySpec, wanted: Mapping[str, Any]) -> Genes:
     study.space.decode(suggest_from(given))  # it learns of all genes
     names = TrialParameters(study)
     known = {names.of(name, gene).name: (name, names.of(name, gene)) for name, gene in study.space.genes.items()}
+    by_gene = any(name in study.space.genes and name not in known for name in wanted)
     try:
         for name, value in wanted.items():
-            if name in known and name not in study.parameters.free:
+            if name in known and name not in study.parameters.free and not by_gene:
                 gene, parameter = known[name]
                 given[gene] = parameter.number(value)
             elif name not in study.parameters.free:
