@@ -46,6 +46,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         wrong: designs that failed verification; they count as no better than any other.
         unbounded: objectives about which nothing is known before a design is evaluated.
         feasible: whether a feasible design is among the decided ones.
+        scope: of transformations that the space had; empty if it had none.
     """
 
     designs: int
@@ -59,6 +60,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int = 0
     unbounded: tuple[str, ...] = ()
     feasible: bool = True
+    scope: str = ""
 
     @property
     def complete(self) -> bool:
@@ -118,7 +120,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             *([f"{self.bounded:,} ruled out by bounds"] if self.bounded else []),
         ]
         unknown = f" (no bounds for {', '.join(self.unbounded)})" if self.unbounded else ""
-        return ", ".join(said) + unknown
+        return ", ".join(said) + unknown + (f"; the space had {self.scope}" if self.scope else "")
 
 
 def percent(share: float) -> str:
