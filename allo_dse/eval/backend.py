@@ -62,7 +62,7 @@ Files = dict[str, str | bytes]
 
 
 class Sources(Struct, frozen=True):
-    """What an export knows beside the design.
+    """Facts that an export has beside the design.
 
     Attributes:
         reference: computes the expected results from the inputs, with NumPy.
@@ -78,7 +78,7 @@ class Sources(Struct, frozen=True):
 
 
 class Artifacts(Struct, frozen=True):
-    """What the tools of a device build a design from.
+    """Files from which the tools of a device build a design.
 
     Attributes:
         facts: entries of `design.json`.
