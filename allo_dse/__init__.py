@@ -25,6 +25,7 @@ from .space.backend import find_backends_with
 
 if TYPE_CHECKING:
     from .backends.fpga.choices.schedules import adders as adders
+    from .backends.fpga.choices.schedules import interface as interface
     from .backends.fpga.choices.schedules import memory as memory
     from .backends.fpga.choices.schedules import pack as pack
     from .backends.fpga.choices.schedules import partition as partition
@@ -123,6 +124,7 @@ _names, __getattr__ = lazy_exports(
     {
         "backends.fpga.choices.schedules": [
             "adders",
+            "interface",
             "memory",
             "pack",
             "partition",

@@ -18,6 +18,7 @@ import numpy as np
 import allo_dse as dse
 from allo_dse.backends.fpga.cost.task_cost import task_cost
 from allo_dse.backends.fpga.mapping import FpgaMapping
+from allo_dse.compiler.program.compiled import Directive
 from allo_dse.device.device import FpgaDevice
 from allo_dse.eval.evaluator import Metrics
 from allo_dse.mapper.fold.fold import unfolded
@@ -38,7 +39,10 @@ CONSTANTS = {
 def design_of(reported: Reported) -> dse.Design:
     """The design of a report."""
     program = dse.load_program(reported.program())
-    return dse.Design(program, unfolded(program), dse.Buffering(), dse.Device.load("vu11p"), reported.schedule)
+    copied = [Directive("place", "top", t.name, {"memory": "copied"}) for t in program.tensors]  # as Allo's C++ does
+    said = {d.name for d in reported.schedule if d.kind == "place"}
+    schedule = (*(d for d in copied if d.name not in said), *reported.schedule)
+    return dse.Design(program, unfolded(program), dse.Buffering(), dse.Device.load("vu11p"), schedule)
 
 
 def measure(reported: Reported) -> tuple[Metrics, set[tuple[int, int, int, int]]]:

@@ -157,7 +157,8 @@ def _compared(
 ) -> Equivalence:
     """Compare a fold with the design's program, for all inputs or else on the paths of given or random ones."""
     program = design.program
-    whole = replace(design, fold=unfolded(program)) if design.depths else program
+    written = program.as_written
+    whole = replace(design, program=written, fold=unfolded(written)) if design.depths else written
     try:
         return equivalent(whole, folded, seed=seed, seconds=seconds, most_operations=most_operations)
     except TooMuchWork:

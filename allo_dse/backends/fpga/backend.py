@@ -22,6 +22,7 @@ from allo_dse.space.choices.shared import OutputDepth, Overlap
 from allo_dse.space.design import Design
 
 from .choices.auto_schedules import AutoSchedules, schedules_of
+from .choices.loop_forms import LoopForms
 from .mapping import FpgaMapping, partition_conflicts
 
 AS_WRITTEN = 'loops, arrays and words are as the program has them; `schedules="auto"` in the study searches them, too'
@@ -63,7 +64,9 @@ class FpgaBackend(Backend):
         schedules = schedules_of(asked.schedules, device) if asked.schedules not in ((), []) else None
         overlaps = isinstance(schedules, AutoSchedules) and not schedules.names_kernels
         after = [depths] if schedules is None else [depths, schedules]
-        return Choices([Overlap()] if overlaps else [], after, Buffering(output_depth=asked.output_depths[-1]))
+        return Choices(
+            [Overlap(), LoopForms()] if overlaps else [], after, Buffering(output_depth=asked.output_depths[-1])
+        )
 
     def evaluator(self, device: Device) -> Evaluator:
         """Return the simulator."""

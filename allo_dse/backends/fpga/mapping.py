@@ -107,8 +107,9 @@ class FpgaMapping:
         key = task_class.kernel, task_class.name, pid
         if key not in self._reported:
             observed = observed_of(self.vmg.program, task_class, pid, self.run)
+            own = self.scheduled.edged_class(task_class)
             self._reported[key] = task_cost(
-                self.vmg.program, task_class, self.device, self.schedule, pid, known, observed
+                self.scheduled.edged.program, own, self.device, self.schedule, pid, known, observed
             )
         return self._reported[key]
 
@@ -306,7 +307,7 @@ def _common(mapping: FpgaMapping, schedule: Sequence[Directive]) -> Iterator[Vio
 
 
 def _interfaces(mapping: FpgaMapping) -> Iterator[Violation]:
-    needed = sum(not use.onchip for use in mapping.tensors)
+    needed = sum(use.uses_port for use in mapping.tensors)
     limit = mapping.device.external.ports * _INTERFACES_PER_PORT
     if needed > limit:
         yield Violation("axi_interfaces", mapping.device.name, needed, limit)

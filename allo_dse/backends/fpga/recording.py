@@ -130,11 +130,13 @@ def _labels(mapping: FpgaMapping, network: FpgaNetwork) -> FpgaLabels:
     names = [
         f"{verb} {use.tensor.name}"
         for use in mapping.tensors
-        if not use.onchip
+        if use.uses_port
         for verb, does in (("load", use.reads), ("store", use.writes))
         if does
     ]
-    copies = dict(zip(network.movers, names, strict=True))
+    streamed = [use for place in ("stream", "axis") for use in mapping.tensors if use.place == place]
+    names += [f"stream {use.tensor.name}" for use in streamed]
+    copies = dict(zip((*network.movers, *network.passing), names, strict=True))
     return FpgaLabels(program, network, number, copies, stream_ends(network.network, {}))
 
 

@@ -19,6 +19,7 @@ from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.shared_tensors import is_region, of_region
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort
+from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
 from allo_dse.device.fpga_model import Resources
 from allo_dse.mapper.graph.ports import tasks_by_class
@@ -27,6 +28,7 @@ from allo_dse.mapper.graph.program_graph import ProgramGraph, TensorPieces
 from .cost.by_class import ClassCosts
 from .cost.memory import Storage, fifo_bits, fifo_resources
 from .cost.task_cost import TaskCost, deciding_pids
+from .edges import AXIS, DEFAULT_TRANSFERS, Transfers, edged_program, interface_of, transfers_of
 
 Pid = tuple[int, ...]
 Processing = Mapping[str, Resources]
@@ -46,9 +48,11 @@ class TensorUse(Struct, frozen=True):
 
     Attributes:
         place: "onchip" in the design's memory already, so that nothing is copied; "dram" if it stays there and tiles
-            are copied task by task; "auto" copied as a whole, to the nodes that use it and back.
+            are copied task by task; "auto" copied as a whole, to the nodes that use it and back; "stream" read or
+            written in order through a FIFO, "axis" through an AXI-Stream port.
         words_per_cycle: elements that are copied per cycle.
         lanes: elements per word.
+        transfers: bursts of a streamed tensor.
     """
 
     tensor: Tensor
@@ -57,10 +61,16 @@ class TensorUse(Struct, frozen=True):
     place: str
     words_per_cycle: float
     lanes: int
+    transfers: Transfers = DEFAULT_TRANSFERS
 
     @property
     def onchip(self) -> bool:
         return self.place == "onchip"
+
+    @property
+    def uses_port(self) -> bool:
+        """True if an AXI port moves it between DRAM and the chip."""
+        return self.place not in ("onchip", "axis")
 
     @property
     def directions(self) -> tuple[Literal["reads", "writes"], ...]:
@@ -213,6 +223,19 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
     def program(self) -> CompiledProgram:
         return self._shared.graph.program
 
+    @cached_property
+    def edged(self) -> Edged:
+        """The program with streams in place of the tensors that stream at its edge."""
+        return edged_program(self.program, self.schedule)
+
+    @cached_property
+    def _edged_classes(self) -> Mapping[tuple[str, str], TaskClass]:
+        return {(one.kernel, one.name): one for one in self.edged.program.task_classes} if self.edged.streams else {}
+
+    def edged_class(self, task_class: TaskClass) -> TaskClass:
+        """Return a task class with streams in place of the tensors that stream at the program's edge."""
+        return self._edged_classes.get((task_class.kernel, task_class.name), task_class)
+
     @property
     def device(self) -> FpgaDevice:
         return self._shared.device
@@ -226,9 +249,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         key = (task_class.kernel, task_class.name, pid, run)
         known = self.costs.get(key)
         if known is None:
-            known = self.costs[key] = self._shared.graph.once(_class_costs).of(
-                task_class, self.device, self.schedule, pid, run
-            )
+            costs = self._shared.graph.once(_class_costs)
+            names = frozenset(self.edged.streams)
+            if names not in costs:
+                costs[names] = ClassCosts(self.edged.program)
+            own = self.edged_class(task_class)
+            known = self.costs[key] = costs[names].of(own, self.device, self.schedule, pid, run)
         return known
 
     @cached_property
@@ -241,7 +267,10 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         about = [d for d in every if is_region(d.scope, self.program)]
         for tensor, reads, writes in self._shared.used:
             own = [d for d in about if d.name == tensor.name]
-            yield TensorUse(tensor, reads, writes, *self._transfer(tensor, own))
+            place, rate, lanes = self._transfer(tensor, own)
+            if tensor.name in self.edged.streams:
+                place = "axis" if interface_of(own) == AXIS else "stream"
+            yield TensorUse(tensor, reads, writes, place, rate, lanes, transfers_of(own))
 
     def _transfer(self, tensor: Tensor, about: Sequence[Directive]) -> tuple[str, float, int]:
         """Return the place of a tensor, and for a copied one its elements per cycle and per word."""
@@ -250,6 +279,8 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         bits = min(int(options.get("pack", {}).get("bits", tensor.dtype.bits)), self.device.external.port_bits)
         splits = {axis: n for d in about if d.kind == "partition" for axis, n in d.banks(tensor.shape).items()}
         per_port = self.device.external.port_gb_s / self.device.clock_ghz * BITS_PER_BYTE / tensor.dtype.bits
+        if tensor.name in self.edged.streams:
+            return "stream", self.rates.get(tensor.name, min(1.0, per_port)), 1
         packed = math.gcd(max(1, bits // tensor.dtype.bits), self._shared.rows[tensor.name])
         banks = math.prod(splits.values())
         rate = self.rates.get(tensor.name, min(packed, per_port, self.device.arrays.ports * banks))
@@ -274,7 +305,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         """
         costs = (self.cost(cls, pid, 0) for cls, pid, *_ in self._shared.alike(0))
         streamed = frozenset((name, use.lanes) for name, use in self.streamed.items())
-        return tuple(map(id, costs)), self.onchip, streamed  # the graph keeps costs, each once
+        return (
+            tuple(map(id, costs)),
+            self.onchip,
+            frozenset(self.edged.streams),
+            streamed,
+        )  # the graph keeps costs, each once
 
     @property
     def copies_key(self) -> Hashable:
@@ -295,12 +331,13 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def copied_bytes(self) -> int:
         """Bytes of the tensors that are copied as a whole, to the nodes and back."""
-        return sum(u.tensor.bytes * (u.reads + u.writes) for u in self.tensors if u.place not in ("dram", "onchip"))
+        copied = [use for use in self.tensors if use.uses_port and use.place != "dram"]
+        return sum(use.tensor.bytes * (use.reads + use.writes) for use in copied)
 
     @cached_property
     def interfaces(self) -> Resources:
         """Resources of AXI ports and copying tasks; none if nothing is copied."""
-        external, copied = self.device.external, [use for use in self.tensors if not use.onchip]
+        external, copied = self.device.external, [use for use in self.tensors if use.uses_port]
         if not copied:
             return Resources()
         counts = len(copied), sum(use.reads for use in copied), sum(use.writes for use in copied), 1
@@ -321,6 +358,8 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         port = ports.get(storage.array.argument)
         if port is None or not (port.reads or port.writes) or not storage.array.shape:
             return 0
+        if port.tensor.name in self.edged.streams:
+            return 0
         if port.tensor.name in self.streamed:
             return 1
         copied = port.tensor.name not in self.onchip
@@ -333,5 +372,6 @@ def _by_device(graph: ProgramGraph) -> dict[str, SharedCosts]:
     return {}
 
 
-def _class_costs(graph: ProgramGraph) -> ClassCosts:
-    return ClassCosts(graph.program)
+def _class_costs(graph: ProgramGraph) -> dict[frozenset[str], ClassCosts]:
+    """Start the table of costs by the tensors that stream at the edge, as `ProgramGraph.once` keeps it."""
+    return {}

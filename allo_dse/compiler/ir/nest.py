@@ -280,7 +280,8 @@ class _Reader:
             self._forms.get(next(dynamic)) if offset == _DYNAMIC else Linear((), offset)
             for offset in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
         ]
-        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, offsets, strict=True))
+        padded = [*([Linear(())] * (len(base) - len(offsets))), *offsets]  # dropped dimensions lead
+        moved = tuple(None if b is None or o is None else b + o for b, o in zip(base, padded, strict=True))
         self._views[op.results[0]] = (name, moved)
 
     def _element(self, view: ir.Value, indices: list[ir.Value]) -> tuple[str, tuple[Linear | None, ...]]:

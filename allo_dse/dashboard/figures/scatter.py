@@ -275,6 +275,7 @@ class _Painter:
                 "hoverinfo": "skip",
                 "x": packed(x[kept]),
                 "y": packed(y[kept]),
+                "customdata": (rows[kept] + number * RUN_STRIDE).tolist(),
                 "marker": {"color": color},
                 "line": {"shape": "hv", "width": 1.5, "color": color},
                 "opacity": 0.3 if self.dimmed else 0.7,

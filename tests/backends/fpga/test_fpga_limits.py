@@ -133,7 +133,8 @@ def test_tiles_that_are_copied_in_while_tasks_run_are_held_twice_and_results_onc
     program = dse.load_program(fpga_programs.elements())
 
     def bram(*onchip: str) -> int:
-        kept = tuple(Directive("place", "top", name, {"memory": "onchip"}) for name in onchip)
+        places = {**dict.fromkeys("ABD", "copied"), **dict.fromkeys(onchip, "onchip")}
+        kept = tuple(Directive("place", "top", name, {"memory": place}) for name, place in places.items())
         return FpgaMapping(program.vmg, U280, kept).resources["arrays"].bram18
 
     inputs, results = bram("A", "B", "D"), bram() - bram("D")

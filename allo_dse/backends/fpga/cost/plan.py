@@ -231,7 +231,8 @@ def _loop_plan(plan: LoopPlan, directive: Directive) -> LoopPlan:
 def _stored(storage: Storage, directive: Directive) -> Storage:
     if directive.kind == "place":
         memory = str(directive.options["memory"])
-        return replace(storage, place="auto" if memory == "dram" else memory)  # a tile of a tensor in DRAM
+        # A tile of a tensor in DRAM, or a copy of all of it, is in any memory.
+        return replace(storage, place="auto" if memory in ("dram", "copied", "stream") else memory)
     if directive.kind != "partition":
         return storage
     kind, shape = directive.options.get("partition_type", "complete"), storage.array.shape
@@ -418,4 +419,7 @@ def loops_in(items: Iterable[Item]) -> list[Planned]:
 def _all_unrolled(item: Item) -> Item:
     if isinstance(item, Planned):
         return replace(item, mode="unroll", body=tuple(_all_unrolled(inner) for inner in item.body))
+    if isinstance(item, Branch):
+        sides = tuple(tuple(map(_all_unrolled, side)) for side in item.sides)  # type: ignore[arg-type]
+        return replace(item, sides=sides)
     return item

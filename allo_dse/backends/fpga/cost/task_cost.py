@@ -425,7 +425,7 @@ class _Task:
         moved = [Wait(2)] if flat.round.promoted(self.storages) else []
         return [
             *moved,
-            Rounds(self.task_class, variables, self.observed).part(pipelined),
+            *Rounds(self.task_class, variables, self.observed).parts(pipelined),
             Wait(self.device.hls.loop_extra),
         ]
 
@@ -454,7 +454,7 @@ class _Task:
         if key not in built:
             built[key] = build(self._once(items), self.storages, fabric=self.fabric)
         if unrolls:  # memory ports count
-            return [Rounds(self.task_class, variables, self.observed).part(built[key])]
+            return Rounds(self.task_class, variables, self.observed).parts(built[key])
         if key not in self._walks:
             self._walks[key] = Walk(self.device, self._registers, self.fabric)
             self._walks[key].block(items)

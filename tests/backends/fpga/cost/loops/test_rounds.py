@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 import allo_dse as dse
 from allo_dse.backends.fpga.cost.loops.events import Again, Part, Pipe, Wait, cycles_of, in_turn, uses_streams
 from allo_dse.backends.fpga.cost.loops.round import KnownRounds
-from allo_dse.backends.fpga.cost.loops.rounds import everywhere
 from allo_dse.backends.fpga.cost.plan import LoopPlan, Plan, Planned, planned
 from allo_dse.backends.fpga.cost.task_cost import _Task, task_cost
 from allo_dse.common.errors import StaticControlError
 from allo_dse.common.records import replace
-from allo_dse.compiler.ir.affine import DERIVE, Choice, Compare, Derived, Linear, Test, decided
+from allo_dse.compiler.ir.affine import DERIVE, Choice, Compare, Derived, Linear, Test, decided, everywhere
 from allo_dse.compiler.ir.nest import Access, Branch, Loop, Node, Op
 from allo_dse.compiler.program.kernel import TaskClass
 from allo_dse.compiler.program.tensors import SourceLocation, SourceLoop
