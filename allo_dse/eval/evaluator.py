@@ -110,6 +110,7 @@ class Evaluator(Protocol):
     * `memory_bytes: int | None`: how much memory one design may use; implies `isolate`;
     * `isolate: bool`: run in a process of its own, so that a crash or `exit` costs that one trial;
     * `quick: bool`: takes milliseconds, so that the search better spends less on each proposal;
+    * `noisy: bool`: two measurements of a design differ, so that designs near the best are measured again;
     * `metrics: Collection[str]`: names of all metrics that it may report; a study with others is then rejected at once;
     * `bind(reference)`: is told the study's reference (None if it has none) before the first design;
     * `unavailable() -> str | None`: why it cannot run here and what to install; None when it can.

@@ -93,6 +93,7 @@ class FpgaBackend(Backend):
         words = [f"unrolled {', '.join(unrolled)}"] if unrolled else []
         with suppress(SimulationError):  # data-dependent loops cannot be analysed
             words += map(str, partition_conflicts(FpgaMapping.of(design)))
+            words += FpgaMapping.of(design).remarks
         binding, share = metrics.get("binding"), metrics.get("utilization")
         if binding is not None and share is not None:
             words.append(f"uses {100 * share:.0f} % of the {str(binding).upper()}")
@@ -134,6 +135,14 @@ class FpgaBackend(Backend):
         files: Files = {f"{HLS}/{name}": text for name, text in project.files.items()}
         files |= {f"{HLS}/{name}": content for name, content in project.data.items()}
         return Artifacts(files)
+
+    def waiting_pipelines(self, mapping: FpgaMapping) -> str:
+        """Return why a mapping deadlocks at any stream depths; empty if it does not, or if data decides."""
+        from .depths.solver import deadlock_at_any_depths
+
+        with suppress(SimulationError):
+            return deadlock_at_any_depths(mapping)
+        return ""
 
     def built_depths(self, mapping: DeviceMapping) -> Mapping[str, int]:
         """Return the smallest depths that cost no time, or no more than the design allows."""

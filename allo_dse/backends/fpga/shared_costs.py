@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Literal
 
@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from allo_dse.common.records import keep
 from allo_dse.compiler.program.compiled import CompiledProgram, Directive
 from allo_dse.compiler.program.kernel import TaskClass
-from allo_dse.compiler.program.shared_tensors import is_region, of_region
+from allo_dse.compiler.program.shared_tensors import is_region, kept_in_common, of_region
 from allo_dse.compiler.program.tensors import IntArray, StreamArray, Tensor, TensorPort
 from allo_dse.compiler.schedule.edges import Edged
 from allo_dse.device.device import FpgaDevice
@@ -297,6 +297,11 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         return frozenset(use.tensor.name for use in self.tensors if use.onchip)
 
     @cached_property
+    def common(self) -> Set[str]:
+        """Names of the tensors in memory on the chip that one kernel writes and another one uses."""
+        return kept_in_common(self.program, (*self.program.schedule, *self.schedule)).keys()
+
+    @cached_property
     def processing_key(self) -> Hashable:
         """Key that is equal for schedules with equal processing elements.
 
@@ -340,9 +345,12 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
         external, copied = self.device.external, [use for use in self.tensors if use.uses_port]
         if not copied:
             return Resources()
-        counts = len(copied), sum(use.reads for use in copied), sum(use.writes for use in copied), 1
-        parts = external.adapter, external.load, external.store, external.control
-        return Resources.weighted((part.resources, count) for part, count in zip(parts, counts, strict=True))
+        bits = external.port_bits
+        parts = [external.control.resources]
+        for use in copied:
+            parts += [external.adapter.of(bits, reads=use.reads)]
+            parts += [external.load.resources(bits)] * use.reads + [external.store.resources(bits)] * use.writes
+        return Resources.total(parts)
 
     def held(self, task_class: TaskClass, cost: TaskCost) -> tuple[Held, ...]:
         """Return the number of copies of each array on a node that executes the class."""
@@ -362,6 +370,8 @@ class Scheduled(Struct, frozen=True, eq=False, dict=True):
             return 0
         if port.tensor.name in self.streamed:
             return 1
+        if port.tensor.name in self.onchip - self.common:
+            return 0  # a memory beside the design, which has a port to it
         copied = port.tensor.name not in self.onchip
         # Results that stay on the chip are in the memory of whoever reads them.
         return (port, copied and port.reads) if copied or port.reads else 0

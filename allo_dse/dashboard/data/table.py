@@ -24,7 +24,8 @@ from .follow import CHUNK_BYTES, LogFollower, Where
 from .reading import KEY, OK, Batch, Intake, Item, RuledOut
 
 Rows = NDArray[np.int64]
-WRONG = "wrong numbers"  # reason for a feasible design with wrong results
+REASONS = {"wrong": "wrong numbers", "deadlock": "deadlock", "not run": "could not be run"}
+"""Reasons why a feasible design does not count, by the verdict of its verification."""
 
 
 class RunTable:
@@ -197,7 +198,7 @@ class RunTable:
         self.verified[entry.key] = entry
         row = self.row_of.get(entry.key)
         if row is not None and self.columns["status"].value(row) == OK:
-            self.columns["reason"].replace(row, None if entry.ok else WRONG)
+            self.columns["reason"].replace(row, REASONS.get(entry.verdict))
 
     def _revalue(self, entry: Revaluation) -> None:
         """Objectives that were changed between two runs in the same directory."""

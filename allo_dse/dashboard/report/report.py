@@ -387,7 +387,7 @@ def front_table(board: Board) -> JsonObject:
         key = run.keys[ref.row]
         verification = run.verified.get(key)
         cells = [text(run.columns[n].value(ref.row)) if n in run.columns else "–" for n in names]
-        checked = "" if verification is None else verification.verdict
+        checked = "" if verification is None else str(verification)
         mark = "knee" if ref.row == run.knee else ""
         rows.append({"mark": mark, "run": board.names[ref.run], "key": key, "cells": cells, "checked": checked})
     return {

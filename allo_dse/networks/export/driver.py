@@ -235,8 +235,11 @@ def _arrays(name: str) -> dict[str, Array]:
     file = HERE / f"{name}.npz"
     if not file.exists():
         return {}
-    with np.load(file) as data:
-        return dict(data)
+    try:
+        with np.load(file, allow_pickle=False) as data:
+            return dict(data)
+    except Exception as error:  # NumPy, zipfile and zlib each raise their own kinds
+        raise SystemExit(f"{file} is damaged ({error}); export the network again, or write it anew") from None
 
 
 def _moved(given: Sequence[Array], order: Array) -> Array:

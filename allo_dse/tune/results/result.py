@@ -83,7 +83,7 @@ class Result:
         values: objective values of feasible designs, by key.
         verified: comparisons with the reference, by key.
         placed: placements on the device's array, or reasons for failures, by key.
-        stopped: why the run ended: "trials", "time", "exhausted", "Ctrl-C" or "SIGTERM".
+        stopped: why the run ended: "trials", "time", "target", "patience", "gap", "exhausted", "Ctrl-C" or "SIGTERM".
         run_dir: directory of the log and the tables.
         correction: correction of predictions by measurements.
         certificate: decisions about the space, if the sampler decides designs without evaluating them.
@@ -213,6 +213,9 @@ class Result:
         if not usable:
             return Front()
         losses = self._losses(usable)
+        within = (losses <= [o.most_loss for o in self.study.objectives]).all(1)
+        if within.any():
+            usable, losses = [usable[n] for n in np.flatnonzero(within)], losses[within]
         costs = np.array([total_cost(record.metrics or {}) for record in usable])
         positions = sorted(pareto_positions(losses, costs), key=lambda p: tuple(losses[p]))
         return Front(

@@ -17,11 +17,14 @@ from allo_dse.backends.fpga.cost.loops.repeats import interval_parts
 from allo_dse.backends.fpga.hls import csim
 from allo_dse.backends.fpga.hls.design_project import hls_project
 from allo_dse.backends.fpga.mapping import FpgaMapping
+from allo_dse.backends.fpga.network import fpga_network
 from allo_dse.common.errors import StudyError
 from allo_dse.compiler.program.compiled import Directive
 from allo_dse.compiler.schedule.edges import edge_tensors
 from allo_dse.device.device import FpgaDevice
 from allo_dse.mapper.fold.fold import unfolded
+from allo_dse.simulator.engine.engine import table_engine
+from allo_dse.simulator.engine.frames import repeated
 from allo_dse.space.design import Design
 
 from .cost import programs
@@ -178,3 +181,24 @@ def test_long_loops_take_as_long_as_listed_rounds(monkeypatch: pytest.MonkeyPatc
     listed = latency()
     monkeypatch.setattr(rounds, "MOST_OPERATIONS", 16)
     assert latency() == listed
+
+
+# Frames in a row
+
+
+@pytest.mark.parametrize("rest", [0, 1])
+def test_the_interval_is_that_of_frames_in_a_row(rest: int) -> None:
+    """Of a producer and a consumer; tokens that each frame leaves over fill the stream in the end."""
+    metrics = dse.FpgaSimulator().evaluate(design(programs.hand_over(rest)))
+    assert metrics["sustained"] == (rest == 0)
+    if rest == 0:
+        assert programs.N <= metrics["interval_cycles"] < metrics.latency_cycles
+    else:
+        assert "interval_cycles" not in metrics
+
+
+def test_solved_depths_hold_for_frames_in_a_row() -> None:
+    found = design(programs.skewed())
+    depths = dse.FpgaSimulator().evaluate(found).stream_depths
+    network = fpga_network(FpgaMapping.of(found), depths).network
+    assert table_engine().run(repeated(network, 20)).finished

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -159,9 +160,11 @@ def test_streams_that_would_deadlock_get_the_depth_they_need() -> None:
     assert solved["right"] == 2
     assert 63 <= solved["left"] <= 64
     FpgaSimulator().evaluate(design(programs.skewed(), depths=(("left", 63),)))
-    with pytest.raises(SimulationError, match="deadlocks at its stream depths"):
+    with pytest.raises(SimulationError, match="split_0 waits to put to left") as shallow:
         FpgaSimulator().evaluate(design(programs.skewed(), depths=(("left", 62),)))
-    with pytest.raises(SimulationError, match="deadlocks"):
+    assert shallow.value.hint == "raise left from 62 to 63"
+    assert re.search(r"programs\.py:\d+:\d+; cycle", str(shallow.value))
+    with pytest.raises(SimulationError, match="wait for each other"):
         FpgaSimulator(depths="declared").evaluate(design(programs.skewed()))
 
 

@@ -60,3 +60,15 @@ def test_an_illegal_order_is_refused() -> None:
     program: Any = dse.load_program(kernels.ordered("skewed"))
     with pytest.raises(AlloDseError, match="used too early"):
         program.rewritten((Rewrite("k", "order", 0, ("j", "i")),))
+
+
+def test_a_search_says_of_which_transformations_its_space_was(tmp_path: Any) -> None:
+    study = dse.Study(
+        "s",
+        program=kernels.trapezoid(0, 1, 1),
+        device="u280",
+        schedules=["auto", *(dse.interface(name, ["m_axi"]) for name in "AB")],
+        objectives=[dse.minimize("latency_cycles")],
+    )
+    found = study.run(1, run_dir=tmp_path / "run", progress="quiet", verify=False)
+    assert "; the space had loops as written, as rectangles" in str(found.certificate)

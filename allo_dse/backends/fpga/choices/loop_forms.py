@@ -22,6 +22,14 @@ class LoopForms(QuestionChoice):
     reads = frozenset({"program"})
     writes = frozenset({"program"})
 
+    def __init__(self) -> None:
+        self._offered: dict[str, None] = {}
+
+    @property
+    def scope(self) -> str:
+        """The transformations that the space had so far, for the sentence that a search ends with."""
+        return f"loops as written{''.join(f', {name}' for name in sorted(self._offered))}" if self._offered else ""
+
     def decide(self, draft: Draft, ask: Ask) -> Draft:
         program = draft.compiled
         if program.schedule or program.runs:
@@ -29,10 +37,14 @@ class LoopForms(QuestionChoice):
         rewrites: list[Rewrite] = []
         for kernel in program.kernels:
             question = Question.word(f"loops.{kernel.name}.shape", SHAPES, SHAPES)
-            if has_triangles(kernel) and ask(question) == "rectangle":
+            if has_triangles(kernel):
+                self._offered["as rectangles"] = None
+                if ask(question) == "as written":
+                    continue
                 rewrites.append(Rewrite(kernel.name, "rectangle"))
         for kernel in program.rewritten(tuple(rewrites)).kernels:
             for nest, legal in orders(kernel):
+                self._offered["in orders without a sum innermost"] = None
                 words = [" ".join(order) for order in legal]
                 chosen = ask(Question.word(f"loops.{kernel.name}.{nest}.order", words, words))
                 if chosen != words[0]:

@@ -7,7 +7,8 @@
 Needs Allo with its AIE backend (MLIR_AIE_INSTALL_DIR, PEANO_INSTALL_DIR, RUNTIME_LIB_DIR as Allo's guide sets them),
 XRT and NumPy. Nothing else:
 `program.py` has the program, `mapping.py` its mapping, `design.json` what was decided, `golden.npz` expected results
-where the program has no NumPy reference. See `not_taken` in design.json for what Allo decides by itself.
+where the program has no NumPy reference, `limits.npz` the largest allowed error of each element for seed 0. Other
+inputs have the limits of whole tensors in `design.json`; `not_taken` there lists what Allo decides by itself.
 `allo_folding.py` makes Allo fold large programs in less time; without it Allo does the same, in minutes.
 
 Exit codes: 0 fine; 65 Allo refuses the design; 66 wrong results; 1 anything else.
@@ -132,14 +133,21 @@ def build(design: Mapping[str, Any], options: argparse.Namespace) -> tuple[Any, 
                 mapping_primitives=mapping.mapping_primitives(), **profile,
             ), program  # fmt: skip
         except (AssertionError, ValueError, TypeError, NotImplementedError, Warning) as refusal:
-            error: Exception = refusal
-        except Exception as failure:  # whatever the front end makes of a program it does not know
+            error: BaseException = refusal
+        except (Exception, SystemExit) as failure:  # the front end prints what it does not know and exits with 1
             if (project / LAST_FILE).exists():  # the vendor's tools had begun
                 raise
             error = failure
     traceback.print_exception(error)
-    print(f"Allo refuses the design: {type(error).__name__}: {error}", file=sys.stderr)
+    said = _front_end_error(log) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+    print(f"Allo refuses the design: {said}", file=sys.stderr)
     raise SystemExit(REFUSED)
+
+
+def _front_end_error(log: Path) -> str:
+    """Return the exception that Allo's front end printed before it exited."""
+    said = re.findall(r"^\w+(?:Error|Exception)\b.*", log.read_text(errors="replace"), re.MULTILINE)
+    return said[-1] if said else "its front end exited"
 
 
 def _own(name: str) -> ModuleType:
@@ -149,12 +157,14 @@ def _own(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(f"{HERE.parent.name}_{HERE.name}_{name}", HERE / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where data classes look for it
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(HERE))
-        for beside in HERE.glob("*.py"):
-            sys.modules.pop(beside.stem, None)
+        for other, loaded in list(sys.modules.items()):
+            places = (getattr(loaded, "__file__", None), *getattr(loaded, "__path__", ()))
+            if any(str(place).startswith(f"{HERE}{os.sep}") for place in places):
+                del sys.modules[other]
     return module
 
 
@@ -254,19 +264,19 @@ def checked(
         WrongResults: if they differ.
     """
     written = [t for t in tensors if t["written"]]
+    golden, limits = (_archive(name) if seed == 0 else {} for name in ("golden.npz", "limits.npz"))
     if hasattr(program, "reference"):
         expected, by = expected_of(program.reference, tensors, arrays), "reference"
-    elif (HERE / "golden.npz").exists() and seed == 0:
-        golden = np.load(HERE / "golden.npz")
+    elif golden:
         expected, by = [golden[t["name"]] for t in written], "golden.npz"
     else:
         return {"checked": False}
     errors: dict[str, dict[str, Any]] = {}
     for tensor, wanted in zip(written, expected, strict=True):
         name, found = tensor["name"], arrays[tensor["name"]]
-        allowed = tolerance.get(name)
-        wrong = wrong_elements(found, np.asarray(wanted), allowed)
-        said = {} if allowed is None else error_of(found, np.asarray(wanted), allowed)
+        allowed, limit = tolerance.get(name), limits.get(name)
+        wrong = wrong_elements(found, np.asarray(wanted), allowed, limit)
+        said = {} if allowed is None else error_of(found, np.asarray(wanted), allowed, limit)
         if wrong:
             off = ", ".join(f"{key} {value}" for key, value in said.items())
             raise WrongResults(f"{name} differs in {wrong} of {found.size} elements{off and f' ({off})'}")
@@ -274,29 +284,42 @@ def checked(
     return {"checked": True, "checked_by": by, **({"errors": errors} if errors else {})}
 
 
-def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | None) -> int:
+def _archive(name: str) -> dict[str, Any]:
+    """Return the arrays of a file of this folder; none if there is no such file."""
+    if not (HERE / name).exists():
+        return {}
+    try:
+        with np.load(HERE / name, allow_pickle=False) as data:
+            return dict(data)
+    except Exception as error:  # NumPy, zipfile and zlib each raise their own kinds
+        raise SystemExit(f"{HERE / name} is damaged ({error}); export the design again, or remove it") from None
+
+
+def wrong_elements(found: Any, wanted: Any, tolerance: Mapping[str, float] | None, limit: Any = None) -> int:
     """Return the number of elements that differ; all if their root mean square error is too large.
 
     Args:
         tolerance: for floats, relative to the root mean square of finite expected values: of the largest difference,
             and of the root mean square of all differences.
+        limit: largest difference of each element, absolute, in place of the tensor's.
     """
     if tolerance is None:
         whole = wanted.astype(np.int64) if wanted.dtype.kind == "f" else wanted  # from which what does not fit wraps
         return int(np.count_nonzero(found != whole.astype(found.dtype)))
     off, scale = _off(found, wanted)
-    wrong = int(np.count_nonzero(~(off <= tolerance["largest"] * scale)))
+    wrong = int(np.count_nonzero(~(off <= (tolerance["largest"] * scale if limit is None else limit))))
     return wrong or (off.size if off.size and _rms(off) > tolerance["rms"] * scale else 0)
 
 
-def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float]) -> dict[str, Any]:
-    """Return the largest difference, its place, and the tolerance, all over the root mean square of expected values."""
+def error_of(found: Any, wanted: Any, tolerance: Mapping[str, float], limit: Any = None) -> dict[str, Any]:
+    """Return the largest difference, its place, and what is allowed there, over the root mean square expected value."""
     off, scale = _off(found, wanted)
     if not off.size:
         return {}
     at = np.unravel_index(int(np.argmax(np.where(np.isnan(off), np.inf, off))), off.shape)
     return {
-        "largest": float(f"{off[at] / scale:.3g}"), "at": [int(one) for one in at], "allowed": tolerance["largest"],
+        "largest": float(f"{off[at] / scale:.3g}"), "at": [int(one) for one in at],
+        "allowed": tolerance["largest"] if limit is None else float(f"{limit[at] / scale:.3g}"),
         "rms": float(f"{_rms(off) / scale:.3g}"), "rms_allowed": tolerance["rms"],
     }  # fmt: skip
 

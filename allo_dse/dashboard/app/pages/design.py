@@ -31,6 +31,7 @@ from ...data.limits import project_folder, uses
 from ...data.progress import why_none
 from ...data.runs import Board, Ref
 from ...data.selection import label, text
+from ...data.table import REASONS
 from ...exports import exported, reproduce_text
 from ...figures.design import bound_figure, resources_figure
 from ...figures.style import Figure, Theme, theme
@@ -50,7 +51,7 @@ _EXPORTS = (
 )
 
 
-_VERDICTS = {"yes": ("verified", "good"), "wrong": ("wrong numbers", "bad"), "deadlock": ("deadlock", "bad")}
+_VERDICTS = {"yes": ("verified", "good"), **{verdict: (words, "bad") for verdict, words in REASONS.items()}}
 """Words and colour of what a verification found."""
 
 

@@ -1250,3 +1250,23 @@ def blur(height: int, width: int) -> Any:
                     b[y, x] = sums.get()
 
     return top
+
+
+def hand_over(rest: int) -> Any:
+    """A producer, and a consumer that leaves some of its tokens."""
+
+    @df.region()
+    def top(X: int32[N], Y: int32[N - rest]):
+        pipe: Stream[int32, 4]
+
+        @df.kernel(mapping=[1], args=[X])
+        def produce(x: int32[N]):
+            for i in range(N):
+                pipe.put(x[i])
+
+        @df.kernel(mapping=[1], args=[Y])
+        def consume(y: int32[N - rest]):
+            for i in range(N - rest):
+                y[i] = pipe.get()
+
+    return top

@@ -112,10 +112,10 @@ def some_class() -> TaskClass:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(nests(), st.integers(0, 3), st.sampled_from([0, 4]))
-def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, unroll_up_to: int) -> None:
+def test_counted_rounds_are_the_executed_ones(nest: tuple[Node, ...], pid: int, pipeline_loops: int) -> None:
     rounds: dict[int, int] = {}
     expected = list(executed(nest, {PID: pid}, rounds))
-    items = planned(nest, Plan({}, {}), {PID: pid}, unroll_up_to)
+    items = planned(nest, Plan({}, {}), {PID: pid}, pipeline_loops)
     task = _Task(some_class(), KnownRounds(U280), Plan({}, {}), {}, None)
     parts = task.block(items, 1, {PID: pid}, outermost=True)
     found = list(puts(parts))
@@ -169,7 +169,7 @@ def decisions(nodes: Iterable[Any], variables: dict[int, int], found: dict[int, 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(nests(), st.integers(0, 3), st.sampled_from([0, 4]), st.data())
 def test_what_data_decides_is_taken_from_a_run(
-    nest: tuple[Node, ...], pid: int, unroll_up_to: int, data: st.DataObject
+    nest: tuple[Node, ...], pid: int, pipeline_loops: int, data: st.DataObject
 ) -> None:
     """Bounds and conditions that are hidden from the model, and given as what they decided, move the same tokens."""
     plain, unknown = hidden(nest, data, itertools.count())
@@ -177,7 +177,7 @@ def test_what_data_decides_is_taken_from_a_run(
     decisions(plain, {PID: pid}, found)
     asked = {site: np.array(found.get(site, []), np.int64).reshape(-1, 2) for site in data_sites(unknown)}
     observed = Observed(asked)
-    items = planned(unknown, Plan({}, {}), {PID: pid}, unroll_up_to, (), observed)
+    items = planned(unknown, Plan({}, {}), {PID: pid}, pipeline_loops, (), observed)
     task = _Task(some_class(), KnownRounds(U280), Plan({}, {}), {}, observed)
     got = list(puts(task.block(items, 1, {PID: pid}, outermost=True)))
     observed.require_used()
